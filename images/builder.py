@@ -100,7 +100,7 @@ def _build(
         custom_context=True,
         dockerfile=recipe.dockerfile,
         tag=name,
-        buildargs={"BASE_IMAGE": base_name, **_proxies()},
+        buildargs={"BASE_IMAGE": base_name, **proxies()},
         labels={**recipe.labels, LABEL_INPUTS: inputs},
         nocache=force,
         rm=True,
@@ -121,7 +121,7 @@ def _build(
     return Result(name, str(current["Id"]), built=True)
 
 
-def _proxies() -> dict[str, str]:
+def proxies() -> dict[str, str]:
     """This machine's proxies, for what the build fetches. They do not end up in the image."""
     names = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
     either = (*names, *(name.lower() for name in names))

@@ -66,29 +66,36 @@ def _for_sessions(image: str, listed: tuple[str, ...]) -> str | None:
 def show(name: _Name, as_json: AsJson = False) -> None:
     """Show one image: its packages, and whether it is on the engine and current."""
     from images.errors import BuildError
-    from images.inventory import look_up
+    from images.inventory import look_up, look_up_other
+    from orchestrator.config.image_list import listed
 
+    settings = _settings()
+    other = _full_name(name, settings)
+    packages: tuple[str, ...] = ()
     try:
-        recipe = _recipe(name, _settings())
-        found = look_up(recipe)
+        if other in listed(settings) and not _is_recipe(other, settings):
+            found = look_up_other(other)
+        else:
+            recipe = _recipe(name, settings)
+            found, packages = look_up(recipe), recipe.more_packages
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
     if as_json:
-        print_json({**found._asdict(), "packages": recipe.more_packages})
+        print_json({**found._asdict(), "packages": packages})
         return
     print_fields(
         (
             ("name", found.recipe),
             ("image", found.image),
-            ("description", found.description),
-            ("packages", " ".join(recipe.more_packages) or None),
+            ("description", found.description or None),
+            ("packages", " ".join(packages) or None),
             ("state", found.state),
             ("id", found.id),
             ("size", None if found.size is None else size(found.size)),
             ("age", None if found.created is None else age(datetime.fromisoformat(found.created))),
         )
     )
-    if found.state != "current":
+    if found.state != "current" and found.recipe is not None:
         note(f"`paddock images build {name}` builds it")
 
 
@@ -187,6 +194,13 @@ def _full_name(image: str, settings: "Settings") -> str:
         return known[image].image
     found = {name for name in listed(settings) if short_name(name) == image}
     return found.pop() if len(found) == 1 else image
+
+
+def _is_recipe(image: str, settings: "Settings") -> bool:
+    from images.recipes import recipes
+
+    known = recipes(default_image=settings.image).values()
+    return any(recipe.image == image for recipe in known)
 
 
 def _recipe(name: str | None, settings: "Settings") -> "Recipe":

@@ -257,6 +257,8 @@ def test_the_list_of_images_is_edited(state_dir: Path, monkeypatch: pytest.Monke
     assert [name for name, each in shown.items() if each["listed"]] == [
         *("paddock/sandbox:latest", "paddock/dev:latest", "fixed:1", "example.org/own:3")
     ]
+    shown_own = json.loads(run("images", "show", "own", "--json").out)
+    assert (shown_own["image"], shown_own["state"]) == ("example.org/own:3", "missing")
     assert run("images", "remove", "own").status == 0
     assert read_images(path) == ("paddock/dev:latest",)
     problems["stale:1"] = "rebuild it with `docker build`"

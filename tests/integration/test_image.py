@@ -8,9 +8,12 @@ import pytest
 
 from images import base
 from images.builder import Result, build
+from images.errors import BuildError
+from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT
 from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.bench.confinement import confinement_costs
+from tests.support.registry import registry
 
 ENGINE_SECONDS = 60
 
@@ -65,6 +68,43 @@ def test_agent_is_what_starts(client: docker.APIClient, image: Result) -> None:
 def test_current_image_is_not_built_again(image: Result) -> None:
     again = build()
     assert again == Result(image.name, image.id, built=False)
+
+
+def test_a_base_from_a_registry(
+    client: docker.APIClient, image: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))
+    present = base.inspect(client, base.choose(client, packages, unused, _quiet))
+    assert present is not None
+    made = list[str]()
+    monkeypatch.setattr(base, "_make", lambda _client, name, *_: made.append(name))
+    monkeypatch.setattr(base, "local_name", lambda *_: "paddock/base:test-none")
+    with registry(present) as address:
+        name = f"{address}/debian:12"
+        monkeypatch.setattr(base, "REGISTRY_BASE", name)
+        try:
+            assert base.choose(client, packages, unused, _quiet) == name
+            pulled = base.inspect(client, name)
+            assert pulled is not None
+            assert pulled["Id"] == present["Id"]
+            # What is on the engine needs no registry any more: the image is made on it.
+            assert build(report=_quiet) == image._replace(built=False)
+        finally:
+            client.remove_image(name, noprune=True)
+        # Without the image there, or without a registry at all, the base is made here.
+        monkeypatch.setattr(base, "REGISTRY_BASE", f"{address}/absent:12")
+        assert base.choose(client, packages, unused, _quiet) == "paddock/base:test-none"
+        monkeypatch.setenv("PADDOCK_BASE_IMAGE", f"{address}/absent:12")
+        with pytest.raises(BuildError, match="neither on the engine nor in a registry"):
+            base.choose(client, packages, unused, _quiet)
+        monkeypatch.delenv("PADDOCK_BASE_IMAGE")
+    monkeypatch.setattr(base, "REGISTRY_BASE", f"{address}/debian:12")
+    assert base.choose(client, packages, unused, _quiet) == "paddock/base:test-none"
+    assert made == ["paddock/base:test-none"] * 2
+
+
+def _quiet(_line: str) -> None:
+    """Reports nothing."""
 
 
 def test_every_module_of_the_agent_is_compiled(client: docker.APIClient, image: Result) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import select
 import socket
@@ -93,8 +94,12 @@ def ready(tmp_path: Path) -> Iterator[Ready]:
 
 @contextmanager
 def greeter() -> Iterator[int]:
-    """A server on every address of the host; its port."""
-    server = socket.create_server(("0.0.0.0", 0))
+    """A server on every address of the host, of IPv6 too; its port."""
+    server = (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        if socket.has_dualstack_ipv6()
+        else socket.create_server(("0.0.0.0", 0))
+    )
 
     def serve() -> None:
         with suppress(OSError):
@@ -181,13 +186,24 @@ def gateway(client: docker.APIClient, network: str) -> str:
     return address
 
 
-def host_address(*bridges: str) -> str:
-    """An address of the host other than these gateways."""
-    listing = ["ip", "-json", "-4", "address", "show", "scope", "global"]
+def host_addresses(bridge: str) -> list[str]:
+    """The host's addresses on its own links, docker's usual bridge and this one.
+
+    Bridges and links of other tests come and go.
+    """
+    listing = ["ip", "-json", "address", "show"]
     links = json.loads(subprocess.run(listing, capture_output=True, check=True, timeout=10).stdout)
-    addresses = [entry["local"] for link in links for entry in link.get("addr_info", []) if entry]
-    other: str = next(address for address in addresses if address not in bridges)
-    return other
+    passing = re.compile(r"br-|pdk|veth|lo$")
+    found = []
+    for link in links:
+        name = link["ifname"]
+        if name == bridge or (link["operstate"] != "DOWN" and not passing.match(name)):
+            entries = [entry for entry in link.get("addr_info", []) if entry]
+            # From a sandbox, the link of a link-local address is its own.
+            found += [
+                entry["local"] + ("%eth0" if entry["scope"] == "link" else "") for entry in entries
+            ]
+    return found
 
 
 def rules(bridge: str) -> list[str]:
@@ -219,20 +235,26 @@ async def test_the_host_and_link_local_addresses_are_out_of_reach(
     client.create_network(plain, driver="bridge")
     try:
         with greeter() as port, address_of_host(METADATA), machine_beyond(BEYOND, ready):
-            other = host_address(gateway(client, plain), gateway(client, network), METADATA)
+            own = host_addresses(f"pdk{engine.instance}")
+            usual = [address for address in own if ":" not in address]
 
-            def targets(bridge: str) -> dict[str, str]:
+            def targets(bridge: str, *addresses: str) -> dict[str, str]:
                 return {
                     "gateway": f"{gateway(client, bridge)}:{port}",
-                    "other address": f"{other}:{port}",
                     "metadata": f"{METADATA}:{port}",
                     "link-local": f"{BEYOND}:8080",
+                    **{address: f"{address}:{port}" for address in addresses},
                 }
 
-            reached = probe(client, image, plain, targets(plain))
+            # Sandboxes have no IPv6 at all; the host reaches itself by it.
+            reached = probe(client, image, plain, targets(plain, *usual))
             assert set(reached.values()) == {"open"}, "the test shows nothing"
-            reached = probe(client, image, network, targets(network))
-            assert set(reached.values()) == {"closed"}
+            for address in own:
+                if ":" in address and "%" not in address:
+                    with socket.create_connection((address, port), 10) as peer:
+                        assert peer.recv(5) == b"hello", "the test shows nothing"
+            reached = probe(client, image, network, targets(network, *own))
+            assert set(reached.values()) == {"closed"}, reached
     finally:
         client.remove_network(plain)
 

@@ -1,5 +1,6 @@
 """An image from a list of packages, and what a session installs in it."""
 
+import io
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -10,19 +11,29 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from images.builder import build
+from images.builder import build, proxies
 from images.recipes import find_recipe
 from tests.support.box import Box
+from tests.support.documents import blocks
 from tests.support.egress import Names, NamesResolver, certificate, level_with
 from tests.support.packages import GIT, INDEX, NPM, Packages, repository, wheel
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BUILD = Path(__file__).parents[2] / "examples" / "levels" / "build.toml"
+_ROOT = Path(__file__).parents[2]
+BUILD = _ROOT / "examples" / "levels" / "build.toml"
+DOCUMENT = _ROOT / "docs" / "images.md"
 _PROGRAM = """\
 #include <stdio.h>
 int main(void) { puts("compiled"); }
+"""
+# Its wheels, which the index has.
+PYTEST = ("attrs", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
+_PYTEST = """\
+import attrs
+def test():
+    assert attrs.asdict(attrs.make_class("Point", ["x"])(1)) == {"x": 1}
 """
 _TEST = """\
 import unittest, greet
@@ -42,6 +53,25 @@ def image() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def derived(image: str) -> Iterator[str]:
+    """Built as documented, but on the tests' own image."""
+    (text,) = [each.text for each in blocks(DOCUMENT.read_text()) if each.language == "dockerfile"]
+    assert text.startswith("FROM paddock/python:latest\n")
+    name = f"paddock-test-{secrets.token_hex(4)}:latest"
+    with closing(docker.APIClient(version="auto")) as client:
+        for line in client.build(
+            fileobj=io.BytesIO(text.replace("paddock/python:latest", image).encode()),
+            tag=name,
+            buildargs=proxies(),
+            rm=True,
+            decode=True,
+        ):
+            assert "error" not in line, line
+        yield name
+        client.remove_image(name, force=True)
+
+
+@pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With the servers' certificate, and the level files."""
     return tmp_path_factory.mktemp("packages")
@@ -51,7 +81,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def packages(directory: Path) -> AsyncIterator[Packages]:
     (directory / "git").mkdir()
     repository(directory / "git")
-    served = Packages(directory / "git")
+    served = Packages(directory / "git", *PYTEST)
     runner = web.AppRunner(served.app)
     await runner.setup()
     tls = certificate(directory, INDEX, NPM, GIT)
@@ -64,17 +94,17 @@ async def packages(directory: Path) -> AsyncIterator[Packages]:
 
 @pytest.fixture(scope="module")
 def levels(directory: Path, packages: Packages) -> Path:
-    """`build` is the example, with an index of its own; `free` is like high, with a way out."""
+    """`build` is the example, with an index of its own; `high` has a way out and no network."""
     place = directory / "levels"
     place.mkdir()
     pages = _rule(INDEX, packages, "/simple/**") + _rule(INDEX, packages, "/files/*")
     index = f'[variables]\nPIP_INDEX_URL = "https://{INDEX}:{packages.port}/simple"\n'
     shown, _, _ = BUILD.read_text().partition("[[egress.allow]]")
     (place / "build.toml").write_text(shown + pages + index)
-    registry = f'[variables]\nNPM_CONFIG_REGISTRY = "https://{NPM}:{packages.port}/"\n'
+    registry = f'NPM_CONFIG_REGISTRY = "https://{NPM}:{packages.port}/"\n'
     rules = _rule(NPM, packages, "/greet/**") + _rule(NPM, packages, "/greet")
-    rules += _rule(GIT, packages, "/git/**") + registry
-    (place / "free.toml").write_text(level_with("\n" + rules, "high", 310))
+    rules += pages + _rule(GIT, packages, "/git/**") + index + registry
+    (place / "high.toml").write_text(level_with("\n" + rules, "high", 300))
     return place
 
 
@@ -87,7 +117,7 @@ def _rule(host: str, packages: Packages, path: str) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def boxes(
-    image: str, sandbox_image: str, directory: Path, levels: Path
+    image: str, derived: str, sandbox_image: str, directory: Path, levels: Path
 ) -> AsyncIterator[dict[str, Box]]:
     """A session of the image at each level that is used."""
     names = Names()
@@ -95,14 +125,15 @@ async def boxes(
     async with opened(
         resolver=NamesResolver(names),
         image=sandbox_image,
-        images=(image,),
+        images=(image, derived),
         levels_dir=levels,
         ca_file=directory / "cert.pem",
     ) as plane:
-        yield {level: await Box.create(plane, level, image="dev") for level in _LEVELS}
+        found = {level: await Box.create(plane, level, image="dev") for level in _LEVELS}
+        yield {**found, "derived": await Box.create(plane, "high", image=derived)}
 
 
-_LEVELS = ("high", "build", "free")
+_LEVELS = ("high", "build")
 
 
 @pytest.fixture
@@ -119,6 +150,23 @@ async def test_what_is_installed_is_found_by_its_name(box: Box) -> None:
     # A program of the image is never replaced by one that a command has written.
     await box.bash("cp .local/bin/greet .local/bin/git")
     assert "git version" in (await box.run("git --version")).stdout
+
+
+async def test_packages_are_installed_and_tests_run_as_typed(box: Box) -> None:
+    await box.write("test_attrs.py", _PYTEST.encode())
+    tested = await box.bash("pip install attrs pytest && python -m pytest && pytest -q")
+    assert tested.exit_code == 0, (tested.stdout, tested.stderr)
+    assert tested.stdout.count("1 passed") == 2
+
+
+async def test_high_can_have_a_way_out_instead_of_a_network(box: Box, packages: Packages) -> None:
+    assert "eth0" not in (await box.run("cat /proc/net/dev")).stdout
+    refused = await box.run(f"curl -sS https://{INDEX}:{packages.port}/other")
+    assert "Paddock denied this request" in refused.stdout
+
+
+async def test_an_image_is_derived_as_documented(boxes: dict[str, Box]) -> None:
+    assert "tree v" in (await boxes["derived"].run("tree --version")).stdout
 
 
 async def test_a_virtual_environment(box: Box) -> None:
@@ -157,7 +205,7 @@ async def test_a_request_overrides_a_level_s_variable(boxes: dict[str, Box]) -> 
 async def test_npm_installs_from_the_registry_of_the_level(
     boxes: dict[str, Box], packages: Packages
 ) -> None:
-    box = boxes["free"]
+    box = boxes["high"]
     installed = await box.run("npm install --no-audit --no-fund greet")
     assert installed.exit_code == 0, (installed.stdout, installed.stderr)
     said = await box.run(argv=["node", "-e", "console.log(require('greet'))"])
@@ -169,7 +217,7 @@ async def test_npm_installs_from_the_registry_of_the_level(
 
 
 async def test_git_clones(boxes: dict[str, Box], packages: Packages) -> None:
-    box = boxes["free"]
+    box = boxes["high"]
     cloned = await box.run(f"git clone https://{GIT}:{packages.port}/git/greet.git")
     assert cloned.exit_code == 0, cloned.stderr
     assert (await box.run("git -C greet log --format=%s")).stdout == "greeting\n"

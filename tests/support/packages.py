@@ -7,6 +7,7 @@ import json
 import subprocess
 import tarfile
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 from aiohttp import web
@@ -15,6 +16,7 @@ INDEX, NPM, GIT = "index.example", "npm.example", "git.example"
 _METADATA = "Metadata-Version: 2.1\nName: greet\nVersion: 1\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _FILE = "greet-1-py3-none-any.whl"
+_OF_AN_INSTALLATION = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 
 
 def wheel() -> bytes:
@@ -29,6 +31,20 @@ def wheel() -> bytes:
         )
         archive.writestr("greet-1.dist-info/RECORD", "")
     return made.getvalue()
+
+
+def repacked(project: str) -> tuple[str, bytes]:
+    """The name and the content of a wheel of a pure package that the tests' interpreter has."""
+    found = metadata.distribution(project)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for path in found.files or ():
+            left_out = path.suffix == ".pyc" or path.name in _OF_AN_INSTALLATION
+            if path.parts[0] != ".." and not left_out:
+                archive.writestr(str(path), path.read_binary())
+            if path.name == "METADATA":
+                archive.writestr(str(path.with_name("RECORD")), "")
+    return f"{project}-{found.version}-py3-none-any.whl", made.getvalue()
 
 
 def npm_package() -> bytes:
@@ -63,24 +79,28 @@ def repository(directory: Path) -> Path:
 class Packages:
     """All three on one port, told apart by the requested host. Bodies of posts are kept."""
 
-    def __init__(self, repositories: Path) -> None:
+    def __init__(self, repositories: Path, *more: str) -> None:
+        """`more` are Python packages in the index besides `greet`: the tests' own."""
         self._repositories = repositories
+        self._wheels = {"greet": (_FILE, wheel()), **{name: repacked(name) for name in more}}
         self.posted: list[bytes] = []
         self.port = 0
         self.app = web.Application()
-        self.app.router.add_get("/simple/greet/", self._listed)
-        self.app.router.add_get(f"/files/{_FILE}", self._wheel)
+        self.app.router.add_get("/simple/{project}/", self._listed)
+        self.app.router.add_get("/files/{name}", self._wheel)
         self.app.router.add_get("/greet", self._described)
         self.app.router.add_get("/greet/-/greet-1.0.0.tgz", self._tarball)
         self.app.router.add_post("/{path:.*}", self._post)
         self.app.router.add_static("/git/", repositories)
 
-    async def _listed(self, _request: web.Request) -> web.Response:
-        link = f'<a href="/files/{_FILE}">{_FILE}</a>'
-        return web.Response(text=link, content_type="text/html")
+    async def _listed(self, request: web.Request) -> web.Response:
+        if request.match_info["project"] not in self._wheels:
+            raise web.HTTPNotFound
+        name, _ = self._wheels[request.match_info["project"]]
+        return web.Response(text=f'<a href="/files/{name}">{name}</a>', content_type="text/html")
 
-    async def _wheel(self, _request: web.Request) -> web.Response:
-        return web.Response(body=wheel())
+    async def _wheel(self, request: web.Request) -> web.Response:
+        return web.Response(body=dict(self._wheels.values())[request.match_info["name"]])
 
     async def _described(self, _request: web.Request) -> web.Response:
         digest = base64.b64encode(hashlib.sha512(npm_package()).digest()).decode()

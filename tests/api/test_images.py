@@ -12,6 +12,7 @@ from orchestrator.engine.fake import FakeEngine
 from paddock import Paddock
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cli import run_beside
 from tests.support.egress import level_with
 from tests.support.fake_agent import Agents
 from tests.support.keys import entry
@@ -132,6 +133,24 @@ async def test_names_of_no_image_that_can_be_had(api: Api, asked: str, told: str
     assert problem["field"] == "image"
     assert told in problem["detail"]
     assert api.engine.containers == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "status", "told"),
+    [
+        ("nothing", OPERATOR_KEY, 2, "`paddock images add nothing`"),
+        ("old", OPERATOR_KEY, 2, "rebuild it with"),
+        ("absent", OPERATOR_KEY, 2, "`docker pull absent:3`"),
+        ("sandbox", OTHER_KEY, 4, "key-images"),
+    ],
+)
+async def test_the_command_line_says_what_to_do(
+    api: Api, monkeypatch: pytest.MonkeyPatch, asked: str, key: str, status: int, told: str
+) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", key)
+    ended = await run_beside("run", "--image", asked, "--", "ls")
+    assert (ended.status, told in ended.err) == (status, True), ended.err
 
 
 async def test_a_key_can_t_reach_another_image_by_its_short_name(api: Api) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -215,6 +216,40 @@ async def test_a_silent_upstream_is_given_up() -> None:
     async with serving(Silent(b""), idle_seconds=0.05) as (server, client):
         await client.say(get(server))
         assert client.evidence.said[-1] == "closed allowed.example: nothing was sent for too long"
+
+
+class Resetting(Web):
+    """Resets the connection after its answer, which need not be whole."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(self.answer)
+        await writer.drain()
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1"]
+)
+async def test_an_upstream_that_resets_is_on_record(answer: bytes) -> None:
+    async with serving(Resetting(answer)) as (server, client):
+        said = await client.say(get(server))
+        assert answer.startswith(said)
+        assert client.evidence.said[-1].startswith("closed allowed.example: ")
+        assert client.evidence.ends[0].received <= len(answer)
+
+
+async def test_a_head_of_an_answer_that_never_ends_is_cut() -> None:
+    class Heading(Endless):
+        def __init__(self) -> None:
+            super().__init__()
+            self.answer = b"HTTP/1.1 200 OK\r\nX: "
+
+    async with serving(Heading(), transfer_bytes=200_000) as (server, client):
+        assert len(await client.say(get(server))) == 200_000
+        assert client.evidence.ends[0].received == 200_000
 
 
 async def test_a_connection_s_limit_cuts_it() -> None:

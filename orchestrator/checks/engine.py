@@ -10,6 +10,7 @@ from orchestrator.engine.base import (
     EngineInfo,
     Image,
 )
+from orchestrator.engine.image_names import build_command, get_command
 from orchestrator.errors import PaddockError
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
@@ -17,7 +18,6 @@ ENGINE = "engine"
 IMAGE = "image"
 # The oldest version with which sandboxes were tested.
 _OLDEST_ENGINE = (20, 10)
-_BUILD = "run `paddock images build`"
 
 
 async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
@@ -72,24 +72,31 @@ async def check_image(engine: Engine, name: str, inputs: str | None = None) -> C
     try:
         return image_check(name, await engine.image(name), inputs)
     except PaddockError as error:
-        return failure(IMAGE, error.detail, f"fix the engine, then {_BUILD}")
+        return failure(IMAGE, error.detail, f"fix the engine, then {_get(name)}")
 
 
 def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
     """Judges an image by its labels."""
     if image is None:
-        return failure(IMAGE, f"{name} is not on this engine", _BUILD)
+        return failure(IMAGE, f"{name} is not on this engine", _get(name))
     protocol = image.labels.get(LABEL_PROTOCOL)
     if protocol is None:
-        return failure(
-            IMAGE, f"{name} is not a sandbox image", f"{_BUILD}, or configure one of ours"
-        )
+        return failure(IMAGE, f"{name} is not a sandbox image", _rebuild(name))
     if protocol != str(PROTOCOL_VERSION):
         detail = f"{name} speaks protocol {protocol}, but this Paddock speaks {PROTOCOL_VERSION}"
-        return failure(IMAGE, detail, _BUILD)
+        return failure(IMAGE, detail, _rebuild(name))
     if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
-        return warning(IMAGE, f"{name} was built from other sources", _BUILD)
+        return warning(IMAGE, f"{name} was built from other sources", _rebuild(name))
     return ok(IMAGE, f"{name} speaks protocol {protocol}")
+
+
+def _get(name: str) -> str:
+    return f"run `{get_command(name)}`"
+
+
+def _rebuild(name: str) -> str:
+    command = build_command(name)
+    return f"run `{command}`" if command else "build it again on a current image of Paddock's"
 
 
 async def check_open_network(engine: Engine, image: str, *, rates: bool = False) -> str | None:

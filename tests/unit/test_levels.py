@@ -97,6 +97,9 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("commands = [", 'commands = "all"\n_ = [', 4, 'commands: must be a list, or "any"'),
         ('"LANG"', '"*"', 10, "environment.0: must match pattern"),
         ('"LANG"', '"LANG", "LANG"', 10, "environment.1: LANG is in the list twice"),
+        ("rank = 100", "images = []\nrank = 100", 2, "images: must have at least 1 item"),
+        ("rank = 100", 'images = ["a b"]\nrank = 100', 2, "images.0: must match pattern"),
+        ("rank = 100", 'images = ["a", "a"]\nrank = 100', 2, "images.1: a is in the list twice"),
         ('home = "/nonexistent"', 'home = "x"', 11, "home: must match pattern"),
         ("landlock = 3", "landlock = 2", 15, "requires.landlock: must be 3 or more"),
         ("landlock = 3", "landlock = -1", 15, "requires.landlock: "),
@@ -191,6 +194,17 @@ def test_bad_rates_are_refused(tmp_path: Path, rate: str, said: str) -> None:
     with pytest.raises(LevelError) as caught:
         load_levels(override(tmp_path, "[limits]", f"[rates]\n{rate}\n\n[limits]"))
     assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}:28: rates.{said}")
+
+
+def test_images_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "low.toml").write_text(f'images = ["dev"]\n{(PACKAGED / "low.toml").read_text()}')
+    level = load_levels(tmp_path)["low"]
+    assert level.images == ("dev",)
+    assert restore_level(json.loads(json.dumps(level.stored()))) == level
+    # Sessions that are older than this field.
+    stored = load_levels()["low"].stored()
+    del stored["images"]
+    assert restore_level(stored).images is None
 
 
 def test_variables_of_its_own(tmp_path: Path) -> None:

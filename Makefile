@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench soak stop down clean openapi docs wheels venv dev engine image compose-tool compiler browser
+.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels venv dev engine image compose-tool compiler browser
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -64,6 +64,9 @@ bench: dev image ## measure, beside peers too, and print the ratios; ARGS=--help
 
 soak: dev image ## use sessions at random for an hour, and check that nothing grows; ARGS="--minutes 5"
 	@$(python) -m tests.soak $(ARGS)
+
+chaos: dev image ## kill the control plane at every step of everything, and check what is left; ARGS=--help
+	@$(python) -m tests.chaos $(ARGS)
 
 stop: ## stop the control plane; sandboxes keep running
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi

@@ -1,6 +1,7 @@
 """Verifies the chains in the database, including columns."""
 
 import sqlite3
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,19 @@ async def verify(
         if chain.broken or last == after:
             return chain.verdict()
         after = last
+
+
+def verify_all(connection: sqlite3.Connection) -> Iterator[tuple[str, Verdict]]:
+    """Recomputes every chain of the database, one by one, with its key. It blocks."""
+    keys = connection.execute("SELECT DISTINCT session_key FROM events ORDER BY session_key")
+    for (key,) in keys.fetchall():
+        chain, after = Chain(), -1
+        while not chain.broken:
+            last = _follow_page(connection, chain, key, max(after, 0))
+            if last <= after:
+                break
+            after = last
+        yield key, chain.verdict()
 
 
 def _anchor(seq: int | None, event_hash: str | None) -> Anchor | None:

@@ -24,6 +24,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
+from orchestrator.fault_points import FaultPoint
 from orchestrator.link.held_command import HeldCommand
 from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_page
 from orchestrator.observe.metrics import Metrics
@@ -143,6 +144,7 @@ class Executions:
         # The agent makes it ready while its start is recorded, and runs it only after that.
         with sandbox.link.hold(params) as held:
             command.started_at = await self._record_start(session, command, draft, counted)
+            FaultPoint.EXEC_RECORDED.reached()
             await self._dispatch(session, sandbox, command, held)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command
@@ -211,6 +213,7 @@ class Executions:
             held.check()
             command.dispatched = True
             await held.go(_START_SECONDS)
+            FaultPoint.EXEC_DISPATCHED.reached()
         except SandboxUnavailableError as error:
             held.drop()  # before anything is recorded
             if not command.dispatched:
@@ -330,6 +333,7 @@ class Executions:
             detail = f"the end of command {command.id} is not known yet: request it again"
             raise SandboxUnavailableError(detail, command_id=command.id) from None
         await self._kept(command)
+        FaultPoint.EXEC_ENDED.reached()
         result = command.result or CommandExit()
         if result.rule is not None:
             raise PermissionDeniedError(str(result.error), rule=result.rule)

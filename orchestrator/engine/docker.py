@@ -43,6 +43,7 @@ from orchestrator.engine.docker_spec import (
 )
 from orchestrator.engine.lane import Lane
 from orchestrator.errors import EngineUnavailableError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.threads import bounded
 
 LOG_LINES = 100
@@ -310,6 +311,7 @@ class DockerEngine(Engine):
             self._remove_left_over(client, spec.name)
             raise
         container_id: str = made["Id"]
+        FaultPoint.CREATE_CONTAINER_MADE.reached()
         try:
             refuse_dropped_limits(made.get("Warnings"))
             client.start(container_id)

@@ -17,6 +17,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     TooLargeError,
 )
+from orchestrator.fault_points import FaultPoint
 from orchestrator.link.connection import Connection
 from orchestrator.link.fair_share import FairShare
 from orchestrator.link.held_command import HeldCommand
@@ -299,6 +300,7 @@ class AgentLink:
             log.exception("event %d of a sandbox agent was not handled", event.seq)
             self.failed(connection)
             return False
+        FaultPoint.EXEC_REPORTED.reached()
         connection.acknowledge(event.seq)
         return True
 

@@ -11,6 +11,7 @@ from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.egress.door import Door
 from orchestrator.engine.base import Bind, Container
 from orchestrator.errors import PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.levels import Level, SessionLimits
@@ -122,6 +123,7 @@ class Assembly:
             for part in parts:
                 self._begun.append(part)
                 await part.open(self.plan)
+                FaultPoint.CREATE_PART_OPENED.reached()
         except BaseException:
             await self.close()
             raise
@@ -160,6 +162,7 @@ class Assembly:
             part = self._begun.pop()
             try:
                 await (part.close(self.plan) if remove else part.leave(self.plan))
+                FaultPoint.CLOSE_PART_CLOSED.reached()
             except (PaddockError, OSError) as error:  # includes TimeoutError
                 why = str(error) or type(error).__name__
                 log.error(_NOT_RELEASED, self.plan.name, f"its {part.name} stays: {why}")

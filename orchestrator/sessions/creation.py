@@ -16,6 +16,7 @@ from orchestrator.config.operator_mounts import chosen
 from orchestrator.config.settings import Settings
 from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
 from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
@@ -230,6 +231,7 @@ class Creation:
             ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
+        FaultPoint.CREATE_RECORDED.reached()
         try:
             sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
         except BaseException as error:
@@ -247,6 +249,7 @@ class Creation:
             await self._sandboxes.discard(sandbox)
             await self._forget(session, error)
             raise
+        FaultPoint.CREATE_ACKNOWLEDGED.reached()
 
     async def _forget(self, session: Session, error: BaseException) -> None:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"

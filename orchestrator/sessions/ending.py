@@ -10,6 +10,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
@@ -81,6 +82,7 @@ class Ending:
                 return
             session.gate, session.ending = _ENDING, True
             thaws = not crashed and await self._freeze(session)
+            FaultPoint.CLOSE_FROZEN.reached()
             success = status is Status.COMPLETED
             termination = Termination(
                 rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
@@ -94,6 +96,7 @@ class Ending:
             }
             self._record_end(session, principal, status, termination, result, error)
             hands_over = await self._stops.recorded(session) and thaws
+            FaultPoint.CLOSE_RECORDED.reached()
             terminals = [] if hands_over else sorted(session.terminals)
             session.status, session.termination, session.sandbox = status, termination, None
             self._registry.end(session)
@@ -102,6 +105,7 @@ class Ending:
             try:
                 try:
                     await self._silence(sandbox, rationale, hands_over)
+                    FaultPoint.CLOSE_SILENCED.reached()
                     await self._gaps.close(session, terminals)
                 finally:
                     session.over.set_result(None)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 from orchestrator.access.keys import Principal
 from orchestrator.errors import ConflictError, SandboxUnavailableError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sessions.file_entries import FileEntry, Listing, parse_entry, whole_number
 from orchestrator.sessions.file_requests import FileRequests, check_path, stream_of
 from orchestrator.sessions.file_stream import FileStream
@@ -93,11 +94,14 @@ class Files:
         opened = await self._requests.open(
             link, operation, path, permissions=permissions, parents=parents
         )
+        FaultPoint.FILE_OPENED.reached()
         stream = stream_of(link, opened)
         try:
             await stream.push(chunks, session.limits.workspace_bytes)
+            FaultPoint.FILE_PUSHED.reached()
             commit = {"stream": whole_number(opened, "stream"), "commit": True}
             done = await self._requests.ask(link, "file.close", commit)
+            FaultPoint.FILE_COMMITTED.reached()
         except BaseException:
             await stream.close()
             raise

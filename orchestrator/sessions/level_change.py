@@ -19,6 +19,7 @@ from orchestrator.errors import (
     RateLimitedError,
     SandboxUnavailableError,
 )
+from orchestrator.fault_points import FaultPoint
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
 from orchestrator.sandboxes.sandbox import Sandbox
@@ -161,11 +162,13 @@ class LevelChange:
         `move` carries the output that goes with it.
         """
         new = session.sandbox = await self._sandboxes.start(session, level, limits)
+        FaultPoint.LEVEL_STARTED.reached()
         if pin is not None:
             await pin()
         await self._database.write(
             session_rows.updating(session, sandbox=new.name, container_id=new.container_id)
         )
+        FaultPoint.LEVEL_STORED.reached()
         session.set_level(level)
         session.limits = limits
         await move.give(session, new.link)
@@ -183,8 +186,10 @@ class LevelChange:
         """
         old = session.sandbox
         thaws = old is not None and await self._stopper.freeze(old)
+        FaultPoint.LEVEL_FROZEN.reached()
         self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
         recorded = await self._stops.recorded(session)
+        FaultPoint.LEVEL_RECORDED.reached()
         session.set_level(level)
         if not recorded:
             raise AuditUnavailableError(
@@ -227,6 +232,7 @@ class LevelChange:
         if old is None:
             return
         handed_over = await self._sandboxes.quiesce(old, "level_changed")
+        FaultPoint.LEVEL_ENDED.reached()
         if handed_over:  # nothing of it runs any more
             await move.take(session, old.link, seconds)
         try:
@@ -236,6 +242,7 @@ class LevelChange:
             )
         finally:
             await self._discard(session, old, handed_over=handed_over)
+        FaultPoint.LEVEL_REMOVED.reached()
 
     async def _leave_closed(self, session: Session, gate: str) -> None:
         session.gate = gate

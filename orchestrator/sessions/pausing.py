@@ -6,6 +6,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.engine.base import Engine
 from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
@@ -47,11 +48,13 @@ class Pausing:
             sandbox = _sandbox(session, Status.PAUSED)
             # The lock's holder may have thawed or replaced it.
             await self._stopper.hold(sandbox)
+            FaultPoint.PAUSE_FROZEN.reached()
             session.status = Status.PAUSED
             self._deadlines.watch(session)
             at = now()
             self._stops.add(session, lambda: self._record(principal, session, Status.PAUSED, at))
             await self._stops.recorded(session)
+            FaultPoint.PAUSE_RECORDED.reached()
 
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns.
@@ -66,12 +69,14 @@ class Pausing:
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError("the session's pause is not on record yet: try again")
             await self._engine.resume(sandbox.container_id)
+            FaultPoint.RESUME_THAWED.reached()
             try:
                 _check_goes_on(sandbox)
                 await self._record(principal, session, Status.ACTIVE)
             except BaseException:
                 await self._stopper.hold(sandbox)
                 raise
+            FaultPoint.RESUME_RECORDED.reached()
             session.status = Status.ACTIVE
             sandbox.reopen()
             self._deadlines.watch(session)

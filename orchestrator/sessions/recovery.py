@@ -18,6 +18,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.egress import connections
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import BudgetExceededError, PaddockError, SessionTerminatedError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.policy.levels import clamped_limits
 from orchestrator.sandboxes.directory import SandboxDirectory, left_over
 from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
@@ -94,6 +95,7 @@ class Recovery:
             for container in await self._engine.list()
         }
         rows = await self._load()
+        FaultPoint.START_LISTED.reached()
         await self._tell_lost_refusals(rows)
         known = {row.session.key: row.session for row in rows if row.acknowledged}
         await connections.tell_lost(self._database, self._recorder, known)
@@ -101,12 +103,14 @@ class Recovery:
             *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
         )
         await self._remove_strays(containers)
+        FaultPoint.START_SWEPT.reached()
         self._found.workspaces_purged = await self._workspaces.finish_purges()
         self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)
         await self._recorder.record_system(
             EventDraft("recovery", actor="system", result=asdict(self._found))
         )
+        FaultPoint.START_RECORDED.reached()
         return self._found
 
     async def _load(self) -> list[SessionRow]:
@@ -152,6 +156,7 @@ class Recovery:
             await self._sessions.expire(session)
             if session.live:
                 self._sessions.deadlines.watch(session)
+        FaultPoint.START_TAKEN_UP.reached()
 
     async def _forget(self, session: Session) -> None:
         """Forgets a session that no client knows; its id is free again."""

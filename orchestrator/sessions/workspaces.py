@@ -9,6 +9,7 @@ from orchestrator.access.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.audit.writer import Effect
 from orchestrator.config.settings import Settings
 from orchestrator.errors import ConflictError, NotFoundError, PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database, StoreError
@@ -98,6 +99,7 @@ class Workspaces:
         data = await self._storage.prepare(workspace, size)
         settings = self._settings
         slots.show(settings.workspaces_dir, workspace.id, data, slots_path(settings.state_dir))
+        FaultPoint.CREATE_SHOWN.reached()
         return data
 
     def expect(self, size: int) -> None:
@@ -146,7 +148,9 @@ class Workspaces:
             slots.order_purge(connection, workspace_id)
             return workspace
 
-        await self._carry_out(await self._database.write(order, reserve=True))
+        workspace = await self._database.write(order, reserve=True)
+        FaultPoint.PURGE_ORDERED.reached()
+        await self._carry_out(workspace)
 
     async def finish_purges(self) -> int:
         """Carries out every ordered purge; returns how many there were.
@@ -197,7 +201,9 @@ class Workspaces:
     async def _carry_out(self, workspace: Workspace) -> None:
         settings = self._settings
         slots.hide(settings.workspaces_dir, workspace.id, slots_path(settings.state_dir))
+        FaultPoint.PURGE_HIDDEN.reached()
         await self._storage.remove(workspace)
+        FaultPoint.PURGE_REMOVED.reached()
         await self._database.write(
             lambda connection: slots.release(connection, workspace.id), reserve=True
         )

@@ -11,6 +11,7 @@ from orchestrator.audit.events import EventDraft, Made, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import both
 from orchestrator.errors import PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
@@ -75,6 +76,7 @@ class Finishing:
                 reason = await self._read_rest(live)
                 await self._record_late(live)
                 await self._record(live, reason)
+                FaultPoint.TERMINAL_CLOSED.reached()
                 await self._on_end(live.session, live.id, reason)
             finally:
                 live.evidence.release()

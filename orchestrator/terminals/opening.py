@@ -15,6 +15,7 @@ from orchestrator.errors import (
     PaddockError,
     SandboxUnavailableError,
 )
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budgets import Budgets
@@ -84,6 +85,7 @@ class Opening:
     ) -> Live:
         """A terminal that is charged to the budget and recorded, but not started."""
         await self._budgets.admit(principal, session)
+        FaultPoint.TERMINAL_COUNTED.reached()
         try:
             secrets = session.secrets
             directory = self._directory / session.key / terminal_id
@@ -107,6 +109,7 @@ class Opening:
             opened = TerminalRecord.opened(terminal_id, spec, now())
             live = Live(session, sandbox, principal, terminal, evidence, opened)
             await self._record(live)
+            FaultPoint.TERMINAL_RECORDED.reached()
         except BaseException:
             self._budgets.withdraw(session)
             raise
@@ -144,6 +147,7 @@ class Opening:
                 if live.session.check_open() is not live.sandbox:
                     raise SandboxUnavailableError("the session's sandbox was replaced: try again")
                 wait = await live.terminal.start()
+                FaultPoint.TERMINAL_STARTED.reached()
                 shown = live.terminal.shown
                 if wait is Wait.PROMPT and shown is not None:
                     live.evidence.note("READY", [transcript.shown(*shown)])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import ConflictError, PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.workspace import ext4, loop, mounts
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import make_data, make_slot
@@ -53,6 +54,7 @@ class DiskImages:
                 self.mount(slot)
         elif not self._take(size, slot):
             self.create(slot, size)
+        FaultPoint.CREATE_SLOT_TAKEN.reached()
         return make_data(self.data(slot), uid)
 
     def create(self, slot: Path, size: int) -> None:
@@ -65,6 +67,7 @@ class DiskImages:
         draft.unlink(missing_ok=True)
         ext4.make(draft, size)
         draft.replace(slot / _IMAGE)
+        FaultPoint.CREATE_IMAGE_MADE.reached()
         self.mount(slot)
 
     def mount(self, slot: Path) -> None:
@@ -92,12 +95,14 @@ class DiskImages:
         """
         image, target = slot / _IMAGE, slot / _MOUNT
         mounts.unmount(str(target))
+        FaultPoint.PURGE_UNMOUNTED.reached()
         if image.exists() and not _released(image):
             log.warning(
                 "%s: something on the host still uses it; its space will be freed later", slot
             )
         for file in (image, slot / _DRAFT):
             file.unlink(missing_ok=True)
+        FaultPoint.PURGE_IMAGE_REMOVED.reached()
         for directory in (target, slot):
             if directory.exists():
                 directory.rmdir()

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.support.plane import uid_base
 
 ROOT = Path(__file__).parents[2]
 _START_SECONDS = 60
+_DYING_SECONDS = 0.5
 
 
 class Server:
@@ -37,8 +38,9 @@ class Server:
         self._python = python
         self._directory = directory
         self._port = _free_port()
-        # As the tests of another worker may run others: the same uids would be their processes.
-        self._environment = {"PADDOCK_UID_BASE": str(uid_base()), **environment}
+        # Of the next start. Tests of another worker may run others: the same uids would be their
+        # processes.
+        self.environment = {"PADDOCK_UID_BASE": str(uid_base()), **environment}
         # The module that is run.
         self.module = module
         # Its output up to its last end.
@@ -68,7 +70,7 @@ class Server:
             **os.environ,
             "PADDOCK_STATE_DIR": str(self.state_dir),
             "PADDOCK_LISTEN": f"127.0.0.1:{self._port}",
-            **self._environment,
+            **self.environment,
         }
         self._process = await asyncio.create_subprocess_exec(
             *(self._python, "-m", self.module, "serve"),
@@ -96,6 +98,13 @@ class Server:
     async def stop(self) -> None:
         """Sends SIGTERM, and waits for its end."""
         await self._end(signal.SIGTERM)
+
+    async def died(self) -> bool:
+        """Whether it has been killed by something else; its end may take a moment."""
+        assert self._process is not None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _DYING_SECONDS)
+        return self._process.returncode == -signal.SIGKILL
 
     async def _end(self, number: int) -> None:
         if self._process is not None:

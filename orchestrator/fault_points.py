@@ -1,0 +1,65 @@
+"""Named points of the code at which `make chaos` kills the control plane."""
+
+from enum import StrEnum
+
+
+class FaultPoint(StrEnum):
+    """`operation.what was just done`.
+
+    To add one: a line here, and a call of `reached` where it is done. The tests of a new operation
+    need a scenario, too (`tests/chaos/scenarios.py`).
+    """
+
+    START_LOCKED = "start.locked"
+    START_LISTED = "start.listed"
+    START_TAKEN_UP = "start.taken_up"  # a session
+    START_SWEPT = "start.swept"
+    START_RECORDED = "start.recorded"
+
+    CREATE_RECORDED = "create.recorded"
+    CREATE_IMAGE_MADE = "create.image_made"
+    CREATE_SLOT_TAKEN = "create.slot_taken"
+    CREATE_SHOWN = "create.shown"
+    CREATE_CONTAINER_MADE = "create.container_made"
+    CREATE_PART_OPENED = "create.part_opened"  # any of its sandbox
+    CREATE_ACKNOWLEDGED = "create.acknowledged"
+
+    EXEC_RECORDED = "exec.recorded"
+    EXEC_DISPATCHED = "exec.dispatched"
+    EXEC_REPORTED = "exec.reported"  # the agent's event is durable, but not acknowledged
+    EXEC_ENDED = "exec.ended"
+
+    FILE_OPENED = "file.opened"
+    FILE_PUSHED = "file.pushed"
+    FILE_COMMITTED = "file.committed"
+
+    TERMINAL_COUNTED = "terminal.counted"
+    TERMINAL_RECORDED = "terminal.recorded"
+    TERMINAL_STARTED = "terminal.started"
+    TERMINAL_CLOSED = "terminal.closed"
+
+    LEVEL_FROZEN = "level.frozen"
+    LEVEL_RECORDED = "level.recorded"
+    LEVEL_ENDED = "level.ended"
+    LEVEL_REMOVED = "level.removed"
+    LEVEL_STARTED = "level.started"
+    LEVEL_STORED = "level.stored"
+
+    PAUSE_FROZEN = "pause.frozen"
+    PAUSE_RECORDED = "pause.recorded"
+    RESUME_THAWED = "resume.thawed"
+    RESUME_RECORDED = "resume.recorded"
+
+    CLOSE_FROZEN = "close.frozen"
+    CLOSE_RECORDED = "close.recorded"
+    CLOSE_SILENCED = "close.silenced"
+    CLOSE_PART_CLOSED = "close.part_closed"  # any of its sandbox
+
+    PURGE_ORDERED = "purge.ordered"
+    PURGE_HIDDEN = "purge.hidden"
+    PURGE_UNMOUNTED = "purge.unmounted"
+    PURGE_IMAGE_REMOVED = "purge.image_removed"
+    PURGE_REMOVED = "purge.removed"
+
+    def reached(self) -> None:
+        """Does nothing. The control plane of the chaos tests replaces it with its own death."""

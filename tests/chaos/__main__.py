@@ -1,0 +1,72 @@
+"""Kills the control plane again and again, and checks what is left: `python -m tests.chaos`."""
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from docker.errors import DockerException
+
+from images.progress import detail, failure, step
+from orchestrator.fault_points import FaultPoint
+from tests.chaos.run import Kill, chaos
+
+# Points that an operation passes more than once, and how often.
+VISITS = {
+    FaultPoint.START_TAKEN_UP: 3,
+    FaultPoint.CREATE_PART_OPENED: 13,
+    FaultPoint.EXEC_REPORTED: 3,
+    FaultPoint.LEVEL_ENDED: 2,
+    FaultPoint.LEVEL_REMOVED: 2,
+    FaultPoint.LEVEL_STARTED: 2,
+    FaultPoint.LEVEL_STORED: 2,
+    FaultPoint.FILE_OPENED: 2,
+    FaultPoint.FILE_PUSHED: 2,
+    FaultPoint.FILE_COMMITTED: 2,
+    FaultPoint.CLOSE_PART_CLOSED: 13,
+}
+
+
+def every_kill() -> Iterator[Kill]:
+    """Each visit of each point once."""
+    for point in FaultPoint:
+        for visit in range(1, VISITS.get(point, 1) + 1):
+            yield Kill(point, visit)
+
+
+def main() -> int:
+    """Runs it and returns the exit status: 0 if nothing was lost or left."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2, help="how often each point (2)")
+    parser.add_argument("--storms", type=int, default=60, help="kills at random moments (60)")
+    parser.add_argument("--only", help="only points whose name begins with this")
+    parser.add_argument("--seed", type=int, help="repeats the choices of an earlier run")
+    arguments = parser.parse_args()
+    seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
+    chance = random.Random(seed)
+    kills = [kill for _ in range(arguments.rounds) for kill in every_kill()]
+    if arguments.only:
+        kills = [kill for kill in kills if (kill.point or "").startswith(arguments.only)]
+    kills += [Kill(None)] * arguments.storms
+    step(f"{len(kills)} kills, seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="paddock-chaos-") as directory:
+        try:
+            done = asyncio.run(chaos(Path(directory) / "state", kills, detail, chance))
+        except (AssertionError, DockerException, OSError) as error:
+            failure(str(error))
+            return 1
+    for line in done.lines:
+        print(line)
+    for kill in done.missed:
+        detail(f"not reached: {kill}")
+    for complaint in done.complaints:
+        failure(complaint)
+    step("failed" if done.complaints else "nothing is lost, nothing is left")
+    return 1 if done.complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""The run: kill after kill on one state directory, examined after each."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from orchestrator.fault_points import FaultPoint
+from tests.chaos.dying import VARIABLE
+from tests.chaos.examination import examine
+from tests.chaos.expected import LIVE, Clients
+from tests.chaos.scenarios import SCENARIOS
+from tests.support.leaks import (
+    NO_WORKSPACES,
+    NONE_AHEAD,
+    NOTHING,
+    left_behind,
+    made_ahead,
+    networks,
+    unmount_all,
+    workspaces_left,
+)
+from tests.support.server import Server
+
+Report = Callable[[str], None]
+
+# A storm is killed at a random moment of its first seconds.
+_STORM_SECONDS = 1.5
+# Descriptors that a control plane opens when it needs them first.
+_DESCRIPTORS = 12
+
+
+class Kill(NamedTuple):
+    """Where the control plane is killed: at the n-th visit of a point, or (None) in a storm."""
+
+    point: FaultPoint | None
+    visit: int = 1
+
+    def __str__(self) -> str:
+        return "storm" if self.point is None else f"{self.point}, visit {self.visit}"
+
+    @property
+    def operation(self) -> str:
+        """The first word of the point's name."""
+        return "storm" if self.point is None else self.point.partition(".")[0]
+
+
+@dataclass
+class Chaos:
+    """The result of a run: kills and starts by operation, and what was wrong."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    missed: list[Kill] = field(default_factory=list)
+    slowest_ms: Counter[str] = field(default_factory=Counter)
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[str]:
+        """A table, without colour."""
+        names = sorted(self.kills)
+        rows = [(name, str(self.kills[name]), f"{self.slowest_ms[name]} ms") for name in names]
+        total = ("all", str(sum(self.kills.values())), f"{max(self.slowest_ms.values())} ms")
+        heads = ("operation", "kills", "slowest recovery")
+        return [f"{a:<12}{b:>6}  {c:>16}" for a, b, c in (heads, *rows, total)]
+
+
+async def chaos(
+    state_dir: Path, kills: Iterable[Kill], report: Report, chance: random.Random, **settings: str
+) -> Chaos:
+    """Kills the control plane at each of these points, and examines what the next start finds."""
+    done = Chaos()
+    async with _server(state_dir, settings) as server:
+        clients = Clients(server)
+        await _settled(clients)
+        before = await asyncio.to_thread(psutil.Process(server.pid).num_fds)
+        for level in ("low", "high"):
+            await clients.create(f"survivor-{level}", level)
+        await clients.follow()
+        for number, kill in enumerate(kills):
+            await _kill(clients, kill, number, chance)
+            if not await _restarted(clients, kill, done):
+                await _cleared(clients)
+                continue
+            found = await examine(clients)
+            for complaint in found:
+                report(f"{kill}: {complaint}")
+                done.complaints.append(f"{kill}: {complaint}")
+            await _cleared(clients)
+        await _end(clients, done, before)
+    return done
+
+
+@asynccontextmanager
+async def _server(state_dir: Path, settings: dict[str, str]) -> AsyncIterator[Server]:
+    environment = {
+        "PADDOCK_MIN_FREE_MEMORY_BYTES": "0",
+        "PADDOCK_MIN_FREE_DISK_BYTES": "0",
+        VARIABLE: str(state_dir.with_name("dies-at")),
+    }
+    server = Server(state_dir, **environment, **settings)
+    server.module = "tests.chaos.dying"
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+        unmount_all(state_dir)
+
+
+async def _settled(clients: Clients) -> None:
+    """Creates and closes a session, so that what is opened at the first use does not count."""
+    await clients.create("first", "high")
+    await clients.change("first", "DELETE", "?purge=true", status="completed")
+    clients.sessions.clear()
+
+
+async def _kill(clients: Clients, kill: Kill, number: int, chance: random.Random) -> None:
+    """Has clients work until it dies."""
+    server = clients.server
+    if kill.point is None:
+        await _storm(clients, number, chance)
+        return
+    scenario, new, idle = SCENARIOS.get(kill.operation), f"new-{number}", f"idle-{number}"
+    if kill.operation not in ("create", "start"):
+        await clients.create(idle, "high")
+    order = Path(server.environment[VARIABLE])
+    order.write_text(f"{kill.point} {kill.visit}")
+    if scenario is not None:
+        await scenario(clients, new, idle)
+        return
+    await server.kill()
+    await clients.parted()
+    with suppress(AssertionError):  # it dies before it listens
+        await server.start()
+
+
+async def _storm(clients: Clients, number: int, chance: random.Random) -> None:
+    """All scenarios at once, ended at a random moment."""
+    names = sorted({scenario.__name__ for scenario in SCENARIOS.values()})
+    scenarios = {scenario.__name__: scenario for scenario in SCENARIOS.values()}
+
+    async def one(name: str) -> None:
+        idle = f"{name}-{number}"
+        if name != "create" and not await clients.create(idle, "high"):
+            return
+        await scenarios[name](clients, f"new-{number}", idle)
+
+    work = [asyncio.create_task(one(name)) for name in names]
+    await asyncio.wait(work, timeout=chance.uniform(0.1, len(names) * _STORM_SECONDS))
+    await clients.server.kill()
+    await asyncio.gather(*work)
+
+
+async def _restarted(clients: Clients, kill: Kill, done: Chaos) -> bool:
+    """Starts it again after its death; False if it did not die."""
+    server = clients.server
+    if kill.point is not None and not await server.died():
+        done.missed.append(kill)
+        Path(server.environment[VARIABLE]).unlink(missing_ok=True)
+        return False
+    await server.kill()
+    await clients.parted()
+    await server.start()
+    (recovered,) = (await server.ok("GET", "/api/audit?operation=recovery&limit=1"))["items"]
+    name = kill.operation
+    done.kills[name] += 1
+    done.slowest_ms[name] = max(done.slowest_ms[name], recovered["result"]["recovery_time_ms"])
+    await clients.follow()
+    return True
+
+
+async def _cleared(clients: Clients) -> None:
+    """Closes the sessions of this turn; a few stay for all turns."""
+    for session, expected in list(clients.sessions.items()):
+        if session.startswith("survivor"):
+            continue
+        if expected.status & LIVE or expected.purged != {True}:
+            await clients.call("DELETE", f"/api/sessions/{session}?purge=true")
+        del clients.sessions[session]
+
+
+async def _end(clients: Clients, done: Chaos, descriptors: int) -> None:
+    """Closes everything: nothing may be left."""
+    for session in list(clients.sessions):
+        await clients.server.ok("DELETE", f"/api/sessions/{session}?purge=true")
+    process, state_dir = psutil.Process(clients.server.pid), clients.server.state_dir
+    now = await asyncio.to_thread(process.num_fds)
+    if now > descriptors + _DESCRIPTORS:
+        done.complaints.append(f"{now} descriptors at the end, {descriptors} at the start")
+    await clients.server.stop()
+    await clients.parted()
+    for found, nothing in (
+        (left_behind(state_dir), NOTHING),
+        (workspaces_left(state_dir), NO_WORKSPACES),
+        (made_ahead(state_dir), NONE_AHEAD),
+        ({"networks": networks(state_dir)}, {"networks": []}),
+    ):
+        if found != nothing:
+            done.complaints.append(f"left at the end: {found}")

@@ -1,0 +1,74 @@
+"""How a client brings the control plane to each operation's fault points."""
+
+import os
+from collections.abc import Awaitable, Callable
+
+from tests.chaos.expected import LIVE, Clients
+
+# A scenario gets the ids of two sessions that nothing else uses: one to create, and one at high.
+Scenario = Callable[[Clients, str, str], Awaitable[object]]
+
+
+async def create(clients: Clients, new: str, idle: str) -> None:
+    """Creates a session."""
+    await clients.create(new, "low")
+
+
+async def execute(clients: Clients, new: str, idle: str) -> None:
+    """Runs a command to its end, and one in the background."""
+    path = f"/api/sessions/{idle}/exec"
+    await clients.call("POST", path, {"argv": ["sh", "-c", "echo one; echo two >&2; exit 3"]})
+    await clients.call("POST", path, {"argv": ["sleep", "100"], "background": True})
+
+
+async def write(clients: Clients, new: str, idle: str) -> None:
+    """Replaces a file, twice."""
+    for size in (10, 700_000):
+        await clients.write(idle, "file", os.urandom(size))
+
+
+async def open_terminal(clients: Clients, new: str, idle: str) -> None:
+    """Opens a tool, uses it and closes it."""
+    path = f"/api/sessions/{idle}/ptys"
+    status, opened = await clients.call("POST", path, {"tool": "python3"})
+    if status == 201:
+        line = {"tool": "python3.calculate", "command": "2 + 3"}
+        await clients.call("POST", f"{path}/{opened['id']}/interactions", line)
+        await clients.call("DELETE", f"{path}/{opened['id']}")
+
+
+async def change_level(clients: Clients, new: str, idle: str) -> None:
+    """Lowers the level while a command runs, and raises it again."""
+    path = f"/api/sessions/{idle}/exec"
+    await clients.call("POST", path, {"argv": ["sleep", "100"], "background": True})
+    for level in ("low", "high"):
+        body = {"settings": {"permission_level": level}}
+        await clients.change(idle, "PUT", "/settings", body, meanwhile=LIVE, level=level)
+
+
+async def pause(clients: Clients, new: str, idle: str) -> None:
+    """Pauses a session and resumes it."""
+    await clients.change(idle, "POST", "/pause", status="paused")
+    await clients.change(idle, "POST", "/resume", status="active")
+
+
+async def close(clients: Clients, new: str, idle: str) -> None:
+    """Closes a session in which a command runs, and purges its workspace."""
+    path = f"/api/sessions/{idle}/exec"
+    await clients.call("POST", path, {"argv": ["sleep", "100"], "background": True})
+    await clients.change(idle, "DELETE", "", meanwhile=LIVE, status="completed")
+    await clients.change(idle, "DELETE", "?purge=true", purged=True)
+
+
+# By the first word of their fault points. A control plane reaches those of `start` by itself.
+SCENARIOS: dict[str, Scenario] = {
+    "create": create,
+    "exec": execute,
+    "file": write,
+    "terminal": open_terminal,
+    "level": change_level,
+    "pause": pause,
+    "resume": pause,
+    "close": close,
+    "purge": close,
+}

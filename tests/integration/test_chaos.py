@@ -1,0 +1,28 @@
+"""The chaos run, with one kill of each operation: nothing is lost, nothing is left."""
+
+import random
+from pathlib import Path
+
+from orchestrator.fault_points import FaultPoint
+from tests.chaos.run import Kill, chaos
+
+# The points at which most is half done.
+KILLS = [
+    Kill(FaultPoint.CREATE_PART_OPENED, 9),
+    Kill(FaultPoint.EXEC_REPORTED),
+    Kill(FaultPoint.FILE_COMMITTED),
+    Kill(FaultPoint.TERMINAL_STARTED),
+    Kill(FaultPoint.LEVEL_REMOVED),
+    Kill(FaultPoint.PAUSE_FROZEN),
+    Kill(FaultPoint.CLOSE_RECORDED),
+    Kill(FaultPoint.PURGE_UNMOUNTED),
+    Kill(FaultPoint.START_SWEPT),
+]
+
+
+async def test_a_short_run_loses_and_leaves_nothing(tmp_path: Path, sandbox_image: str) -> None:
+    chance = random.Random(1)
+    done = await chaos(tmp_path / "state", KILLS, print, chance, PADDOCK_IMAGE=sandbox_image)
+    assert done.complaints == []
+    assert done.missed == []
+    assert done.kills.total() == len(KILLS)

@@ -1,0 +1,34 @@
+"""Fault points: each is in the code once, and does nothing there."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+from orchestrator.fault_points import FaultPoint
+from tests.chaos.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_each_is_reached_at_one_place() -> None:
+    found: Counter[str] = Counter()
+    for path in (ROOT / "orchestrator").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr == "reached":
+                assert isinstance(node.value, ast.Attribute), path
+                found[node.value.attr] += 1
+    assert found == Counter(point.name for point in FaultPoint)
+
+
+def test_each_has_a_scenario() -> None:
+    """A start needs none."""
+    operations = {point.partition(".")[0] for point in FaultPoint}
+    assert operations - set(SCENARIOS) == {"start"}
+
+
+def test_nothing_of_the_environment_makes_them_do_something() -> None:
+    """What kills is among the tests; the control plane knows nothing of it."""
+    for package in ("orchestrator", "api", "paddock", "sandbox_agent"):
+        for path in (ROOT / package).rglob("*.py"):
+            assert "DIES_AT" not in path.read_text(), path
+    assert all(point.reached() is None for point in FaultPoint)  # type: ignore[func-returns-value]

@@ -1,6 +1,5 @@
 """The control plane without HTTP: creates and connects every part, and closes them in order."""
 
-import fcntl
 import logging
 import os
 import re
@@ -26,6 +25,7 @@ from orchestrator.audit.record_room import RecordRoom
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.refusal_marks import RefusalMarks
 from orchestrator.audit.stop_records import StopRecords
+from orchestrator.backups.restoring import settle
 from orchestrator.checks.base import Check
 from orchestrator.checks.readiness import Readiness
 from orchestrator.commands.captures import Captures
@@ -43,6 +43,7 @@ from orchestrator.egress.service import SessionEgress
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
+from orchestrator.fault_points import FaultPoint
 from orchestrator.link.messages import Hello
 from orchestrator.node.base import Node
 from orchestrator.node.local import LocalNode
@@ -71,14 +72,18 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store import directories
 from orchestrator.store.database import Database
 from orchestrator.store.scrubber import Scrubber
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
+from orchestrator.threads import bounded
 
 log = logging.getLogger(__name__)
 
+# A restoration that was interrupted is completed; archives elsewhere are copied.
+_SETTLE_SECONDS = 600.0
 _INSTANCE = re.compile(r"[0-9a-f]{8}")
 
 
@@ -139,8 +144,10 @@ class ControlPlane:
     async def _open(self, engine: Engine | None, resolver: Resolver | None) -> None:
         settings = self.settings
         ensure_state_dir(settings.state_dir)
-        lock = _lock(settings.state_dir / "lock")
+        lock = _lock(settings.state_dir)
         self._resources.callback(os.close, lock)
+        FaultPoint.START_LOCKED.reached()
+        await bounded(lambda: settle(settings), _SETTLE_SECONDS)
         self.reload = Reload(settings)
         self.levels, self.keys = self.reload.levels, self.reload.keys
         for name in cold_levels(settings.warm_least, self.levels):
@@ -365,15 +372,14 @@ class ControlPlane:
         return {check.name: check for check in await self.ready.checks()}
 
 
-def _lock(path: Path) -> int:
+def _lock(state_dir: Path) -> int:
     """The state directory's lock, held until the descriptor is closed. Raises: ConfigError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return directories.lock(state_dir)
     except BlockingIOError:
-        os.close(descriptor)
-        raise ConfigError(f"{path.parent}: another control plane uses this directory") from None
-    return descriptor
+        raise ConfigError(f"{state_dir}: another control plane uses this directory") from None
+    except OSError as error:
+        raise ConfigError(f"{state_dir}: {error.strerror}") from None
 
 
 def _instance(path: Path) -> str:

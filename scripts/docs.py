@@ -34,6 +34,7 @@ _SHARED = {"--url", "--key", "--key-file", "--help"}
 # How the tests treat a command's example.
 _NOTES = {
     "paddock serve": "<!-- not run: the examples use a control plane that is already running -->\n",
+    "paddock restore": "<!-- not run: no control plane may be running -->\n",
     "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",

@@ -5,6 +5,7 @@ from paddock.cli.exits import Failure, Status
 
 def explain(error: BaseException) -> Failure | None:
     """The failure for one of the server's exceptions; None for any other exception."""
+    from orchestrator.backups.backup_file import BackupError
     from orchestrator.config.errors import ConfigError
     from orchestrator.errors import PaddockError
     from orchestrator.store.database import StoreError
@@ -16,6 +17,6 @@ def explain(error: BaseException) -> Failure | None:
         # The base class has no remedy of its own.
         known = type(error) is not PaddockError
         return Failure(error.detail, REMEDIES.get(error.code) if known else None)
-    if isinstance(error, StoreError):
+    if isinstance(error, StoreError | BackupError):
         return Failure(str(error))
     return None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.commands import images, keys
+from api.commands import backups, images, keys
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example
 from paddock.cli.terminal import note, print_json, print_table, working
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 for _name, _module in (("keys", keys), ("images", images)):
     app.add_typer(_module.app, name=_name)
+app.add_typer(backups.app)
 
 
 @app.command(epilog=example("paddock serve"))

@@ -50,6 +50,7 @@ OPERATIONS = frozenset(
         "agent.violation",
         "audit.gap",
         "audit.archived",
+        "state.restored",
     }
 )
 SOURCES = frozenset({"control-plane", "agent", "engine"})

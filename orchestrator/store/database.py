@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -268,6 +268,15 @@ def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> Non
     for version, file in files.items():
         if version not in seen:
             _apply(connection, version, file)
+
+
+def migrate_file(path: Path, migrations: Path = _MIGRATIONS) -> None:
+    """Migrates a database that no process uses. It blocks. Raises: StoreError."""
+    try:
+        with closing(_connect(path, read_only=False)) as connection:
+            _migrate(connection, path, migrations)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
 
 
 def newest_schema() -> int:

@@ -3,10 +3,12 @@
 Every call blocks, so run it in a thread.
 """
 
+import fcntl
 import os
 from pathlib import Path
 
 _MODE = 0o700
+_LOCK = "lock"
 
 
 def make(directory: Path) -> None:
@@ -22,8 +24,33 @@ def make(directory: Path) -> None:
 def sync(directory: Path) -> None:
     """Makes the names in it durable, and its own and those of the two above it. Raises: OSError."""
     for path in (directory, *list(directory.parents)[:3]):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path)
+
+
+def sync_tree(directory: Path) -> None:
+    """Makes the names in it and below it durable. Raises: OSError."""
+    for parent, _, _ in os.walk(directory):
+        _sync(Path(parent))
+
+
+def lock(directory: Path) -> int:
+    """A descriptor that has the directory for this process, until it is closed.
+
+    Raises: BlockingIOError while another process has it; OSError.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(directory / _LOCK, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Backups of the state directory, taken while the control plane runs, and their restoration."""

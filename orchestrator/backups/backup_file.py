@@ -1,0 +1,182 @@
+"""The file of a backup: an uncompressed tar. Every call blocks.
+
+`backup.json` comes first: the format, and what the backup has. `digests.json` comes last: size and
+SHA-256 of every other member, in their order. A file without it was not written to its end.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+FORMAT = 1
+_ABOUT, _DIGESTS = "backup.json", "digests.json"
+_MOST_JSON_BYTES = 64 * 1024 * 1024
+_PIECE = 1024 * 1024
+# Members are files below the directory into which they are restored.
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+(/(?!\.)[A-Za-z0-9._-]+){0,4}")
+
+Report = Callable[[str], None]
+
+
+class BackupError(Exception):
+    """A backup that can't be taken or restored. The message is one sentence."""
+
+
+class Digest(NamedTuple):
+    """Size and SHA-256 of a member."""
+
+    bytes: int
+    sha256: str
+
+
+class BackupWriter:
+    """Writes members to a file, in the order of the calls."""
+
+    def __init__(self, file: IO[bytes], about: dict[str, Any]) -> None:
+        """`about` describes the backup, besides its format."""
+        self._archive = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self.digests: dict[str, Digest] = {}
+        text = json.dumps({"format": FORMAT, **about}, indent=2).encode()
+        self._add(_ABOUT, len(text), io.BytesIO(text))
+
+    def add(self, name: str, path: Path) -> None:
+        """Adds a file as long as it is now; one that grows is copied up to here. Raises: OSError.
+
+        FileNotFoundError if it is gone.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as source:
+            self._add(name, os.fstat(descriptor).st_size, source)
+
+    def _add(self, name: str, size: int, source: IO[bytes]) -> None:
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = size, 0o600
+        read = _Summed(source)
+        self._archive.addfile(info, read)
+        self.digests[name] = Digest(size, read.sha256)
+
+    def close(self) -> None:
+        """Writes the digests, which make the file complete."""
+        text = json.dumps({name: each._asdict() for name, each in self.digests.items()}).encode()
+        info = tarfile.TarInfo(_DIGESTS)
+        info.size, info.mode = len(text), 0o600
+        self._archive.addfile(info, io.BytesIO(text))
+        self._archive.close()
+
+
+class BackupReader:
+    """Reads a backup from its start, and knows at its end whether it is whole."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Raises: BackupError if it is no backup, or of a newer format."""
+        self._file = file
+        self._seen: dict[str, Digest] = {}
+        try:
+            self._archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115
+            self._entries = self._read_entries()
+            self.about = self._read_about()
+        except (tarfile.TarError, OSError, ValueError, EOFError) as error:
+            raise BackupError(f"it is no backup that can be read: {error}") from None
+
+    @classmethod
+    def of(cls, file: IO[bytes]) -> Self:
+        """A reader from the start of an open file. Raises: BackupError."""
+        file.seek(0)
+        return cls(file)
+
+    def _read_about(self) -> dict[str, Any]:
+        name, data, size = next(self._entries, ("", io.BytesIO(), 0))
+        if name != _ABOUT or size > _MOST_JSON_BYTES:
+            raise ValueError("it does not begin with backup.json")
+        text = data.read()
+        about = json.loads(text)
+        if not isinstance(about, dict) or not isinstance(about.get("format"), int):
+            raise ValueError("backup.json names no format")
+        if about["format"] > FORMAT:
+            raise BackupError(
+                f"it has format {about['format']}, but this Paddock knows formats up to {FORMAT}:"
+                " restore it with the version that wrote it"
+            )
+        self._seen[name] = Digest(len(text), hashlib.sha256(text).hexdigest())
+        return about
+
+    def check(self) -> None:
+        """Reads it to its end. Raises: BackupError if anything differs from its digest."""
+        for _ in self._members(None):
+            pass
+
+    def unpack(self, directory: Path, report: Report) -> None:
+        """Writes every member below the empty directory, durably.
+
+        What it wrote is worth nothing if this raises. Raises: BackupError if the backup is damaged;
+        OSError.
+        """
+        for name in self._members(directory):
+            report(name)
+
+    def _members(self, directory: Path | None) -> Iterator[str]:
+        try:
+            for name, data, size in self._entries:
+                if name == _DIGESTS:
+                    self._compare(data.read(_MOST_JSON_BYTES))
+                    return
+                if name in self._seen or not _NAME.fullmatch(name):
+                    raise ValueError(f"{name[:100]!r} can't be in a backup")
+                read = _Summed(data)
+                _copy(read, None if directory is None else directory / name)
+                self._seen[name] = Digest(size, read.sha256)
+                yield name
+        except (tarfile.TarError, ValueError, EOFError, KeyError, TypeError) as error:
+            raise BackupError(f"it is damaged: {error}") from None
+        raise BackupError("it is damaged: its end is missing")
+
+    def _compare(self, text: bytes) -> None:
+        told = {name: Digest(**each) for name, each in json.loads(text).items()}
+        for name in {**told, **self._seen}:
+            if told.get(name) != self._seen.get(name):
+                raise ValueError(f"{name} is not as it was written")
+
+    def _read_entries(self) -> Iterator[tuple[str, IO[bytes], int]]:
+        for member in self._archive:
+            data = self._archive.extractfile(member) if member.isreg() else None
+            if data is None:
+                raise ValueError(f"{member.name[:100]!r} is no file")
+            yield member.name, data, member.size
+
+
+class _Summed(io.RawIOBase):
+    """Reads from another file, and sums up what was read."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._sum = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        return self._sum.hexdigest()
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._source.read(size)
+        self._sum.update(piece)
+        return piece
+
+
+def _copy(source: _Summed, target: Path | None) -> None:
+    """Reads it to its end, and writes it to a new file. Raises: OSError."""
+    if target is None:
+        while source.read(_PIECE):
+            pass
+        return
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(target, flags, 0o600), "wb") as file:
+        while piece := source.read(_PIECE):
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())

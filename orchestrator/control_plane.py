@@ -388,7 +388,7 @@ def _instance(path: Path) -> str:
         text = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         text = secrets.token_hex(4)
-        path.write_text(text + "\n", encoding="ascii")
+        directories.write_file(path, f"{text}\n".encode())
     if not _INSTANCE.fullmatch(text):
         raise ConfigError(f"{path}: must hold 8 hex digits")
     return text

@@ -24,6 +24,7 @@ from orchestrator.audit.events import now
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.settings import AnchorSettings
 from orchestrator.http_post import FAILURES, post
+from orchestrator.store import directories
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
@@ -163,13 +164,7 @@ def _make_key(path: Path) -> None:
     data = Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    draft = path.with_name(f".{path.name}.draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    directories.write_file(path, data)
 
 
 def _pending(connection: sqlite3.Connection) -> str | None:

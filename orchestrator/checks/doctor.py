@@ -134,6 +134,7 @@ async def _examine(
         quota,
         state,
         stored.check,
+        *([] if stored.recovery is None else [stored.recovery]),
         policy,
         mount_list,
         *resources,

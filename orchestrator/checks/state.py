@@ -11,6 +11,7 @@ from urllib.parse import quote
 from orchestrator.access.key_entries import add_entries
 from orchestrator.access.keys import Principal
 from orchestrator.checks.base import Check, failure, ok, warning
+from orchestrator.checks.recovery import check_recovery
 from orchestrator.config import image_list
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import files_in, read_toml
@@ -62,10 +63,11 @@ def _permissions(path: Path, facts: os.stat_result) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """The database's check, and the time of its last event if there is one."""
+    """The check of the database; the time of its last event and the last start, if it has them."""
 
     check: Check
     last_event: str | None = None
+    recovery: Check | None = None
 
 
 def check_database(path: Path, seconds: float) -> DatabaseCheck:
@@ -94,6 +96,7 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
     if (version or 0) > known:
         detail = f"has schema {version}, but this Paddock knows schemas up to {known}"
         return DatabaseCheck(failure(DATABASE, detail, "run the version that wrote it"), last_event)
+    recovery = check_recovery(connection)
     late = threading.Timer(seconds, connection.interrupt)
     late.start()
     try:
@@ -103,7 +106,9 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
             raise
         detail = f"schema {version}; reading all of it takes longer than {seconds:g} s"
         return DatabaseCheck(
-            warning(DATABASE, detail, "check it with `sqlite3 … 'PRAGMA quick_check'`")
+            warning(DATABASE, detail, "check it with `sqlite3 … 'PRAGMA quick_check'`"),
+            last_event,
+            recovery,
         )
     finally:
         late.cancel()
@@ -113,7 +118,7 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
         return DatabaseCheck(
             failure(DATABASE, f"is damaged: {'; '.join(found)}", remedy), last_event
         )
-    return DatabaseCheck(ok(DATABASE, f"schema {version}, whole"), last_event)
+    return DatabaseCheck(ok(DATABASE, f"schema {version}, whole"), last_event, recovery)
 
 
 def check_policy(settings: Settings) -> Check:

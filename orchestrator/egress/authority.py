@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from orchestrator.config.errors import ConfigError
+from orchestrator.store import directories
 from sandbox_agent.protocol import CA_BUNDLE_NAME, CA_NAME
 
 _KEY_FILE, _LEAF_FILE, _PUBLIC = "ca.pem", "leaf.pem", "public"
@@ -116,7 +117,7 @@ class Authority:
             .sign(key, SHA256())
         )
         path = self._directory / _KEY_FILE
-        _write(path, _private(key) + _pem(certificate, *former), 0o600)
+        directories.write_file(path, _private(key) + _pem(certificate, *former))
 
     def _leaf(self, host: str) -> x509.Certificate:
         issuer = self._certificate

@@ -163,7 +163,7 @@ class _Access:
             if migrations is not None:
                 _migrate(self._connection, path, migrations)
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{path}: {error}") from error
+            raise StoreError(f"{path}: {_reason(error)}") from error
 
     async def close(self) -> None:
         if self._closed:
@@ -222,6 +222,12 @@ def _transaction(
             raise StoreError(f"the database can't be used: {error}") from error
         raise
     return result
+
+
+def _reason(error: OSError | sqlite3.Error) -> str:
+    """SQLite calls a full disk an input/output error while it opens a file."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return f"{error}: the disk is full, or it fails" if code == sqlite3.SQLITE_IOERR else str(error)
 
 
 def _create_file(path: Path) -> None:

@@ -27,6 +27,22 @@ def sync(directory: Path) -> None:
         _sync(path)
 
 
+def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replaces a file, which survives a loss of power complete: as it was, or as it is now.
+
+    Raises: OSError.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    _sync(path.parent)
+
+
 def sync_tree(directory: Path) -> None:
     """Makes the names in it and below it durable. Raises: OSError."""
     for parent, _, _ in os.walk(directory):

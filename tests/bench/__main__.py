@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import egress, measures, ports, sessions
+from tests.bench import egress, measures, ports, recovery, sessions
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,7 +25,7 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
-_MORE = ("sessions", "egress", "ports")
+_MORE = ("sessions", "recovery", "egress", "ports")
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
@@ -49,6 +49,10 @@ async def bench(arguments: argparse.Namespace) -> None:
             if "sessions" in arguments.parts:
                 grown = await sessions.growth(plane, floors, arguments.counts)
                 print("", *sessions.lines(grown), sep="\n")
+            if "recovery" in arguments.parts:
+                counts = (10,) if arguments.quick else recovery.COUNTS
+                found = await recovery.recovery(plane, counts)
+                print("", *recovery.lines(found), sep="\n")
             if "egress" in arguments.parts:
                 print_table(await egress.egress(1 if arguments.quick else 3))
             if "ports" in arguments.parts:
@@ -86,7 +90,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="*",
         default=_PARTS,
         help="floors, peers (both by default), sessions (how cost grows with their number), "
-        "egress (what the way out costs), or ports (what an open port costs)",
+        "recovery (how long a start takes after a kill), egress (what the way out costs), or ports "
+        "(what an open port costs)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

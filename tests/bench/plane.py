@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import Server, serving
@@ -16,6 +16,14 @@ _WAIT_SECONDS = 60
 
 class BenchError(Exception):
     """A measurement failed; the message says what."""
+
+
+class Restarted(NamedTuple):
+    """A start after a kill: sessions taken over, the time for that, and for the whole start."""
+
+    sessions: int
+    recovery_ms: float
+    start_ms: float
 
 
 class Plane:
@@ -43,6 +51,17 @@ class Plane:
     def state_dir(self) -> Path:
         """Its state directory."""
         return self._server.state_dir
+
+    async def killed_and_restarted(self) -> Restarted:
+        """Kills the control plane, and starts it again."""
+        await self._server.kill()
+        began = time.perf_counter()
+        await self._server.start()
+        start_ms = 1000 * (time.perf_counter() - began)
+        path = "/api/audit?operation=recovery&limit=1"
+        (event,) = (await self._server.ok("GET", path))["items"]
+        found = event["result"]
+        return Restarted(found["sessions_recovered"], found["recovery_time_ms"], start_ms)
 
     async def list_sessions(self) -> None:
         """Lists all sessions."""

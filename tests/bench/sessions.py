@@ -17,7 +17,7 @@ from tests.bench.rounds import percentile
 COUNTS = (1, 20, 50, 200)
 _MIB = 1024 * 1024
 _TIMES = 20
-_CREATING, _CLOSING = 8, 32
+CREATING, _CLOSING = 8, 32
 _EXECUTING = 50
 _LEVEL = "high"
 
@@ -75,7 +75,7 @@ async def growth(plane: Plane, floors: Floors, counts: Sequence[int]) -> Growth:
     for count in counts:
         step(f"{count} idle sessions …")
         missing = count - len(sessions)
-        sessions += await _at_once(_CREATING, [partial(plane.create, _LEVEL)] * missing)
+        sessions += await at_once(CREATING, [partial(plane.create, _LEVEL)] * missing)
         costs.append(await _cost(plane, floors, sessions, free))
     step("commands in many sessions at once …")
     spread = await _spread(plane, sessions[:_EXECUTING])
@@ -128,7 +128,7 @@ async def _closing(plane: Plane, sessions: list[str]) -> Closing:
     busy = asyncio.create_task(keep_busy())
     began = time.perf_counter()
     try:
-        await _at_once(_CLOSING, [partial(plane.close, each) for each in others])
+        await at_once(_CLOSING, [partial(plane.close, each) for each in others])
         seconds = time.perf_counter() - began
     finally:
         busy.cancel()
@@ -143,7 +143,7 @@ async def _closing(plane: Plane, sessions: list[str]) -> Closing:
     )
 
 
-async def _at_once(most: int, calls: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+async def at_once(most: int, calls: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
     """The results of all calls, at most `most` of them at the same time."""
     turns = asyncio.Semaphore(most)
 
@@ -176,14 +176,15 @@ def _engine() -> Iterator[psutil.Process]:
 
 def lines(growth: Growth) -> Iterator[str]:
     """The figures as Markdown, with columns as wide as needed."""
-    yield from _table(Cost._fields, growth.costs)
+    yield from table(Cost._fields, growth.costs)
     yield ""
-    yield from _table(Spread._fields, [growth.spread])
+    yield from table(Spread._fields, [growth.spread])
     yield ""
-    yield from _table(Closing._fields, [growth.closing])
+    yield from table(Closing._fields, [growth.closing])
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[float]]) -> Iterator[str]:
+def table(columns: Sequence[str], rows: Sequence[Sequence[float]]) -> Iterator[str]:
+    """Figures as Markdown, with columns as wide as needed."""
     texts = [list(columns), *([f"{value:.4g}" for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for number, row in enumerate(texts):

@@ -69,10 +69,11 @@ class Clients:
         return status, answer
 
     async def create(self, session: str, level: str) -> bool:
-        """Creates it; returns whether that was answered."""
+        """Creates it; returns whether that was answered. A refusal fails the run."""
         expected = self.sessions.setdefault(session, Expected(level={level}))
         body = {"id": session, "permission_level": level}
-        status, _ = await self.call("POST", "/api/sessions", body)
+        status, answer = await self.call("POST", "/api/sessions", body)
+        assert status in (0, 201), answer
         expected.known = status == 201
         return expected.known
 

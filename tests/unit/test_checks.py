@@ -36,6 +36,7 @@ from orchestrator.checks.mounts import (
     propagation_check,
 )
 from orchestrator.checks.quota import check_quota, quota_check
+from orchestrator.checks.recovery import recovery_check
 from orchestrator.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image, SandboxKernel
@@ -279,6 +280,8 @@ async def test_a_whole_database_and_nothing_beside_it(tmp_path: Path) -> None:
     stored = check_database(path, 5)  # while it is in use
     assert status(stored.check) == "ok"
     assert stored.last_event == "2026-01-02T03:04:05.000006Z"
+    assert stored.recovery is not None
+    assert "malformed" in stored.recovery.detail
     await database.close()
     before = sorted(os.listdir(tmp_path))
     assert status(check_database(path, 5).check) == "ok"
@@ -487,3 +490,17 @@ async def test_an_engine_that_hangs_is_given_up(
         checks = {check.name: check for check in await run_checks(settings, engine=engine)}
     assert "no answer" in checks["engine"].detail
     assert checks["image"].ok
+
+
+@pytest.mark.parametrize(
+    ("taken", "lost", "took", "wanted", "said"),
+    [
+        (3, 0, 812, "ok", "took over 3 sessions in 0.8 s"),
+        (3, 1, 812, "warning", "ended 1 whose sandboxes were gone"),
+        (100, 0, 6000, "warning", "took over 100 sessions in 6.0 s"),
+    ],
+)
+def test_the_last_start(taken: int, lost: int, took: int, wanted: str, said: str) -> None:
+    found = {"sessions_recovered": taken, "sessions_lost": lost, "recovery_time_ms": took}
+    check = recovery_check("2026-01-02T03:04:05Z", found)
+    assert (str(check.status), said in check.detail) == (wanted, True)

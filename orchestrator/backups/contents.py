@@ -15,7 +15,7 @@ KEYS_FILE = "keys.toml"
 PRIVATE = ("admin.key", "preview.key", "anchor.key", "egress-ca")
 # The database names their files.
 BELONGS_TO_DATABASE = ("evidence", ARCHIVE)
-_OTHERS = ("anchor.pub", "last-good", "evidence")
+_OTHERS = ("anchor.pub", "images.toml", "last-good", "evidence")
 # Of this machine, of the running process, or made again by the next start. Workspaces are added on
 # request, in another form.
 LEFT_OUT = frozenset(

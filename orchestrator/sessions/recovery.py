@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -94,7 +94,7 @@ class Recovery:
             container.labels.get(LABEL_SANDBOX, container.id): container
             for container in await self._engine.list()
         }
-        rows = await self._load()
+        rows = await self._load(containers)
         FaultPoint.START_LISTED.reached()
         await self._tell_lost_refusals(rows)
         known = {row.session.key: row.session for row in rows if row.acknowledged}
@@ -113,9 +113,11 @@ class Recovery:
         FaultPoint.START_RECORDED.reached()
         return self._found
 
-    async def _load(self) -> list[SessionRow]:
+    async def _load(self, sandboxes: Iterable[str]) -> list[SessionRow]:
         after = session_rows.ended_after(self._settings.terminated_ttl)
-        rows = await self._database.read(lambda connection: session_rows.load(connection, after))
+        rows = await self._database.read(
+            lambda connection: session_rows.load(connection, after, sandboxes)
+        )
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
 
     async def _tell_lost_refusals(self, rows: list[SessionRow]) -> None:
@@ -145,6 +147,8 @@ class Recovery:
         elif not session.live:
             session.commands = await self._commands(session)
             self._sessions.registry.end(session)
+            if container is not None:  # killed after its end was recorded
+                await self._close_gaps(session)
         else:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
@@ -215,14 +219,20 @@ class Recovery:
             )
             session.status = status
 
+    async def _close_gaps(self, session: Session) -> None:
+        """Records what was lost with a sandbox that hands over nothing any more."""
+        # Their ends are unknown, as those of commands are.
+        terminals = await self._database.read(
+            lambda connection: session_rows.open_terminals(connection, session.key)
+        )
+        await self._sessions.gaps.close(session, sorted(terminals))
+
     async def _lost(self, session: Session, error: str) -> None:
+        # Before its end: after that, nobody would look for gaps.
+        await self._close_gaps(session)
         if session.budget.exceeded is not None:
             return  # it was ending, which continues
         self._found.sessions_lost += 1
-        # Their ends are unknown, as those of commands are.
-        session.terminals = await self._database.read(
-            lambda connection: session_rows.open_terminals(connection, session.key)
-        )
         await self._sessions.ending.run(
             session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error
         )

@@ -238,20 +238,33 @@ def _termination(text: str | None) -> Termination | None:
     return Termination(**{**values, "rationale_code": Rationale(values["rationale_code"])})
 
 
-def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.Row]:
+def load(
+    connection: sqlite3.Connection, ended_after: str, sandboxes: Iterable[str]
+) -> list[sqlite3.Row]:
     """Rows of live sessions, and of those that ended after that time, oldest end first.
 
-    Ended sessions that their clients never knew are left out.
+    Also of those to which these `sandboxes` (names) belong, whenever they ended. Ended sessions
+    that their clients never knew are left out.
     """
     # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
-    return cursor.execute(
-        f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
-        " WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
+    select = f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+    found = cursor.execute(
+        f"{select} WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
         " ORDER BY terminated_at",
         (ended_after,),
     ).fetchall()
+    # All sessions are searched for the others, which exist after a kill only.
+    others = set(sandboxes) - {row["sandbox"] for row in found}
+    if not others:
+        return found
+    older = cursor.execute(
+        f"{select} WHERE terminated_at <= ? AND acknowledged = 1"  # noqa: S608
+        " AND sandbox IN (SELECT value FROM json_each(?)) ORDER BY terminated_at",
+        (ended_after, json.dumps(sorted(others))),
+    ).fetchall()
+    return older + found
 
 
 def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:

@@ -10,10 +10,8 @@ from tests.chaos.run import Kill, chaos
 KILLS = [
     Kill(FaultPoint.CREATE_PART_OPENED, 9),
     Kill(FaultPoint.EXEC_REPORTED),
-    Kill(FaultPoint.FILE_COMMITTED),
     Kill(FaultPoint.TERMINAL_STARTED),
     Kill(FaultPoint.LEVEL_REMOVED),
-    Kill(FaultPoint.PAUSE_FROZEN),
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
     Kill(FaultPoint.START_SWEPT),

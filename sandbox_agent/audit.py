@@ -56,13 +56,23 @@ class EventBuffer:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def emit(self, operation: str, once: Message | None = None, **fields: object) -> int:
+    def emit(
+        self,
+        operation: str,
+        once: Message | None = None,
+        whole: dict[str, str] | None = None,
+        **fields: object,
+    ) -> int:
         """Records that `operation` happened and returns the event's number.
 
-        `once` holds members that are sent only once: a replay does not include them.
+        `once` holds members that are sent only once: a replay does not include them. `whole` are
+        further members of `args`, which are not shortened.
         """
         self.tell_repeats()
-        return self._emit(operation, self._told(fields), once)
+        told = self._told(fields)
+        if whole is not None:
+            told["args"] = {**self._cut(whole), **_members(told["args"])}
+        return self._emit(operation, told, once)
 
     def emit_often(self, operation: str, **fields: object) -> int | None:
         """Records an operation that programs can repeat; above a rate, repeats are only counted.
@@ -130,6 +140,10 @@ class EventBuffer:
     def when_acknowledged(self, callback: Callable[[], None]) -> None:
         """Calls back once, at the next acknowledgement."""
         self._on_acknowledged.append(callback)
+
+
+def _members(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _short(value: Any) -> Any:

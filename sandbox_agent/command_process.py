@@ -9,8 +9,8 @@ import termios
 from typing import NamedTuple, NoReturn
 
 from sandbox_agent import guard_messages
-from sandbox_agent.confine import beneath, execution, privileges, syscalls
-from sandbox_agent.confine.profile import Profile
+from sandbox_agent.confine import beneath, execution, privileges, seccomp, syscalls
+from sandbox_agent.confine.profile import Profile, Reads
 from sandbox_agent.guard_messages import Denied, Failed, Step
 
 _NOT_FOUND = 127
@@ -54,11 +54,16 @@ class Prepared(NamedTuple):
 
 
 def become_command(
-    prepared: Prepared, uid: int, profile: Profile, starter: socket.socket, agent: socket.socket
+    prepared: Prepared,
+    uid: int,
+    profile: Profile,
+    starter: socket.socket,
+    agent: socket.socket,
+    broker: socket.socket | None,
 ) -> NoReturn:
     """Runs in the command's process up to its exec. It must never become a second guard."""
     try:
-        failed = _tried(prepared, uid, profile, starter)
+        failed = _tried(prepared, uid, profile, starter, broker)
         if failed is not None:
             agent.send(guard_messages.report(failed))
     finally:
@@ -100,7 +105,11 @@ def _candidates(plan: Plan) -> list[str]:
 
 
 def _tried(
-    prepared: Prepared, uid: int, profile: Profile, starter: socket.socket
+    prepared: Prepared,
+    uid: int,
+    profile: Profile,
+    starter: socket.socket,
+    broker: socket.socket | None,
 ) -> Failed | Denied | None:
     """Becomes the command, or returns the reason for a failure; None if it is not wanted any more.
 
@@ -126,12 +135,22 @@ def _tried(
             return Denied(escaping)
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
+        if broker is not None and profile.reads is not None:
+            _be_watched(profile.machine, profile.reads, broker, prepared.number)
         step = Step.PROGRAM
         _execute(prepared.calls)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
     except Exception:  # noqa: BLE001 - lack of memory
         return Failed(step, errno.EINVAL)
+
+
+def _be_watched(machine: str, reads: Reads, broker: socket.socket, number: int) -> None:
+    """Lets the broker answer what this process and all that it starts open. Raises: OSError."""
+    listener = seccomp.install(machine, reads.code, listen=True, undisturbed=True)
+    if listener is not None:
+        socket.send_fds(broker, [b"%d" % number], [listener])
+        os.close(listener)
 
 
 def _enter(workspace: int, directory: str) -> None:

@@ -8,6 +8,7 @@ from collections import deque
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import notify
 from sandbox_agent.confine.caller import UNKNOWN, Process, Program
+from sandbox_agent.confine.notify import Notice
 from sandbox_agent.images import Images
 from sandbox_agent.loop import READ, Loop, Timer
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
@@ -71,6 +72,8 @@ class ExecRecorder:
         self._events = events
         self._uid = uid
         self._served: dict[int, Source] = {}
+        # The calls that brokers have received, by listener.
+        self._received: dict[int, deque[tuple[Source, Notice]]] = {}
         self._waiting: set[int] = set()
         self._telling: Timer | None = None
         self._looks = SecondLooks(loop, self._look, self._tell_difference)
@@ -87,9 +90,20 @@ class ExecRecorder:
         self._loop.unwatch(listener)
         os.close(listener)
 
+    def answer(self, listener: int, source: Source, notice: Notice) -> None:
+        """Answers one call that a broker has received, once it may be recorded."""
+        self._received.setdefault(listener, deque()).append((source, notice))
+        if listener not in self._waiting:
+            self._answer_received(listener)
+
+    def drop(self, listener: int) -> None:
+        """Closes a listener of `answer`."""
+        self._received.pop(listener, None)
+        self._waiting.discard(listener)
+        os.close(listener)
+
     def _wait(self, listener: int) -> None:
         """Stops serving until events are durable: almost nothing may run unrecorded."""
-        self._loop.unwatch(listener)
         if not self._waiting:
             self._events.when_acknowledged(self._resume)
         self._waiting.add(listener)
@@ -97,16 +111,35 @@ class ExecRecorder:
     def _resume(self) -> None:
         waiting, self._waiting = self._waiting, set()
         for listener in waiting:
-            self.watch(listener, self._served[listener])
+            if listener in self._served:
+                self.watch(listener, self._served[listener])
+            else:
+                self._answer_received(listener)
+
+    def _answer_received(self, listener: int) -> None:
+        received = self._received[listener]
+        while received:
+            source, notice = received[0]
+            if not self._may_record(source):
+                self._wait(listener)
+                return
+            received.popleft()
+            self._answer(listener, source, notice)
+
+    def _may_record(self, source: Source) -> bool:
+        return not self._events.full and source.may_execute(self._events)
 
     def _serve(self, listener: int) -> None:
         source = self._served[listener]
-        if self._events.full or not source.may_execute(self._events):
+        if not self._may_record(source):
+            self._loop.unwatch(listener)
             self._wait(listener)
             return
         notice = notify.receive(listener)
-        if notice is None:
-            return
+        if notice is not None:
+            self._answer(listener, source, notice)
+
+    def _answer(self, listener: int, source: Source, notice: Notice) -> None:
         try:
             execution = notify.describe(listener, notice, self._uid)
         except OSError as error:

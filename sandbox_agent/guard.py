@@ -25,6 +25,8 @@ from sandbox_agent.guard_process import Setup, run
 from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
+from sandbox_agent.reads import broker
+from sandbox_agent.reads.reports import Reports
 
 # Idle guards that are kept; each takes about 1 MiB.
 _KEPT = 2
@@ -33,19 +35,37 @@ _KEPT = 2
 class Guard:
     """The agent's side of one guard. Raises: OSError if no process can be created."""
 
-    def __init__(self, setup: Setup, recorder: ExecRecorder, meter: Meter) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        recorder: ExecRecorder,
+        meter: Meter,
+        connect: Callable[[socket.socket], Reports] | None = None,
+    ) -> None:
+        """`connect` takes the reports of a broker, which is created before the guard if it is set.
+
+        The guard is then the broker's child.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         starter, its_starter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reports, its_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.pid = os.fork()
         except OSError:
-            for each in (ours, theirs, starter, its_starter):
+            for each in (ours, theirs, starter, its_starter, reports, its_reports):
                 each.close()
             raise
         if self.pid == 0:
-            run(setup, theirs, its_starter)
+            start = functools.partial(run, setup, theirs, its_starter)
+            if connect is None:
+                start()
+            broker.run(setup.profile, setup.uid, its_reports, start)
         theirs.close()
         its_starter.close()
+        its_reports.close()
+        if connect is None:
+            reports.close()
+        self._reports = None if connect is None else connect(reports)
         ours.setblocking(False)
         starter.setblocking(False)
         self.socket = ours
@@ -68,6 +88,8 @@ class Guard:
         """
         self._number += 1
         self._source.begin(command_id)
+        if self._reports is not None:
+            self._reports.begin(self._number, command_id, self._source)
         # The plan goes into a memory file, because it may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
@@ -99,6 +121,8 @@ class Guard:
 
     def receive(self) -> bytes:
         """The next report; empty if the guard is gone. Raises: BlockingIOError if there is none."""
+        if self._reports is not None:
+            self._reports.take()  # what the broker has said of a command comes before its end
         while True:
             try:
                 most = guard_messages.MOST_BYTES
@@ -117,8 +141,13 @@ class Guard:
         try:
             self.receive()
         except BlockingIOError:
-            return True
+            return not self.lost
         return False
+
+    @property
+    def lost(self) -> bool:
+        """Whether its broker has ended: no program can be executed any more."""
+        return self._reports is not None and self._reports.lost
 
     @property
     def closed(self) -> bool:
@@ -154,6 +183,8 @@ class Guard:
         if self._listener is not None:
             self._recorder.forget(self._listener)
             self._listener = None
+        if self._reports is not None:
+            self._reports.close()
 
 
 class Guards:
@@ -172,6 +203,7 @@ class Guards:
         self._programs = programs
         self._configuration = configuration
         self._abi = abi
+        self._events = events
         self._recorder = ExecRecorder(loop, events, configuration.uid)
         self._meter = Meter()
         self._profile: Profile | None = None
@@ -210,12 +242,11 @@ class Guards:
         try:
             return self._make(own)
         finally:
-            if own.ruleset is not None:
-                os.close(own.ruleset)
+            own.close()
 
     def give_back(self, guard: Guard) -> None:
         """Takes back a guard whose command has ended."""
-        if len(self._idle) < _KEPT and not guard.closed:
+        if len(self._idle) < _KEPT and not guard.closed and not guard.lost:
             self._idle.append(guard)
         else:
             guard.close()
@@ -225,9 +256,15 @@ class Guards:
             Setup(self._configuration.uid, self._configuration.processes, held_to),
             self._recorder,
             self._meter,
+            self._connect if held_to.reads is not None else None,
         )
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
+
+    def _connect(self, broker_socket: socket.socket) -> Reports:
+        consume = self._configuration.consume
+        manifest_id = consume.manifest_id if consume is not None else ""
+        return Reports(self._loop, self._events, self._recorder, manifest_id, broker_socket)
 
     def _ended(self, guard: Guard) -> None:
         if guard in self._idle:

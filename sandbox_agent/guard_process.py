@@ -8,7 +8,7 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from sandbox_agent import command_process, guard_messages, limits, processes
 from sandbox_agent.command_process import Pipes, Plan
@@ -32,14 +32,25 @@ class Setup(NamedTuple):
     profile: Profile
 
 
-def run(setup: Setup, agent: socket.socket, starter: socket.socket) -> None:
-    """Runs the guard; never returns. `starter` is where its commands' processes get their plans."""
+def run(
+    setup: Setup,
+    agent: socket.socket,
+    starter: socket.socket,
+    broker: socket.socket | None = None,
+) -> NoReturn:
+    """Runs the guard; never returns.
+
+    `starter` is where its commands' processes get their plans, `broker` where they hand over the
+    listener of their own filter.
+    """
     profile = setup.profile
     try:
         keep = {agent.fileno(), starter.fileno()}
+        if broker is not None:
+            keep.add(broker.fileno())
         if profile.ruleset is not None:
             keep.add(profile.ruleset)
-        _close_others(keep)
+        privileges.close_others(keep)
         # A collection would touch every object, and so copy all memory that is shared by forks.
         gc.disable()
         syscalls.become_subreaper()
@@ -48,7 +59,7 @@ def run(setup: Setup, agent: socket.socket, starter: socket.socket) -> None:
         privileges.default_signals()
         privileges.limit_resources(setup.processes)
         _confine(profile, agent)
-        _Guard(agent, starter, setup, preference).run()
+        _Guard(agent, starter, broker, setup, preference).run()
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop
         # The error itself is not printed: it may contain words of a command, and so secrets.
@@ -71,19 +82,11 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
         os.close(profile.ruleset)
     if not profile.writable_code:
         syscalls.deny_writable_code()
-    listener = seccomp.install(profile.machine, profile.code, listen=profile.cookie is not None)
+    listen = profile.cookie is not None and profile.reads is None
+    listener = seccomp.install(profile.machine, profile.code, listen=listen)
     if listener is not None:
         socket.send_fds(agent, [guard_messages.LISTENER], [listener])
         os.close(listener)
-
-
-def _close_others(keep: set[int]) -> None:
-    """Closes the agent's other descriptors: the pipes of other commands must not stay open here."""
-    low = 3
-    for fd in sorted(keep):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
 class _Guard:
@@ -93,11 +96,13 @@ class _Guard:
         self,
         agent: socket.socket,
         starter: socket.socket,
+        broker: socket.socket | None,
         setup: Setup,
         preference: privileges.OomPreference,
     ) -> None:
         self._agent = agent
         self._starter = starter
+        self._broker = broker
         self._uid = setup.uid
         self._profile = setup.profile
         self._preference = preference
@@ -141,7 +146,12 @@ class _Guard:
                 self._first = os.fork()
                 if self._first == 0:
                     command_process.become_command(
-                        prepared, self._uid, self._profile, self._starter, self._agent
+                        prepared,
+                        self._uid,
+                        self._profile,
+                        self._starter,
+                        self._agent,
+                        self._broker,
                     )
         except OSError as error:
             return error.errno or errno.EAGAIN

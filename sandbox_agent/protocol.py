@@ -147,6 +147,7 @@ AGENT_OPERATIONS = frozenset(
         "file.pack",
         "file.unpack",
         "pty.exit",
+        "read",
     }
 )
 
@@ -158,6 +159,7 @@ _EVENT_MEMBERS = (
     *("kind", "consumed", "exit_code", "signal", "timed_out", "reason", "truncated", "cut_bytes"),
     *("stored_bytes", "output_bytes", "leftover_killed", "duration_us", "cpu_us"),
     *("max_rss_bytes", "session_cpu_us", "session_output_bytes"),
+    *("manifest_id", "syscall", "program", "pid"),
 )
 # What is long comes with its measures.
 EVENT_MEMBERS = frozenset(_EVENT_MEMBERS) | {

@@ -26,11 +26,7 @@ def run_confined(
     status = _FAILED
     try:
         signal.set_wakeup_fd(-1)
-        first = 3
-        for descriptor in sorted(kept):
-            os.closerange(first, descriptor)
-            first = descriptor + 1
-        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+        privileges.close_others(kept)
         privileges.drop_to(uid)
         syscalls.gain_no_privileges()
         ruleset = landlock.ruleset(abi, [], landlock.handled(abi) if abi else 0)

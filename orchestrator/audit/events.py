@@ -40,6 +40,7 @@ OPERATIONS = frozenset(
         "pty.close",
         "egress.request",
         "egress.close",
+        "read",
         "port.open",
         "port.close",
         "budget.exceeded",

@@ -39,6 +39,7 @@ ARCHITECTURES = {
         seccomp=317,
         calls={
             **_SHARED,
+            "open": 2,
             "mmap": 9,
             "ioctl": 16,
             "shmget": 29,
@@ -65,6 +66,7 @@ ARCHITECTURES = {
             "keyctl": 250,
             "ioprio_set": 251,
             "migrate_pages": 256,
+            "openat": 257,
             "unshare": 272,
             "move_pages": 279,
             "perf_event_open": 298,
@@ -94,6 +96,7 @@ ARCHITECTURES = {
             "mount": 40,
             "pivot_root": 41,
             "chroot": 51,
+            "openat": 56,
             "personality": 92,
             "unshare": 97,
             "ptrace": 117,

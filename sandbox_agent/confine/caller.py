@@ -1,23 +1,17 @@
-"""Resolves a path as the process that passed it, and finds the program that a process runs.
+"""Finds the program that a process runs, and the one that it is about to execute.
 
-A path may lead through the caller's own directory, descriptors and /proc/self, so it must be
-resolved as the caller would see it. The caller of these functions first takes on the file identity
-of that process's user.
+The caller of these functions first takes on the file identity of that process's user.
 """
 
-import errno
 import os
 import stat
 from typing import NamedTuple
 
-from sandbox_agent.confine import syscalls
+from sandbox_agent.confine import resolve
+from sandbox_agent.confine.resolve import leader, read
 
 # The path of a file that can't be determined.
 UNKNOWN = "unknown"
-_PROC_ROOT_INODE = 1
-# Limit on the components that are resolved one by one.
-_MOST_STEPS = 256
-_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 # How much of a script the kernel reads, and how many nested interpreters it follows.
 _FIRST_BYTES = 256
 _MOST_INTERPRETERS = 5
@@ -51,8 +45,8 @@ def process(task: int) -> Process:
     threads, start = _stat(task)
     if threads == 1:
         return Process(task, start)
-    leader = _leader(task)
-    return Process(leader, _stat(leader)[1])
+    pid = leader(task)
+    return Process(pid, _stat(pid)[1])
 
 
 def running(task: int) -> Program:
@@ -62,7 +56,7 @@ def running(task: int) -> Program:
     except OSError:
         return NOT_KNOWN
     try:
-        return Program(_path(found), frozenset([_identity(os.fstat(found))]))
+        return Program(path_of(found), frozenset([_identity(os.fstat(found))]))
     finally:
         os.close(found)
 
@@ -74,80 +68,24 @@ def program(task: int, path: bytes) -> Program:
     """
     if not _same_root(task):
         return NOT_KNOWN
-    found = _resolved(task, path)
+    found = _opened(task, path)
     if found is None:
         return NOT_KNOWN
     try:
-        return Program(_path(found), _images(task, found, _MOST_INTERPRETERS))
+        return Program(path_of(found), _images(task, found, _MOST_INTERPRETERS))
     finally:
         os.close(found)
 
 
-def _resolved(task: int, path: bytes) -> int | None:
-    """The file as an O_PATH descriptor; None if the path has too many components."""
-    directory = os.open("/" if path[:1] == b"/" else b"/proc/%d/cwd" % task, _FLAGS ^ os.O_NOFOLLOW)
+def _opened(task: int, path: bytes) -> int | None:
+    """The file as an O_PATH descriptor; None if the path is too long. Raises: OSError."""
+    start = resolve.start(task, None, path)
     try:
-        try:
-            # A path that stays on one mount does not depend on the process.
-            return syscalls.open_on_mount(directory, path, os.O_PATH)
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.ELOOP, errno.EAGAIN):
-                raise
-        return _walked(task, directory, path)
+        return resolve.opened(task, start, path)
+    except resolve.TooManySteps:
+        return None
     finally:
-        os.close(directory)
-
-
-def _walked(task: int, directory: int, path: bytes) -> int | None:
-    """Resolves the path component by component, as the caller would."""
-    at = os.dup(directory)
-    rest = path.split(b"/")[::-1]
-    steps = 0
-    try:
-        while rest:
-            name = rest.pop()
-            if name in (b"", b"."):
-                continue
-            steps += 1
-            if steps > _MOST_STEPS:
-                return None
-            found, more = _entered(task, at, name)
-            os.close(at)
-            at = found
-            rest += more
-        return os.dup(at)
-    finally:
-        os.close(at)
-
-
-def _entered(task: int, at: int, name: bytes) -> tuple[int, list[bytes]]:
-    """Resolves one name in a directory; returns the file and the components still to resolve.
-
-    The components are in reverse order.
-    """
-    found = os.open(name, _FLAGS, dir_fd=at)
-    if not stat.S_ISLNK(os.fstat(found).st_mode):
-        return found, []
-    try:
-        where = os.fstat(at)
-        in_proc = where.st_dev == os.stat("/proc").st_dev
-        if in_proc and where.st_ino != _PROC_ROOT_INODE:
-            # The link has no text that shows its target, so let the kernel follow it.
-            return os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=at), []
-        target = _target(task, name if in_proc else b"", found)
-    finally:
-        os.close(found)
-    start = os.open("/", _FLAGS) if target[:1] == b"/" else os.dup(at)
-    return start, target.split(b"/")[::-1]
-
-
-def _target(task: int, name: bytes, link: int) -> bytes:
-    """The target of a link; `name` is set in /proc's root, where links depend on the caller."""
-    if name == b"self":
-        return b"%d" % _leader(task)
-    if name == b"thread-self":
-        return b"%d/task/%d" % (_leader(task), task)
-    return os.readlink(b"", dir_fd=link)
+        os.close(start)
 
 
 def _images(task: int, found: int, depth: int) -> frozenset[Identity] | None:
@@ -161,7 +99,7 @@ def _images(task: int, found: int, depth: int) -> frozenset[Identity] | None:
     if interpreter is None or not depth:
         return None
     try:
-        other = _resolved(task, interpreter)
+        other = _opened(task, interpreter)
     except OSError:
         return own
     if other is None:
@@ -191,7 +129,7 @@ def _interpreter(found: int) -> bytes | None:
     return words[0] if words else b""
 
 
-def _path(found: int) -> str:
+def path_of(found: int) -> str:
     """The path of an open file; UNKNOWN if it has none, or none any more."""
     path = os.readlink(b"/proc/self/fd/%d" % found)
     if path[:1] != b"/" or not os.fstat(found).st_nlink:
@@ -214,22 +152,5 @@ def _identity(status: os.stat_result) -> Identity:
 
 def _stat(task: int) -> tuple[int, int]:
     """The number of threads of its process, and the thread's start time. Raises: OSError."""
-    fields = _read(b"/proc/%d/stat" % task).rpartition(b")")[2].split()
+    fields = read(b"/proc/%d/stat" % task).rpartition(b")")[2].split()
     return int(fields[17]), int(fields[19])
-
-
-def _leader(task: int) -> int:
-    """The pid of the thread's process. Raises: OSError."""
-    status = _read(b"/proc/%d/status" % task)
-    return int(status.partition(b"\nTgid:")[2].split(maxsplit=1)[0])
-
-
-def _read(path: bytes) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.read(file, 4096)
-    finally:
-        os.close(file)
-    if not data:
-        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-    return data

@@ -1,7 +1,8 @@
-"""The calls of execve that the filter reports: the caller and the arguments.
+"""The calls that a filter reports to its listener, and what a call of execve would execute.
 
-The data is read while the caller waits, but another thread of its program may change it before the
-kernel reads it. It is a record only: no decision may rest on it.
+Arguments in the caller's memory are read while it waits, but another thread of its program may
+change them before the kernel reads them. What `describe` returns is a record only: no decision may
+rest on it.
 """
 
 import errno
@@ -20,10 +21,14 @@ from sandbox_agent.excerpts import MOST_WORDS
 _RECEIVE = 0xC0502100
 _SEND = 0xC0182101
 _ID_VALID = 0x40082102
+_ADD_DESCRIPTOR = 0x40182103
 _CONTINUE = 1
+_SEND_IT = 2
 # id, pid, flags; number, architecture, instruction pointer, six arguments
 _NOTICE = struct.Struct("<QII iIQ 6Q")
 _RESPONSE = struct.Struct("<QqiI")
+# id, flags, our descriptor, no wanted number, flags of the new one
+_DESCRIPTOR = struct.Struct("<QIIII")
 _POINTER_BYTES = 8
 # The kernel's limit for one word, and the limit here for all words, which the digest covers.
 _LONGEST_WORD = 128 * 1024
@@ -34,15 +39,17 @@ _SHORT_WORD = 256
 _LONGEST_PATH = 4096
 # The kernel treats the address as a file offset, with this limit.
 _HIGHEST_ADDRESS = 2**63 - 1
+# The caller was killed, or a signal interrupted the call, which it will repeat.
+_OVER = (errno.ENOENT, errno.EINPROGRESS)
 
 
 class Notice(NamedTuple):
-    """One call that waits for its answer; the addresses refer to the caller's memory."""
+    """One call that waits for its answer, by a thread; addresses refer to the caller's memory."""
 
     id: int
     pid: int
-    path_at: int
-    argv_at: int
+    number: int
+    arguments: tuple[int, ...]
 
 
 class Execution(NamedTuple):
@@ -70,8 +77,8 @@ def receive(listener: int) -> Notice | None:
         if error.errno in (errno.ENOENT, errno.EINTR):
             return None
         raise
-    notice_id, pid, _, _, _, _, path_at, argv_at, *_ = _NOTICE.unpack(buffer)
-    return Notice(notice_id, pid, path_at, argv_at)
+    notice_id, pid, _, number, _, _, *arguments = _NOTICE.unpack(buffer)
+    return Notice(notice_id, pid, number, tuple(arguments))
 
 
 def let_go_on(listener: int, notice: Notice) -> None:
@@ -84,12 +91,30 @@ def refuse(listener: int, notice: Notice, number: int) -> None:
     _answer(listener, _RESPONSE.pack(notice.id, 0, -number, 0))
 
 
+def give(listener: int, notice: Notice, descriptor: int, *, inherited: bool) -> None:
+    """Makes the call return a copy of our descriptor, which an execution keeps if `inherited`.
+
+    Raises: OSError, the kernel's: EMFILE if the caller has too many. The call then still waits.
+    """
+    flags = 0 if inherited else os.O_CLOEXEC
+    message = _DESCRIPTOR.pack(notice.id, _SEND_IT, descriptor, 0, flags)
+    try:
+        fcntl.ioctl(listener, _ADD_DESCRIPTOR, message)
+    except OSError as error:
+        if error.errno not in _OVER:
+            raise
+
+
+def check_waiting(listener: int, notice: Notice) -> None:
+    """Raises: OSError if the call is over: its pid may belong to another process by now."""
+    fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
+
+
 def _answer(listener: int, response: bytes) -> None:
     try:
         fcntl.ioctl(listener, _SEND, response)
     except OSError as error:
-        # The caller was killed, or a signal interrupted the call, which it will repeat.
-        if error.errno not in (errno.ENOENT, errno.EINPROGRESS):
+        if error.errno not in _OVER:
             raise
 
 
@@ -99,26 +124,25 @@ def describe(listener: int, notice: Notice, uid: int) -> Execution:
     Raises: OSError if there is no such file or the caller is gone. The call must then be refused,
     as a path that changes could lead to a file a moment later.
     """
-    with _as_user(uid):
+    with as_user(uid):
         process, running = caller.process(notice.pid), caller.running(notice.pid)
         try:
             memory = os.open(f"/proc/{notice.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError:
             return Execution("", caller.NOT_KNOWN, [], True, process, running)
         try:
-            path = _path(memory, notice.path_at)
-            argv, whole = _words(memory, notice.argv_at)
+            path = read_path(memory, notice.arguments[0])
+            argv, whole = _words(memory, notice.arguments[1])
         finally:
             os.close(memory)
         program = caller.program(notice.pid, path)
-        # The pid may have passed to another process before, or while, it was examined.
-        fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
+        check_waiting(listener, notice)
         return Execution(_shown(path), program, argv, whole, process, running)
 
 
 def look_again(process: Process, uid: int) -> Program | None:
     """What the process runs now, examined as the session's user; None if it is gone."""
-    with _as_user(uid):
+    with as_user(uid):
         try:
             running = caller.running(process.id)
             # The pid may have passed to another process by then.
@@ -128,7 +152,8 @@ def look_again(process: Process, uid: int) -> Program | None:
 
 
 @contextmanager
-def _as_user(uid: int) -> Iterator[None]:
+def as_user(uid: int) -> Iterator[None]:
+    """Opens files as that user for a moment."""
     borrow_file_identity(uid)
     try:
         yield
@@ -136,10 +161,14 @@ def _as_user(uid: int) -> Iterator[None]:
         borrow_file_identity(0)
 
 
-def _path(memory: int, at: int) -> bytes:
-    """Raises: OSError, the kernel's for an invalid path."""
-    data = _read(memory, _LONGEST_PATH, at)
+def read_path(memory: int, at: int) -> bytes:
+    """The path at that address. Raises: OSError, the kernel's for an invalid path."""
+    # Most paths are short. A longer read may also touch pages that the path does not need.
+    data = _read(memory, _SHORT_WORD, at)
     path, end, _ = data.partition(b"\0")
+    if not end:
+        data = _read(memory, _LONGEST_PATH, at)
+        path, end, _ = data.partition(b"\0")
     if not end:
         raise _error(errno.ENAMETOOLONG if len(data) == _LONGEST_PATH else errno.EFAULT)
     if not path:

@@ -3,7 +3,7 @@
 import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 # The kernel kills a command before the agent when the sandbox runs out of memory.
@@ -92,6 +92,18 @@ def signal_as(uid: int, pid: int, number: int) -> None:
     """
     with as_user(uid), suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def close_others(keep: Iterable[int]) -> None:
+    """Closes all descriptors but the standard streams and those in `keep`.
+
+    The agent's children use it: the pipes of commands must not stay open in them.
+    """
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
 def default_signals() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sandbox_agent.baseline import BASELINE, DEVICES
 from sandbox_agent.builtin import NAMES as BUILTINS
-from sandbox_agent.confine import landlock, seccomp, syscalls
+from sandbox_agent.confine import landlock, read_filter, seccomp, syscalls
 from sandbox_agent.confine.landlock import (
     CHANGE,
     EXECUTE,
@@ -21,16 +21,32 @@ from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.programs import find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.reads import pack_files
-from sandbox_agent.reads.manifest import Consume
+from sandbox_agent.reads.manifest import Consume, ReadManifest
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
+
+
+class Reads(NamedTuple):
+    """What the brokers of a session enforce that may read its manifest's files only.
+
+    `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
+    /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
+    executions, and lets them go on.
+    """
+
+    ruleset: int | None
+    code: bytes
+    manifest: ReadManifest
+    enforced: bool
+    recorded: bool
 
 
 class Profile(NamedTuple):
     """`ruleset` is Landlock's, and `code` is the filter's; None if there is none.
 
     `executable` lists the programs, and directories of programs, that may be executed; None means
-    any. `cookie` marks what the guard itself executes; None means that nothing is reported.
+    any. `cookie` marks what the guard itself executes; None means that nothing is reported. `reads`
+    is for the broker of a session that may read its manifest's files only.
     """
 
     machine: str
@@ -40,6 +56,13 @@ class Profile(NamedTuple):
     writable_code: bool
     executable: frozenset[str] | None
     cookie: tuple[int, int] | None
+    reads: Reads | None = None
+
+    def close(self) -> None:
+        """Closes its rulesets: a guard has its own copies."""
+        for ruleset in (self.ruleset, self.reads and self.reads.ruleset):
+            if ruleset is not None:
+                os.close(ruleset)
 
 
 class Tool(NamedTuple):
@@ -91,47 +114,92 @@ def _build(
     configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
 ) -> Profile:
     machine = os.uname().machine
-    if not seccomp.available(machine):
-        raise ConfinementError("the kernel has no system call filters with notification")
-    wanted = configuration.confinement
-    if wanted.paths and not abi:
-        raise ConfinementError("the kernel has no Landlock")
-    if not wanted.writable_code and not syscalls.can_deny_writable_code():
-        raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
-    executable: frozenset[str] | None = None
-    opened: Iterable[Opened] = ()
-    consume = configuration.consume
-    if consume is not None and consume.enforced:
-        if not abi:
-            raise ConfinementError("the kernel has no Landlock")
-        rules, executable = consume_rules(configuration, consume, tool, programs)
-        opened = pack_files.opened(consume, configuration.uid, executable=not wanted.paths)
-        rights = landlock.handled(abi)
-    elif wanted.paths:
-        rules, executable = path_rules(configuration, tool, programs)
-        rights = landlock.handled(abi)
-    else:
-        rules, rights = write_rules(configuration, tool), landlock.WRITES
-    if wanted.ptrace or tool.ptrace:
-        rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory through it
-    cookie = _cookie() if wanted.record_execs else None
+    wanted, consume = configuration.confinement, configuration.consume
+    _check_kernel(machine, abi, configuration)
+    paths = _path_rights(configuration, abi, tool, programs)
+    cookie = _cookie() if wanted.record_execs or consume is not None else None
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
         unnamed_memory=not wanted.paths,
         interfaces=not wanted.paths,
         ptrace=wanted.ptrace or tool.ptrace,
-        cookie=cookie,
+        # The broker of a session with a manifest reports executions.
+        cookie=cookie if consume is None else None,
         writable_code=writable_code,
     )
+    reads = None
+    if consume is not None and cookie is not None:
+        reads = Reads(
+            ruleset=_ruleset(configuration, abi, paths, Rule("/proc", READ | WRITE_FILE)),
+            code=read_filter.program(machine, cookie),
+            manifest=_manifest(consume, paths),
+            enforced=consume.enforced,
+            recorded=wanted.record_execs,
+        )
     return Profile(
         machine=machine,
-        ruleset=landlock.ruleset(abi, rules, rights, opened),
+        ruleset=_ruleset(configuration, abi, paths),
         scoped=abi >= landlock.SCOPES_ABI,
         code=seccomp.program(machine, wanted_filter),
         writable_code=writable_code,
-        executable=executable,
+        executable=paths.executable,
         cookie=cookie,
+        reads=reads,
     )
+
+
+def _check_kernel(machine: str, abi: int, configuration: Configuration) -> None:
+    """Raises: ConfinementError if the kernel lacks what the session needs."""
+    wanted, consume = configuration.confinement, configuration.consume
+    if not seccomp.available(machine):
+        raise ConfinementError("the kernel has no system call filters with notification")
+    if consume is not None and not seccomp.waits_undisturbed(machine):
+        raise ConfinementError(
+            "the kernel can't answer calls undisturbed: it must be 5.19 or later"
+        )
+    if (wanted.paths or consume is not None) and not abi:
+        raise ConfinementError("the kernel has no Landlock")
+    if not wanted.writable_code and not syscalls.can_deny_writable_code():
+        raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
+
+
+class _Paths(NamedTuple):
+    """The rights that are denied unless a rule grants them, and the executable paths."""
+
+    rules: list[Rule]
+    rights: int
+    executable: frozenset[str] | None
+
+
+def _path_rights(
+    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
+) -> _Paths:
+    wanted, consume = configuration.confinement, configuration.consume
+    executable: frozenset[str] | None = None
+    rights = landlock.handled(abi) if abi else 0
+    if consume is not None and consume.enforced:
+        rules, executable = consume_rules(configuration, consume, tool, programs)
+    elif wanted.paths:
+        rules, executable = path_rules(configuration, tool, programs)
+    else:
+        rules, rights = write_rules(configuration, tool), landlock.WRITES
+    if wanted.ptrace or tool.ptrace:
+        rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory through it
+    return _Paths(rules, rights, executable)
+
+
+def _ruleset(configuration: Configuration, abi: int, paths: _Paths, *more: Rule) -> int | None:
+    consume = configuration.consume
+    opened: Iterable[Opened] = ()
+    if consume is not None and consume.enforced:
+        executable = not configuration.confinement.paths
+        opened = pack_files.opened(consume, configuration.uid, executable=executable)
+    return landlock.ruleset(abi, [*paths.rules, *more], paths.rights, opened)
+
+
+def _manifest(consume: Consume, paths: _Paths) -> ReadManifest:
+    readable = (rule.path for rule in filter(_apart, paths.rules) if rule.access & READ_FILE)
+    return ReadManifest(consume, readable)
 
 
 def path_rules(

@@ -6,41 +6,37 @@ around the other layers. `mdwe`, Landlock and the uid do the rest.
 """
 
 import ctypes
+import errno
 import os
-import struct
 from typing import NamedTuple
 
+from sandbox_agent.confine import bpf
 from sandbox_agent.confine.architectures import ARCHITECTURES
+from sandbox_agent.confine.bpf import (
+    ALLOW,
+    ALLOWED,
+    AND,
+    JUMP_ANY_BIT,
+    JUMP_EQUAL,
+    USER_NOTIF,
+    Block,
+    loaded,
+    refused,
+    returned,
+)
 from sandbox_agent.confine.syscalls import checked
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SET_MODE_FILTER = 1
 _GET_ACTION_AVAIL = 2
 _NEW_LISTENER = 8
+_WAIT_KILLABLE = 0x20
 
-_KILL_PROCESS = 0x80000000
-_USER_NOTIF = 0x7FC00000
-_ERRNO = 0x00050000
-_ALLOW = 0x7FFF0000
-_EPERM = _ERRNO | 1
-_ENOSYS = _ERRNO | 38
-_EPROTONOSUPPORT = _ERRNO | 93
-_ESOCKTNOSUPPORT = _ERRNO | 94
-_EAFNOSUPPORT = _ERRNO | 97
-
-# Instructions of classic BPF.
-_LOAD = 0x20
-_JUMP_EQUAL = 0x15
-_JUMP_NOT_LESS = 0x35
-_JUMP_ANY_BIT = 0x45
-_AND = 0x54
-_RETURN = 0x06
-_INSTRUCTION = struct.Struct("<HBBI")
-# Offsets in the kernel's `struct seccomp_data`.
-_NUMBER_AT = 0
-_ARCHITECTURE_AT = 4
-_ARGUMENTS_AT = 16
-
+_EPERM = refused(1)
+_ENOSYS = refused(38)
+_EPROTONOSUPPORT = refused(93)
+_ESOCKTNOSUPPORT = refused(94)
+_EAFNOSUPPORT = refused(97)
 
 # Calls that run code without a path, look into other processes, or change mounts or identity, and
 # interfaces of the kernel that have had many flaws and that no command needs.
@@ -101,8 +97,6 @@ _PROT_EXEC, _MAP_SHARED = 4, 1
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the query for the current one
 
-Block = list[tuple[int, int, int, int]]
-
 
 class Filter(NamedTuple):
     """The optional parts of the filter.
@@ -126,29 +120,23 @@ def available(machine: str) -> bool:
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return False
-    action = ctypes.c_uint32(_USER_NOTIF)
+    action = ctypes.c_uint32(USER_NOTIF)
     return bool(
         _LIBC.syscall(architecture.seccomp, _GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0
     )
 
 
+def waits_undisturbed(machine: str) -> bool:
+    """Whether this kernel supports listeners whose calls no signal interrupts."""
+    # With a filter that can't be read, the kernel checks the flags first.
+    number = ARCHITECTURES[machine].seccomp
+    _LIBC.syscall(number, _SET_MODE_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, None)
+    return ctypes.get_errno() == errno.EFAULT
+
+
 def program(machine: str, wanted: Filter) -> bytes:
     """The filter as instructions. Raises: KeyError for an architecture without numbers."""
-    architecture = ARCHITECTURES[machine]
-    code: Block = [
-        (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_JUMP_EQUAL, 1, 0, architecture.audit),
-        (_RETURN, 0, 0, _KILL_PROCESS),
-        (_LOAD, 0, 0, _NUMBER_AT),
-    ]
-    if architecture.x32 is not None:
-        code += [(_JUMP_NOT_LESS, 0, 1, architecture.x32), (_RETURN, 0, 0, _KILL_PROCESS)]
-    for name, block in _blocks(wanted):
-        number = architecture.calls.get(name)
-        if number is not None:
-            code += [(_JUMP_EQUAL, 0, len(block), number), *block]
-    code.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in code)
+    return bpf.program(ARCHITECTURES[machine], _blocks(wanted))
 
 
 def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
@@ -161,7 +149,7 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
     blocks: list[tuple[str, Block]] = [
         ("socket", _socket(wanted.interfaces)),
         ("socketpair", _unless_equal(0, (_AF_UNIX,), _EAFNOSUPPORT)),
-        ("clone", [_load(0), (_JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), _return(_EPERM), _ALLOWED]),
+        ("clone", [loaded(0), (JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), returned(_EPERM), ALLOWED]),
         ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # A command may set its own limits and priorities, but not those of another command.
@@ -172,97 +160,74 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
     ]
     if not wanted.writable_code:
         blocks.append(("mmap", _SHARED_CODE))
-    blocks += [(name, [_return(_EPERM)]) for name in denied]
-    blocks += [(name, [_return(_ENOSYS)]) for name in _ABSENT]
+    blocks += [(name, [returned(_EPERM)]) for name in denied]
+    blocks += [(name, [returned(_ENOSYS)]) for name in _ABSENT]
     if wanted.cookie is not None:
-        blocks.append(("execve", _reported(wanted.cookie)))
+        blocks.append(("execve", bpf.unless_marked(3, wanted.cookie)))
     return blocks
 
 
-def _load(argument: int, high: bool = False) -> tuple[int, int, int, int]:
-    return _LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument + (4 if high else 0)
-
-
-def _return(action: int) -> tuple[int, int, int, int]:
-    return _RETURN, 0, 0, action
-
-
-_ALLOWED = _return(_ALLOW)
-
-
 def _if_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
-    return _choice(argument, values, action, _ALLOW)
+    return _choice(argument, values, action, ALLOW)
 
 
 def _unless_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
-    return _choice(argument, values, _ALLOW, action)
+    return _choice(argument, values, ALLOW, action)
 
 
 def _unless_own(whole_user: int) -> Block:
     """Refuses other targets than the caller: other processes, and the user as a whole."""
     return [
-        _load(0),
-        (_JUMP_EQUAL, 2, 0, whole_user),
-        _load(1),
-        (_JUMP_EQUAL, 1, 0, 0),
-        _return(_EPERM),
-        _ALLOWED,
+        loaded(0),
+        (JUMP_EQUAL, 2, 0, whole_user),
+        loaded(1),
+        (JUMP_EQUAL, 1, 0, 0),
+        returned(_EPERM),
+        ALLOWED,
     ]
 
 
 def _choice(argument: int, values: tuple[int, ...], equal: int, other: int) -> Block:
     """Compares 32 bits, which is all that the kernel uses of these arguments."""
     count = len(values)
-    tests = [(_JUMP_EQUAL, count - i, 0, value) for i, value in enumerate(values)]
-    return [_load(argument), *tests, _return(other), _return(equal)]
+    tests = [(JUMP_EQUAL, count - i, 0, value) for i, value in enumerate(values)]
+    return [loaded(argument), *tests, returned(other), returned(equal)]
 
 
 _INTERNET: Block = [
     # Other socket kinds have a default protocol that is not allowed.
-    _load(1),
-    (_AND, 0, 0, _KINDS),
-    (_JUMP_EQUAL, 2, 0, _STREAM),
-    (_JUMP_EQUAL, 1, 0, _DATAGRAM),
-    _return(_ESOCKTNOSUPPORT),
-    *_choice(2, _PROTOCOLS, _ALLOW, _EPROTONOSUPPORT),
+    loaded(1),
+    (AND, 0, 0, _KINDS),
+    (JUMP_EQUAL, 2, 0, _STREAM),
+    (JUMP_EQUAL, 1, 0, _DATAGRAM),
+    returned(_ESOCKTNOSUPPORT),
+    *_choice(2, _PROTOCOLS, ALLOW, _EPROTONOSUPPORT),
 ]
-_NETLINK = _choice(2, (_NETLINK_ROUTE,), _ALLOW, _EPROTONOSUPPORT)
+_NETLINK = _choice(2, (_NETLINK_ROUTE,), ALLOW, _EPROTONOSUPPORT)
 
 
 def _socket(interfaces: bool) -> Block:
-    netlink: Block = [(_JUMP_EQUAL, 0, len(_NETLINK), _AF_NETLINK), *_NETLINK]
+    netlink: Block = [(JUMP_EQUAL, 0, len(_NETLINK), _AF_NETLINK), *_NETLINK]
     return [
-        _load(0),
-        (_JUMP_EQUAL, 0, 1, _AF_UNIX),
-        _ALLOWED,
+        loaded(0),
+        (JUMP_EQUAL, 0, 1, _AF_UNIX),
+        ALLOWED,
         *(netlink if interfaces else []),
-        (_JUMP_EQUAL, 2, 0, _AF_INET),
-        (_JUMP_EQUAL, 1, 0, _AF_INET6),
-        _return(_EAFNOSUPPORT),
+        (JUMP_EQUAL, 2, 0, _AF_INET),
+        (JUMP_EQUAL, 1, 0, _AF_INET6),
+        returned(_EAFNOSUPPORT),
         *_INTERNET,
     ]
 
 
 _SHARED_CODE: Block = [
-    _load(2),
-    (_JUMP_ANY_BIT, 0, 3, _PROT_EXEC),
-    _load(3),
-    (_JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
-    _return(_EPERM),
-    _ALLOWED,
+    loaded(2),
+    (JUMP_ANY_BIT, 0, 3, _PROT_EXEC),
+    loaded(3),
+    (JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
+    returned(_EPERM),
+    ALLOWED,
 ]
-
-
-def _reported(cookie: tuple[int, int]) -> Block:
-    low, high = cookie
-    return [
-        _load(3),
-        (_JUMP_EQUAL, 0, 3, low),
-        _load(4),
-        (_JUMP_EQUAL, 0, 1, high),
-        _ALLOWED,
-        _return(_USER_NOTIF),
-    ]
 
 
 class _Program(ctypes.Structure):
@@ -271,13 +236,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def install(machine: str, code: bytes, listen: bool) -> int | None:
+def install(machine: str, code: bytes, listen: bool, *, undisturbed: bool = False) -> int | None:
     """Permanently installs the filter for this process and all that it starts.
 
-    Returns the listener's descriptor if `listen` is set. Raises: OSError.
+    Returns the listener's descriptor if `listen` is set. `undisturbed`: once a reported call was
+    received, only a fatal signal interrupts it (Linux 5.19 or later). Raises: OSError.
     """
-    filter_program = _Program(len(code) // _INSTRUCTION.size, code)
-    flags = _NEW_LISTENER if listen else 0
+    filter_program = _Program(len(code) // bpf.INSTRUCTION.size, code)
+    flags = (_NEW_LISTENER if listen else 0) | (_WAIT_KILLABLE if undisturbed else 0)
     number = ARCHITECTURES[machine].seccomp
     made = _LIBC.syscall(number, _SET_MODE_FILTER, flags, ctypes.byref(filter_program))
     fd = checked(int(made))

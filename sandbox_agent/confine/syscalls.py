@@ -115,12 +115,12 @@ def _open(directory: int, path: str, flags: int, mode: int, resolve: int) -> int
             return checked(int(fd), path)
 
 
-def open_on_mount(directory: int, path: bytes, flags: int) -> int:
+def open_on_mount(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Opens `path`, absolute or relative to `directory`, if it stays on the mount where it begins.
 
     Raises: OSError, with EXDEV or ELOOP if it does not.
     """
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)
     fd = _LIBC.syscall(_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how))
     return checked(int(fd))
 

@@ -55,14 +55,14 @@ class ReadManifest:
         """Whether the file may be opened for reading."""
         plain = _normalised(path)
         return plain is not None and (
-            plain in self._entries or self._is_of_image(plain) or _beneath(plain, {SCRATCH})
+            plain in self._entries or self._is_of_image(plain) or beneath(plain, {SCRATCH})
         )
 
     def may_list(self, path: str) -> bool:
         """Whether the directory's names may be read; those of what the session writes may, too."""
         plain = _normalised(path)
         return plain is not None and (
-            plain in self._directories or self._is_of_image(plain) or _beneath(plain, self._changed)
+            plain in self._directories or self._is_of_image(plain) or beneath(plain, self._changed)
         )
 
     def may_execute(self, path: str) -> bool:
@@ -72,10 +72,10 @@ class ReadManifest:
     def may_write(self, path: str) -> bool:
         """Whether the file may be written, created or removed. Writing it permits no reading."""
         plain = _normalised(path)
-        return plain is not None and _beneath(plain, self._changed)
+        return plain is not None and beneath(plain, self._changed)
 
     def _is_of_image(self, path: str) -> bool:
-        return not _beneath(path, {self._workspace}) and _beneath(path, self._baseline)
+        return not beneath(path, {self._workspace}) and beneath(path, self._baseline)
 
 
 def _absolute(paths: Iterable[str], workspace: str) -> frozenset[str]:
@@ -89,10 +89,11 @@ def _normalised(path: str) -> str | None:
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def _beneath(path: str, tops: Collection[str]) -> bool:
+def beneath(path: str, tops: Collection[str]) -> bool:
     """Whether the path is one of `tops`, or is in one of them. `/a` is not in `/ab`."""
     while path not in tops:
-        if path == "/":
+        parent = posixpath.dirname(path)
+        if parent == path:
             return False
-        path = posixpath.dirname(path)
+        path = parent
     return True

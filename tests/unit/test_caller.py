@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_agent.confine import caller
+from sandbox_agent.confine import caller, resolve
 from sandbox_agent.confine.caller import UNKNOWN, Program
 
 PROGRAM = os.path.realpath("/bin/true")
@@ -65,6 +65,23 @@ def test_a_path_leads_where_it_leads_its_caller(there: int, path: str, real: str
     assert caller.program(there, path.encode()).path == real
 
 
+@pytest.mark.parametrize("path", ["self/fd/9", "./self/cwd/mine", "thread-self/fd/9"])
+def test_a_path_that_begins_in_proc_leads_where_it_leads_its_caller(there: int, path: str) -> None:
+    begin = os.open("/proc", os.O_PATH)
+    found = resolve.opened(there, begin, path.encode())
+    assert os.readlink(f"/proc/self/fd/{found}") == PROGRAM
+    for each in (begin, found):
+        os.close(each)
+
+
+def test_nothing_is_shown_of_the_process_that_resolves(there: int) -> None:
+    begin = os.open("/", os.O_PATH)
+    for path in (f"/proc/{os.getpid()}/cwd", f"/proc/{threading.get_native_id()}/fd/0"):
+        with pytest.raises(PermissionError):
+            resolve.opened(there, begin, path.encode())
+    os.close(begin)
+
+
 @pytest.mark.parametrize("path", ["nothing", "/proc/self/fd/99", "round", "mine/x", "/dev/fd/9/"])
 def test_what_leads_nowhere_is_an_error(there: int, path: str) -> None:
     before = os.listdir("/proc/self/fd")
@@ -87,13 +104,19 @@ def test_a_way_that_is_too_long_is_not_gone(there: int) -> None:
 def test_what_has_no_name_is_unknown(there: int, tmp_path: Path) -> None:
     file = tmp_path / "gone"
     file.write_text("x")
-    with file.open() as held:
+    with (
+        file.open() as held,
+        subprocess.Popen(
+            [OWN, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[held.fileno()]
+        ) as holder,
+    ):
         file.unlink()
-        path = f"/proc/{os.getpid()}/fd/{held.fileno()}"
+        path = f"/proc/{holder.pid}/fd/{held.fileno()}"
         assert caller.program(there, path.encode()).path == UNKNOWN
         # Not even when another file takes the name that the deleted file seems to have.
         Path(f"{file} (deleted)").write_text("y")
         assert caller.program(there, path.encode()).path == UNKNOWN
+        holder.kill()
 
 
 def test_a_script_runs_as_what_interprets_it(there: int, tmp_path: Path) -> None:

@@ -1,17 +1,16 @@
 """The filter's decisions, by an interpreter of its instructions, for each architecture."""
 
 import errno
-import struct
 
 import pytest
 
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.seccomp import Filter, program
+from tests.support.filters import ALLOW, KILL, NOTIFY, decision
 
 COOKIE = (0xDEADBEEF, 0x01234567)
 STRICT = Filter(unnamed_memory=False, interfaces=False, ptrace=False, cookie=COOKIE)
 OPEN = Filter(unnamed_memory=True, interfaces=True, ptrace=True, cookie=None)
-KILL, NOTIFY, ALLOW = "kill", "notify", "allow"
 DENIED = [
     "mount",
     "umount2",
@@ -50,33 +49,7 @@ def decide(
     machine: str, wanted: Filter, call: str | int, *arguments: int, audit: int | None = None
 ) -> object:
     """The filter's decision for a call, as a name or an error number."""
-    architecture = ARCHITECTURES[machine]
-    number = call if isinstance(call, int) else architecture.calls[call]
-    padded = [*arguments, *[0] * (6 - len(arguments))]
-    data = struct.pack("<IIQ6Q", number, audit or architecture.audit, 0, *padded)
-    code = list(struct.iter_unpack("<HBBI", program(machine, wanted)))
-    position = accumulator = 0
-    while True:
-        operation, if_true, if_false, value = code[position]
-        position += 1
-        if operation == 0x20:
-            (accumulator,) = struct.unpack_from("<I", data, value)
-        elif operation == 0x54:
-            accumulator &= value
-        elif operation == 0x06:
-            return _meaning(value)
-        else:
-            test = {
-                0x15: accumulator == value,
-                0x35: accumulator >= value,
-                0x45: bool(accumulator & value),
-            }[operation]
-            position += if_true if test else if_false
-
-
-def _meaning(action: int) -> object:
-    named = {0x80000000: KILL, 0x7FC00000: NOTIFY, 0x7FFF0000: ALLOW}
-    return named[action] if action in named else action & 0xFFFF
+    return decision(program(machine, wanted), machine, call, *arguments, audit=audit)
 
 
 @pytest.fixture(params=MACHINES)

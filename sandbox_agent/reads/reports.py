@@ -1,0 +1,115 @@
+"""Takes the reports of a guard's broker: executions to record, and misses."""
+
+import os
+import socket
+from typing import Any
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.notify import Notice
+from sandbox_agent.exec_record import ExecRecorder, Source
+from sandbox_agent.loop import READ, Loop
+from sandbox_agent.reads import misses
+from sandbox_agent.reads.misses import CALL, LISTENER, MISS, Miss
+
+RULE = "CTX-ALLOWLIST-001"
+# A report about an earlier command of the guard comes soon after its end.
+_MOST_REMEMBERED = 8
+
+
+class Reports:
+    """One broker's reports, as they come. `lost`: the broker has ended, so its guard is of no use.
+
+    Without a broker, the kernel refuses every call that its commands make.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        events: EventBuffer,
+        recorder: ExecRecorder,
+        manifest_id: str,
+        broker: socket.socket,
+    ) -> None:
+        self._loop = loop
+        self._events = events
+        self._recorder = recorder
+        self._manifest_id = manifest_id
+        self._broker = broker
+        self._source: Source | None = None
+        # Ids of the guard's latest commands, by its number for them.
+        self._commands: dict[int, str] = {}
+        self._listener: tuple[int, int] | None = None
+        self.lost = False
+        broker.setblocking(False)
+        loop.watch(broker.fileno(), READ, lambda _events: self.take())
+
+    def begin(self, number: int, command_id: str, source: Source) -> None:
+        """Names the guard's next command."""
+        self._source = source
+        self._commands[number] = command_id
+        if len(self._commands) > _MOST_REMEMBERED:
+            del self._commands[min(self._commands)]
+
+    def take(self) -> None:
+        """Handles the reports that have arrived."""
+        while not self.lost:
+            try:
+                message, descriptors, _, _ = socket.recv_fds(self._broker, misses.MOST_BYTES, 1)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                message, descriptors = b"", []
+            if not message:
+                self.close()
+                return
+            self._handle(*misses.decode(message), descriptors=descriptors)
+
+    def close(self) -> None:
+        """Ends the connection; calls that wait for the agent are refused."""
+        if self.lost:
+            return
+        self.lost = True
+        self._drop_listener()
+        self._loop.unwatch(self._broker.fileno())
+        self._broker.close()
+
+    def _handle(self, kind: str, number: int, *more: Any, descriptors: list[int]) -> None:
+        if kind == MISS:
+            miss, count = more
+            self._record(number, Miss(*miss), count)
+        elif kind == CALL:
+            (notice,) = more
+            if self._listener is not None and self._source is not None:
+                self._recorder.answer(self._listener[1], self._source, Notice(*notice))
+        elif kind == LISTENER:
+            self._drop_listener()
+            (listener,) = descriptors
+            os.set_inheritable(listener, False)
+            self._listener = number, listener
+        elif self._listener is not None and self._listener[0] == number:
+            self._drop_listener()
+
+    def _drop_listener(self) -> None:
+        if self._listener is not None:
+            self._recorder.drop(self._listener[1])
+            self._listener = None
+
+    def _record(self, number: int, miss: Miss, count: int) -> None:
+        self._events.emit(
+            "read",
+            decision="deny" if miss.denied else "allow",
+            rule=RULE,
+            command_id=self._commands.get(number),
+            whole={"path": miss.path},
+            args={
+                "command_id": self._commands.get(number),
+                "syscall": miss.syscall,
+                "program": miss.program,
+                "pid": miss.pid,
+                "manifest_id": self._manifest_id,
+                **({"repeats": count} if count > 1 else {}),
+            },
+            result=None,
+            error="Not in allowlist",
+            duration_ms=0,
+        )

@@ -1,0 +1,237 @@
+"""Reads outside a session's manifest: no process gets a byte, and each attempt is reported."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.support import reading
+
+PROGRAMS = Path(__file__).with_name("programs")
+CANARY = "CANARY-5d0f"
+NFC, NFD = "caf\u00e9", "cafe\u0301"
+FILES = {
+    "listed": "LISTED",
+    "secret": CANARY,
+    "sub/listed.py": "print('imported')\n",
+    "sub/hidden.py": f"TEXT = '{CANARY}'\n",
+    "sub/inner/file": CANARY,
+    "script": f"#!/bin/sh\necho {CANARY}\n",
+    NFC: "NFC",
+    NFD: CANARY,
+}
+LINKS = {"symlink": "secret", "up": "."}
+HARD = {"hardlink": "secret"}
+GIVEN = {
+    "level": "high",
+    "mode": "soft_fail",
+    "files": FILES,
+    "links": LINKS,
+    "hard": HARD,
+    "entries": ["listed", "sub/listed.py", NFC],
+    "directories": [".", "sub"],
+    "writes": ["out"],
+}
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def run(sandbox_image: str) -> Iterator[Run]:
+    """Runs commands in a session with that manifest."""
+    source = Path(reading.__file__).read_text()
+    with closing(docker.APIClient(version="auto")) as client:
+
+        def start(*commands: list[str], **members: Any) -> dict[str, Any]:
+            given = json.dumps({**GIVEN, **members, "commands": commands})
+            container = client.create_container(
+                sandbox_image,
+                entrypoint=["timeout", "-s", "KILL", "60", "python3", "-I", "-c", source, given],
+                host_config=client.create_host_config(
+                    cap_drop=["ALL"],
+                    cap_add=["SETUID", "SETGID"],
+                    network_mode="none",
+                    security_opt=["no-new-privileges"],
+                    read_only=True,
+                    tmpfs={
+                        "/workspace": f"exec,uid={reading.UID},gid={reading.UID},mode=0755",
+                        "/tmp": "exec,mode=1777",
+                    },
+                ),
+            )
+            try:
+                client.start(container)
+                assert client.wait(container, timeout=90)["StatusCode"] == 0, client.logs(container)
+                found: dict[str, Any] = json.loads(client.logs(container, stderr=False))
+            finally:
+                client.remove_container(container, v=True, force=True)
+            assert CANARY not in json.dumps(found)
+            return found
+
+        yield start
+
+
+def python(name: str, *arguments: str) -> list[str]:
+    """A program as one word, because nothing of it is in the manifest."""
+    return ["python3", "-c", (PROGRAMS / name).read_text(), *arguments]
+
+
+def misses(found: dict[str, Any], number: int = 0) -> list[dict[str, Any]]:
+    """The arguments of the misses that were reported of that command."""
+    events = [event for event in found["reads"] if event["command_id"] == f"c{number}"]
+    assert all(event["rule"] == "CTX-ALLOWLIST-001" for event in events)
+    return [event["args"] for event in events]
+
+
+def counted(found: dict[str, Any], number: int = 0) -> int:
+    return sum(args.get("repeats", 1) for args in misses(found, number))
+
+
+def test_no_way_to_an_unlisted_file_gives_a_byte_and_each_is_reported(run: Run) -> None:
+    found = run(python("misses.py", "missed"), python("misses.py", "refused"))
+    exit_code, printed = found["outcomes"][0]
+    attempts = dict(line.split(": ", 1) for line in printed.splitlines())
+    assert exit_code == 0, printed
+    assert set(attempts.values()) <= {"'13'", "'2'", "'exit 1'"}, printed
+    assert attempts["absent"] == "'2'"
+    # One each; the child that `cat` runs in is the attempt's only reader.
+    assert counted(found) == len(attempts), (printed, misses(found))
+    assert {args["manifest_id"] for args in misses(found)} == {"manifest"}
+    first = misses(found)[0]
+    assert first["path"] == "/workspace/secret"
+    assert (first["syscall"], first["program"]) == ("openat", "/usr/bin/python3.11")
+    assert first["pid"] > 1
+    assert {event["decision"] for event in found["reads"]} == {"deny"}
+    exit_code, printed = found["outcomes"][1]
+    assert exit_code == 0, printed
+
+
+@pytest.mark.parametrize("how", ["memory", "rename"])
+def test_a_path_that_changes_all_the_time_leaks_nothing_unreported(run: Run, how: str) -> None:
+    found = run(python("flips.py", how, "1500"))
+    exit_code, printed = found["outcomes"][0]
+    assert exit_code == 0, printed
+    result = json.loads(printed)
+    assert result["opens"] == 1500
+    assert result["leaked"] == 0
+    assert result["listed"], result
+    assert result["denied"], result
+    assert counted(found) == result["denied"], result
+
+
+def test_programs_that_keep_to_the_manifest_miss_nothing(run: Run) -> None:
+    script = """
+        cat listed - < listed; cat <(echo piped); mkfifo /tmp/fifo
+        (echo through > /tmp/fifo) & cat /tmp/fifo; wait
+        umask 027; python3 - <<'END'
+import json, os, sqlite3, ssl, subprocess, sys, tempfile
+sys.path.insert(0, "/workspace/sub")
+import listed
+fd = os.open("/tmp/made", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+print(oct(os.fstat(fd).st_mode), os.get_blocking(fd), os.get_inheritable(fd))
+sub = os.open("sub", os.O_RDONLY | os.O_DIRECTORY)
+print(sorted(os.listdir(sub)), len(open(os.open("listed.py", os.O_RDONLY, dir_fd=sub)).read()))
+with tempfile.TemporaryFile() as file:
+    file.write(b"kept")
+    file.seek(0)
+    print(file.read(), open(f"/proc/self/fd/{file.fileno()}").read())
+sqlite3.connect("/tmp/base").execute("create table t (a)")
+open("/workspace/out/new", "w").write("new")
+print(open("/dev/zero", "rb").read(1), subprocess.run(["true"]).returncode)
+print(open("/proc/self/stat").read().split()[0] == str(os.getpid()))
+try:
+    open("/workspace/sub/absent.py")
+except FileNotFoundError:
+    print("absent")
+END
+    """
+    found = run(["bash", "-c", script])
+    exit_code, printed = found["outcomes"][0]
+    assert exit_code == 0, printed
+    assert printed.splitlines() == [
+        "LISTEDLISTEDpiped",
+        "through",
+        "imported",
+        "0o100640 True False",
+        "['hidden.py', 'inner', 'listed.py'] 18",
+        "b'kept' kept",
+        "b'\\x00' 0",
+        "True",
+        "absent",
+    ]
+    assert found["reads"] == []
+
+
+def test_the_programs_of_a_level_need_no_more_than_their_baseline(run: Run) -> None:
+    found = run(
+        ["cat", "listed"],
+        ["ls", "-la", "."],
+        ["grep", "-r", "LISTED", "listed"],
+        ["find", ".", "-maxdepth", "1"],
+        ["head", "secret"],
+        level="low",
+    )
+    assert [code for code, _ in found["outcomes"]] == [0, 0, 0, 0, 1]
+    assert {args["path"] for args in misses(found, 0)} == set()
+    assert [event["command_id"] for event in found["reads"]] == ["c4"]
+
+
+def test_a_loop_of_misses_is_counted(run: Run) -> None:
+    script = "import os\nfor _ in range(2000):\n try: open('secret')\n except OSError: pass"
+    found = run(["python3", "-c", script], ["cat", "listed"])
+    assert counted(found) == 2000
+    assert 33 <= len(misses(found)) < 60
+    assert found["outcomes"][1] == [0, "LISTED"]
+
+
+def test_a_manifest_that_only_warns_lets_reads_pass(run: Run) -> None:
+    found = run(["sh", "-c", "wc -c < secret; cat listed"], mode="warn")
+    assert found["outcomes"] == [[0, f"{len(CANARY)}\nLISTED"]]
+    assert [args["path"] for args in misses(found)] == ["/workspace/secret"]
+    assert found["reads"][0]["decision"] == "allow"
+
+
+def test_nothing_can_be_opened_once_the_broker_is_gone(run: Run) -> None:
+    script = (
+        "import time\nprint('up', flush=True)\n"
+        "while True:\n"
+        " try: open('listed').close()\n"
+        " except OSError as error: print(error.errno); break\n"
+        "try: print(open('secret').read())\n"
+        "except OSError as error: print(error.errno)"
+    )
+    found = run(["python3", "-c", script], ["cat", "listed"], broker_killed=True)
+    assert found["outcomes"] == [[0, "up\n38\n38\n"], [0, "LISTED"]]
+
+
+def test_one_command_that_blocks_its_broker_delays_no_other(run: Run) -> None:
+    """FIFOs without writers, more than may be waited for; hidden memory; a storm of signals."""
+    script = """
+import ctypes, os, signal, threading
+os.mkfifo("/tmp/fifo")
+results = []
+def wait():
+    try: os.open("/tmp/fifo", os.O_RDONLY)
+    except OSError as error: results.append(error.errno)
+threads = [threading.Thread(target=wait, daemon=True) for _ in range(20)]
+for thread in threads: thread.start()
+while len(results) < 4: os.sched_yield()
+print(sorted(results), open("listed").read())
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+print({open("listed").read() for _ in range(500)})
+signal.setitimer(signal.ITIMER_REAL, 0)
+ctypes.CDLL(None).prctl(4, 0)
+try: open("listed")
+except OSError as error: print(error.errno, flush=True)
+os._exit(0)
+"""
+    found = run(["python3", "-c", script], ["cat", "listed"])
+    assert found["outcomes"] == [
+        [0, "[24, 24, 24, 24] LISTED\n{'LISTED'}\n13\n"],
+        [0, "LISTED"],
+    ]
+    assert [args["path"] for args in misses(found)] == ["listed"]

@@ -17,6 +17,7 @@ BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
 # Sandbox images with more programs; an operator's own list can be anywhere.
 LISTS = "images/sandbox"
+BASELINE = "images/baseline/sandbox.toml"
 
 Files = dict[str, bytes]
 
@@ -44,7 +45,13 @@ SANDBOX = Recipe(
     image="paddock/sandbox:latest",
     description="Sandboxes: the programs of the permission levels, git and Python.",
     dockerfile="images/sandbox/Dockerfile",
-    sources=("images/sandbox/Dockerfile", BASE_PACKAGES, BASE_UNUSED, "sandbox_agent/**/*.py"),
+    sources=(
+        "images/sandbox/Dockerfile",
+        BASE_PACKAGES,
+        BASE_UNUSED,
+        BASELINE,
+        "sandbox_agent/**/*.py",
+    ),
     labels={LABEL_PROTOCOL: str(PROTOCOL_VERSION)},
 )
 CONTROL_PLANE = Recipe(

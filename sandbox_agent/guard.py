@@ -26,6 +26,7 @@ from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.reads import broker
+from sandbox_agent.reads.manifest import ReadManifest
 from sandbox_agent.reads.reports import Reports
 
 # Idle guards that are kept; each takes about 1 MiB.
@@ -134,6 +135,11 @@ class Guard:
             (self._listener,) = descriptors
             os.set_inheritable(self._listener, False)
             self._recorder.watch(self._listener, self._source)
+
+    def refused(self, program: str) -> None:
+        """Tells the record that the kernel has refused the command's program, an absolute path."""
+        if self._reports is not None:
+            self._reports.refused(self._number, program)
 
     @property
     def idle(self) -> bool:
@@ -256,15 +262,13 @@ class Guards:
             Setup(self._configuration.uid, self._configuration.processes, held_to),
             self._recorder,
             self._meter,
-            self._connect if held_to.reads is not None else None,
+            functools.partial(self._connect, held_to.reads.manifest) if held_to.reads else None,
         )
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
 
-    def _connect(self, broker_socket: socket.socket) -> Reports:
-        consume = self._configuration.consume
-        manifest_id = consume.manifest_id if consume is not None else ""
-        return Reports(self._loop, self._events, self._recorder, manifest_id, broker_socket)
+    def _connect(self, manifest: ReadManifest, broker_socket: socket.socket) -> Reports:
+        return Reports(self._loop, self._events, self._recorder, manifest, broker_socket)
 
     def _ended(self, guard: Guard) -> None:
         if guard in self._idle:

@@ -181,6 +181,9 @@ class Tree:
         self.failure = f"cannot {what}: {os.strerror(failed.errno)}"
         # The exit codes that shells use.
         self._failure_code = 127 if failed.errno == errno.ENOENT else 126
+        if failed.step is Step.PROGRAM and failed.errno == errno.EACCES and "/" in plan.program:
+            program = os.path.join(plan.workspace, plan.cwd, plan.program)
+            self.guard.refused(os.path.normpath(program))
         self._struck = _STRIKES.get(failed.errno)
 
     def _on_first_ended(self, ended: Ended) -> None:

@@ -20,7 +20,9 @@ from sandbox_agent.confine.landlock import (
 from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.programs import find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
-from sandbox_agent.reads import pack_files
+from sandbox_agent.reads import image_baseline, pack_files
+from sandbox_agent.reads.denials import Denials
+from sandbox_agent.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.reads.manifest import Consume, ReadManifest
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
@@ -37,6 +39,7 @@ class Reads(NamedTuple):
     ruleset: int | None
     code: bytes
     manifest: ReadManifest
+    denials: Denials
     enforced: bool
     recorded: bool
 
@@ -106,6 +109,8 @@ def build(
     """
     try:
         return _build(configuration, abi, tool, programs)
+    except BaselineError as error:
+        raise ConfinementError(str(error)) from None
     except OSError as error:
         raise ConfinementError(f"{error.strerror}: {error.filename or 'ruleset'}") from error
 
@@ -116,6 +121,10 @@ def _build(
     machine = os.uname().machine
     wanted, consume = configuration.confinement, configuration.consume
     _check_kernel(machine, abi, configuration)
+    image = ImageBaseline() if consume is None else image_baseline.load()
+    if consume is not None:
+        consume = consume._replace(baseline=(*consume.baseline, *image.read))
+        configuration = configuration._replace(consume=consume)
     paths = _path_rights(configuration, abi, tool, programs)
     cookie = _cookie() if wanted.record_execs or consume is not None else None
     writable_code = wanted.writable_code or tool.writable_code
@@ -129,10 +138,12 @@ def _build(
     )
     reads = None
     if consume is not None and cookie is not None:
+        manifest = _manifest(consume, paths)
         reads = Reads(
             ruleset=_ruleset(configuration, abi, paths, Rule("/proc", READ | WRITE_FILE)),
             code=read_filter.program(machine, cookie),
-            manifest=_manifest(consume, paths),
+            manifest=manifest,
+            denials=Denials(manifest, image.absent, image.refused),
             enforced=consume.enforced,
             recorded=wanted.record_execs,
         )

@@ -19,15 +19,24 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from sandbox_agent import baseline
 from sandbox_agent.confine import caller, notify, privileges, syscalls
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.caller import UNKNOWN
 from sandbox_agent.confine.notify import Notice
 from sandbox_agent.confine.profile import Profile, Reads
-from sandbox_agent.reads.denials import Denials
 from sandbox_agent.reads.memories import Memories
-from sandbox_agent.reads.misses import CALL, LISTENER, MISS, OVER, Miss, Misses, cut_path, encode
+from sandbox_agent.reads.misses import (
+    CALL,
+    LISTENER,
+    MISS,
+    MOST_ALLOWED,
+    MOST_DETAILED,
+    OVER,
+    Miss,
+    Misses,
+    cut_path,
+    encode,
+)
 from sandbox_agent.reads.opener import Asked, Missed, Opened, Opener, Waits
 
 _FAILED = 70
@@ -93,8 +102,8 @@ class _Broker:
         self._agent = agent
         self._guard = guard
         self._recorded = reads.recorded
-        denials = Denials(reads.manifest, baseline.ABSENT, baseline.REFUSED)
-        self._opener = Opener(reads.manifest, denials, enforced=reads.enforced)
+        self._most = MOST_DETAILED if reads.enforced else MOST_ALLOWED
+        self._opener = Opener(reads.manifest, reads.denials, enforced=reads.enforced)
         numbers = ARCHITECTURES[machine].calls
         self._names = {
             numbers[name]: name for name in ("open", "openat", "execve") if name in numbers
@@ -133,7 +142,7 @@ class _Broker:
             return False
         (listener,) = descriptors
         os.set_inheritable(listener, False)
-        self._served[listener] = _Served(int(message), listener, Misses())
+        self._served[listener] = _Served(int(message), listener, Misses(self._most))
         self._poll.register(listener, select.POLLIN)
         if self._recorded:
             socket.send_fds(self._agent, [encode(LISTENER, int(message))], [listener])

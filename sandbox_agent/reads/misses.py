@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 LONGEST_PATH = 4096
 # Longer than any message.
 MOST_BYTES = 4 * LONGEST_PATH + 4096
-# The misses of a command that are reported individually; later ones are counted.
+# The different misses of a command that are reported individually; others are counted. Where they
+# are allowed, they show what a manifest has to list.
 MOST_DETAILED = 32
+MOST_ALLOWED = 1000
 LISTENER, CALL, MISS, OVER = "listener", "call", "miss", "over"
 
 
@@ -33,15 +35,19 @@ class Miss(NamedTuple):
 class Misses:
     """Those of one command: which are reported individually, and how many were only counted."""
 
-    def __init__(self) -> None:
-        self._detailed = 0
+    def __init__(self, most: int = MOST_DETAILED) -> None:
+        """`most` different ones are reported individually."""
+        self._left = most
+        self._told: set[tuple[str, str]] = set()
         self._counted = 0
         self._last: Miss | None = None
 
     def take(self, miss: Miss) -> bool:
         """Whether to report this miss individually; if not, it is counted."""
-        if self._detailed < MOST_DETAILED:
-            self._detailed += 1
+        like = miss.path, miss.syscall
+        if self._left and like not in self._told:
+            self._left -= 1
+            self._told.add(like)
             return True
         self._counted += 1
         self._last = miss

@@ -10,6 +10,8 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from sandbox_agent.confine import resolve
@@ -35,6 +37,7 @@ _KNOWN = (
     | os.O_TMPFILE
     | os.O_CLOEXEC
 )
+_INTO_WORKSPACE = WORKSPACE_DIR.encode() + b"/"
 _UNNAMED = os.O_TMPFILE & ~os.O_DIRECTORY
 _PERMISSION_BITS = 0o7777
 
@@ -95,19 +98,18 @@ class Opener:
         self._denials = denials
         self._enforced = enforced
         self._proc = os.stat("/proc").st_dev
+        self._root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        self._workspace = os.open(WORKSPACE_DIR, os.O_PATH | os.O_CLOEXEC)
 
     def open(self, asked: Asked) -> Opened:
         """Opens a file for the caller. Raises: Missed; Waits; OSError, the kernel's."""
-        begin, path = _begin(asked)
-        try:
+        with self._begun(asked) as (begin, path):
             try:
                 pin = self._pinned(asked, begin, path, follow=asked.follows)
             except FileNotFoundError:
                 if not asked.creates:
                     raise
                 return self._finished(self._created(asked, begin, path), asked)
-        finally:
-            os.close(begin)
         if _blocks(pin, asked.flags):
             raise Waits(pin)
         try:
@@ -125,11 +127,8 @@ class Opener:
         Returns its path if it is not in the manifest. Raises: Missed; OSError if there is no such
         file.
         """
-        begin, path = _begin(asked)
-        try:
+        with self._begun(asked) as (begin, path):
             pin = self._pinned(asked, begin, path, follow=True)
-        finally:
-            os.close(begin)
         try:
             opened = self._of(pin, asked._replace(flags=os.O_RDONLY), _ADDED)
         except Missed:
@@ -140,6 +139,27 @@ class Opener:
             os.close(pin)
         os.close(opened.descriptor)
         return opened.outside
+
+    @contextmanager
+    def _begun(self, asked: Asked) -> Iterator[tuple[int, bytes]]:
+        """Where the path begins, as an O_PATH descriptor, and the path from there.
+
+        A path into the workspace begins there, so that it stays on one mount. Raises: Missed;
+        OSError.
+        """
+        if asked.path.startswith(_INTO_WORKSPACE):
+            yield self._workspace, asked.path[len(_INTO_WORKSPACE) :].lstrip(b"/") or b"."
+        elif asked.path[:1] == b"/":
+            yield self._root, asked.path
+        else:
+            try:
+                begin = resolve.start(asked.task, asked.directory, asked.path)
+            except PermissionError as error:  # it has asked the kernel to hide what it does
+                raise Missed(error.errno or errno.EACCES, asked.path) from None
+            try:
+                yield begin, asked.path
+            finally:
+                os.close(begin)
 
     def _of(self, pin: int, asked: Asked, added: int) -> Opened:
         """Opens the file that was found, which can't become another one any more."""
@@ -227,22 +247,6 @@ class Opener:
         if self._denials.is_miss(named, errno.EACCES, named):
             raise Missed(errno.EACCES, path)
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _begin(asked: Asked) -> tuple[int, bytes]:
-    """Where the path begins, as an O_PATH descriptor, and the path from there.
-
-    Raises: Missed; OSError.
-    """
-    inside = WORKSPACE_DIR.encode() + b"/"
-    if asked.path.startswith(inside):
-        # So that it stays on one mount.
-        rest = asked.path.removeprefix(inside).lstrip(b"/")
-        return os.open(inside, os.O_PATH | os.O_CLOEXEC), rest or b"."
-    try:
-        return resolve.start(asked.task, asked.directory, asked.path), asked.path
-    except PermissionError as error:  # it has asked the kernel to hide what it does
-        raise Missed(error.errno or errno.EACCES, asked.path) from None
 
 
 def _blocks(pin: int, flags: int) -> bool:

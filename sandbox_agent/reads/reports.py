@@ -5,13 +5,16 @@ import socket
 from typing import Any
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.caller import UNKNOWN
 from sandbox_agent.confine.notify import Notice
 from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.loop import READ, Loop
 from sandbox_agent.reads import misses
-from sandbox_agent.reads.misses import CALL, LISTENER, MISS, Miss
+from sandbox_agent.reads.manifest import ReadManifest
+from sandbox_agent.reads.misses import CALL, LISTENER, MISS, Miss, cut_path
 
 RULE = "CTX-ALLOWLIST-001"
+_NO_PID = 0
 # A report about an earlier command of the guard comes soon after its end.
 _MOST_REMEMBERED = 8
 
@@ -27,13 +30,13 @@ class Reports:
         loop: Loop,
         events: EventBuffer,
         recorder: ExecRecorder,
-        manifest_id: str,
+        manifest: ReadManifest,
         broker: socket.socket,
     ) -> None:
         self._loop = loop
         self._events = events
         self._recorder = recorder
-        self._manifest_id = manifest_id
+        self._manifest = manifest
         self._broker = broker
         self._source: Source | None = None
         # Ids of the guard's latest commands, by its number for them.
@@ -49,6 +52,15 @@ class Reports:
         self._commands[number] = command_id
         if len(self._commands) > _MOST_REMEMBERED:
             del self._commands[min(self._commands)]
+
+    def refused(self, number: int, program: str) -> None:
+        """Reports that the kernel has refused the command's own program, an absolute path.
+
+        The broker does not see that call: the command's process is no program of the session yet.
+        """
+        if not self._manifest.may_execute(program):
+            path = cut_path(os.fsencode(program))
+            self._record(number, Miss(path, "execve", UNKNOWN, _NO_PID, denied=True), 1)
 
     def take(self) -> None:
         """Handles the reports that have arrived."""
@@ -106,7 +118,7 @@ class Reports:
                 "syscall": miss.syscall,
                 "program": miss.program,
                 "pid": miss.pid,
-                "manifest_id": self._manifest_id,
+                "manifest_id": self._manifest.manifest_id,
                 **({"repeats": count} if count > 1 else {}),
             },
             result=None,

@@ -14,6 +14,7 @@ from tests.bench.confinement import confinement_costs
 from tests.bench.floors import EXPECT_LOOP, FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
 from tests.bench.memory import Resident, reset_peak, resident
 from tests.bench.plane import BenchError, Plane, measured_plane
+from tests.bench.reads import manifest_costs
 from tests.bench.report import Result, compare
 from tests.bench.rounds import Turn, by_turns, percentile
 
@@ -208,12 +209,19 @@ async def confinement(plane: Plane, floors: Floors, effort: Effort) -> list[Resu
     return await asyncio.to_thread(confinement_costs, floors.client, image, rounds)
 
 
+async def manifest(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """What opens and executions take in a session that may read its manifest's files only."""
+    image = await plane.image()
+    return await asyncio.to_thread(manifest_costs, floors.client, image, 5 * effort.exec_rounds)
+
+
 MEASURES = (
     cold_create,
     warm_create,
     exec_latency,
     interaction_latency,
     confinement,
+    manifest,
     exec_throughput,
     transfer,
     idle_memory,

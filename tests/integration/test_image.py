@@ -13,6 +13,7 @@ from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT
 from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.bench.confinement import confinement_costs
+from tests.bench.reads import manifest_costs
 from tests.support.registry import registry
 
 ENGINE_SECONDS = 60
@@ -153,6 +154,11 @@ find /tmp /var/lib/apt/lists /var/cache/apt /var/log -type f
 grep -rilE 'proxy|verify' /etc/apt/apt.conf.d || true
 """
     assert _shell(client, image, script) == ""
+
+
+def test_the_cost_of_a_manifest_is_measured(client: docker.APIClient, image: Result) -> None:
+    results = manifest_costs(client, image.id, rounds=2)
+    assert [len(result.figures) for result in results] == [2, 2, 2]
 
 
 def test_the_confinement_of_its_agent_is_measured(client: docker.APIClient, image: Result) -> None:

@@ -30,7 +30,8 @@ FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16),
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A copy of the image's sources, without leftovers of the interpreter."""
-    shutil.copytree(ROOT / "images" / "sandbox", tmp_path / "images" / "sandbox")
+    for name in ("sandbox", "baseline"):
+        shutil.copytree(ROOT / "images" / name, tmp_path / "images" / name)
     shutil.copytree(
         ROOT / "sandbox_agent",
         tmp_path / "sandbox_agent",
@@ -56,6 +57,7 @@ def test_hash_is_stable(repository: Path) -> None:
         "images/sandbox/Dockerfile",
         "images/sandbox/packages",
         "images/sandbox/unused",
+        "images/baseline/sandbox.toml",
         "sandbox_agent/protocol.py",
         "sandbox_agent/confine/__init__.py",
     ],

@@ -84,7 +84,7 @@ def test_any_path_is_judged(path: str) -> None:
 def test_no_miss_is_lost(number: int, every: int) -> None:
     misses, told = Misses(), 0
     for index in range(1, number + 1):
-        told += misses.take(MISSED._replace(pid=index))
+        told += misses.take(MISSED._replace(pid=index, path=f"/{index}"))
         if index % every == 0 and (counted := misses.drain()) is not None:
             told += counted[1]
             assert counted[0].pid == index
@@ -94,10 +94,20 @@ def test_no_miss_is_lost(number: int, every: int) -> None:
 
 def test_the_first_misses_are_told_one_by_one() -> None:
     misses = Misses()
-    taken = [misses.take(MISSED) for _ in range(MOST_DETAILED + 2)]
+    taken = [misses.take(MISSED._replace(path=f"/{n}")) for n in range(MOST_DETAILED + 2)]
     assert taken == [True] * MOST_DETAILED + [False] * 2
-    assert misses.drain() == (MISSED, 2)
+    assert misses.drain() == (MISSED._replace(path=f"/{MOST_DETAILED + 1}"), 2)
     assert misses.drain() is None
+
+
+def test_the_same_miss_is_told_once() -> None:
+    misses = Misses()
+    executed = MISSED._replace(syscall="execve")
+    again = MISSED._replace(pid=13)
+    assert [misses.take(miss) for miss in (MISSED, again, executed, again)] == [
+        *(True, False, True, False),
+    ]
+    assert misses.drain() == (again, 2)
 
 
 @given(st.binary(max_size=9000))

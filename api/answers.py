@@ -90,6 +90,15 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
+class Verified(Download):
+    """A file's bytes, whose hash is known."""
+
+    HEADERS: ClassVar[tuple[str, ...]] = (*Download.HEADERS, "ETag")
+
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class Packed:
     """An archive's bytes, of unknown number. `held` is closed at the end.
 

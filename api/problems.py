@@ -15,6 +15,7 @@ STATUSES = {
     "conflict": HTTPStatus.CONFLICT,
     "invalid_transition": HTTPStatus.CONFLICT,
     "busy": HTTPStatus.CONFLICT,
+    "max_refinements_exceeded": HTTPStatus.CONFLICT,
     "session_terminated": HTTPStatus.GONE,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "misdirected_request": HTTPStatus.MISDIRECTED_REQUEST,

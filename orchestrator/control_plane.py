@@ -35,6 +35,8 @@ from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.preview_address import preview_address, preview_url
 from orchestrator.config.settings import Settings, ensure_state_dir
+from orchestrator.consume.firewall import ContextFirewall
+from orchestrator.consume.refinement import Refinement
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.part import EgressPart
@@ -114,6 +116,7 @@ class ControlPlane:
     approvals: Approvals
     archiving: Archiving
     recovered: Recovered
+    refinement: Refinement
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -197,7 +200,11 @@ class ControlPlane:
         secrets_outside = OutsideSecrets.load(settings.secrets)
         self.executions = Executions(recorder, self.metrics, budgets, secrets_outside.variables)
         self._resources.push_async_callback(self.executions.close)
-        file_requests = FileRequests(recorder)
+        firewall = ContextFirewall(
+            recorder, lambda session, error, then: self.sessions.miss(session, error, then)
+        )
+        self._resources.push_async_callback(firewall.close)
+        file_requests = FileRequests(recorder, firewall)
         self.files = Files(file_requests)
         self.file_archives = FileArchives(file_requests)
         self.approvals = Approvals(self.database, self.ledger, recorder, self._announcer())
@@ -213,6 +220,7 @@ class ControlPlane:
         )
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
+        subscribers.on_event(firewall.on_miss, "read")
         interception = Interception(settings.state_dir, settings.ca_file)
         way_out = EgressPart(
             node,
@@ -264,8 +272,10 @@ class ControlPlane:
             sandboxes,
             workspaces,
             self.sessions,
+            firewall,
             scrubber.want,
         )
+        self.refinement = Refinement(self.database, workspaces)
         self.recovered = await recovery.run()
         kept = KeptWorkspaces(workspaces, settings.workspace_retention, self.tasks)
         kept.start()

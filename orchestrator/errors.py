@@ -60,6 +60,12 @@ class InvalidTransitionError(ConflictError):
     code = "invalid_transition"
 
 
+class MaxRefinementsError(ConflictError):
+    """The pack of a work item may not be refined again: the work needs a person."""
+
+    code = "max_refinements_exceeded"
+
+
 class BusyError(ConflictError):
     """Too much is running in the session already."""
 

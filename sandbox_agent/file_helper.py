@@ -20,7 +20,7 @@ ANSWER_SECONDS = 30.0
 # The members that are checked here; the control plane checks the rest.
 _FORMS = {
     **{"error": dict, "entries": list, "size": int, "bytes": int},
-    **{"summary": dict, "more": bool},
+    **{"summary": dict, "more": bool, "digests": list},
 }
 # Of an archive's summary.
 _COUNTS = ("files", "directories", "links", "bytes", "paths_words", "skipped")
@@ -42,6 +42,7 @@ class FileHelper:
         uid: int,
         workspace: str,
         anywhere: bool,
+        links: bool,
         cut: Callable[[str], str],
         on_end: "Callable[[FileHelper], None]",
     ) -> None:
@@ -55,7 +56,7 @@ class FileHelper:
             theirs.close()
             raise
         if self._pid == 0:
-            file_worker.run(theirs, uid, workspace, anywhere, cut)
+            file_worker.run(theirs, uid, workspace, anywhere, links, cut)
         theirs.close()
         ours.setblocking(False)
         self._socket: socket.socket | None = ours
@@ -185,6 +186,8 @@ def parse_answer(payload: bytes) -> dict[str, Any]:
         if not isinstance(said.get(name, form()), form):
             raise ValueError(f"{name} has the wrong type")
     _check_summary(said.get("summary", {}))
+    if not all(told is None or isinstance(told, str) for told in said.get("digests", [])):
+        raise ValueError("digests has something that is no digest")
     return said
 
 

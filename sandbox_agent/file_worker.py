@@ -32,7 +32,9 @@ _ARCHIVE_MEMORY = 384 * 1024 * 1024
 Cut = Callable[[str], str]
 
 
-def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool, cut: Cut) -> None:
+def run(
+    agent: socket.socket, uid: int, workspace: str, anywhere: bool, links: bool, cut: Cut
+) -> None:
     """Runs the worker; never returns. `cut` removes secrets from what is recorded."""
     try:
         os.closerange(3, agent.fileno())
@@ -40,7 +42,7 @@ def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool, cut: Cut
         privileges.default_signals()
         privileges.prefer_for_oom_kill()
         privileges.drop_to(uid)
-        _Worker(agent, Places(workspace, anywhere=anywhere), cut).serve()
+        _Worker(agent, Places(workspace, anywhere=anywhere, links=links), cut).serve()
     except ConnectionError:
         pass  # the agent no longer wants the answer
     except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop
@@ -136,6 +138,8 @@ class _Worker:
             names = request["source"], request["destination"]
             files.move(*(self._places.find(name, writes=True) for name in names))
             return {}
+        if method == "digest":
+            return self._digest(request["paths"])
         reads = method in ("read", "list", "stat", "pack")
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
@@ -167,6 +171,12 @@ class _Worker:
         else:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}
+
+    def _digest(self, paths: list[str]) -> dict[str, Any]:
+        from sandbox_agent.reads.digests import digests  # only here: it takes memory
+
+        workspace, _ = self._places.find(".", writes=False)
+        return {"digests": digests(workspace, paths)}
 
     def _pack(self, place: Place, path: str, kind: str) -> dict[str, Any]:
         from sandbox_agent.archives.packing import Packing  # only here: it takes memory

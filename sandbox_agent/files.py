@@ -94,6 +94,10 @@ class Reader:
         """The next bytes; empty at the end of the file."""
         return os.read(self._fd, limit)
 
+    def close(self) -> None:
+        """Closes the file; a worker that ends need not do that."""
+        os.close(self._fd)
+
 
 class _Upload:
     """New content that is collected in an unnamed file of the directory until it is committed.

@@ -18,17 +18,19 @@ RULE = "path-outside-workspace"
 class Place(NamedTuple):
     """A directory beneath which paths are resolved.
 
-    `image`: it is the root of the image, whose links may lead anywhere in it.
+    `image`: it is the root of the image, whose links may lead anywhere in it. Without `links`, no
+    symbolic link is followed.
     """
 
     directory: int
     image: bool = False
+    links: bool = True
 
 
 def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
     """Opens a path in a place. Raises: OSError; AgentError if it is not a file of the image."""
     if not place.image:
-        return open_beneath(place.directory, path, flags, mode)
+        return open_beneath(place.directory, path, flags, mode, links=place.links)
     fd = open_in_root(place.directory, path, flags)
     if not is_file_of_image(os.readlink(f"/proc/self/fd/{fd}")):
         os.close(fd)
@@ -37,12 +39,15 @@ def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
 
 
 class Places:
-    """The places of one file worker; `anywhere` if its level allows any command."""
+    """The places of one file worker; `anywhere` if its level allows any command.
 
-    def __init__(self, workspace: str, *, anywhere: bool) -> None:
+    Without `links`, no symbolic link in the workspace is followed.
+    """
+
+    def __init__(self, workspace: str, *, anywhere: bool, links: bool = True) -> None:
         """Raises: OSError."""
         flags = os.O_PATH | os.O_DIRECTORY
-        self._workspace = Place(os.open(workspace, flags))
+        self._workspace = Place(os.open(workspace, flags), links=links)
         self._anywhere = anywhere
         self._tmp = Place(os.open(TMP, flags)) if anywhere else None
         self._image = Place(os.open("/", flags), image=True) if anywhere else None

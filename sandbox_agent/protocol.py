@@ -59,6 +59,9 @@ Host → agent, requests
               `more`: an archive is not unpacked completely yet, and this must be asked again
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
+    file.digest {paths} → {digests: [64 hex digits or null]}
+              the sha256 of the first of these files, at least one; null: there is no regular file,
+              or a link leads to it. It is not recorded
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
     file.symlink {path, target} → {}
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}

@@ -56,6 +56,7 @@ class Service:
             "pty.close": self._terminals.close,
             "ports": self._ports.start,
             "file.open": self._transfers.open,
+            "file.digest": self._transfers.digest,
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,
             "file.close": self._transfers.close,

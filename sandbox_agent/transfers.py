@@ -73,7 +73,9 @@ class Transfers:
         self._loop = loop
         self._cut = cut
         self._uid = configuration.uid
-        self._anywhere = configuration.commands is None
+        # What is outside a context pack is out of reach, also by a link.
+        self._links = configuration.consume is None
+        self._anywhere = configuration.commands is None and self._links
         self._events = events
         self._helpers: set[FileHelper] = set()
         self._streams: dict[int, _Stream] = {}
@@ -88,7 +90,8 @@ class Transfers:
             )
         try:
             helper = FileHelper(
-                self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._cut, self._on_helper_end
+                *(self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._links),
+                *(self._cut, self._on_helper_end),
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
@@ -124,6 +127,17 @@ class Transfers:
             reply(error or answer)
 
         helper.ask({"method": method, **args}, answered)
+
+    def digest(self, params: Message, reply: Reply) -> None:
+        """Answers with the digests of some files; this is not recorded. Raises: AgentError."""
+        paths = given.texts(params, "paths")
+        helper = self._helper()
+
+        def answered(answer: Message, _data: bytes) -> None:
+            helper.close()
+            reply(_error_of(answer) or {"digests": answer.get("digests", [])})
+
+        helper.ask({"method": "digest", "paths": paths}, answered)
 
     def _record(
         self, operation: str, args: Message, result: Message, error: AgentError | None

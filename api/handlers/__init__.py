@@ -10,6 +10,7 @@ from api.handlers import (
     files,
     health,
     images,
+    packs,
     policies,
     ports,
     processes,
@@ -22,7 +23,7 @@ from api.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, settings, egress, images, commands, processes, files, file_archives, terminals),
-    *(tools, approvals, ports),
+    *(tools, approvals, ports, packs),
     *(events, audit, health, policies),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

@@ -29,7 +29,10 @@ from sandbox_agent.redaction import Redactor
 ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
 
 _TAG = "Sessions"
-_CREATING = ("conflict", "capacity_exhausted", "engine_unavailable", "sandbox_unavailable")
+_CREATING = (
+    *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
+    "sandbox_unavailable",
+)
 _FREEZING = ("invalid_transition", "engine_unavailable", "sandbox_unavailable")
 _NEW = {
     "smallest": {},
@@ -61,7 +64,7 @@ _CREATED = "The new session, with its handle."
 )
 async def create_session(context: Context, body: SessionBody) -> Created[CreatedSession]:
     """Creates a session. Only this answer contains its handle."""
-    return await _create(context, views.new_session(body), named=body.id is not None)
+    return await created(context, views.new_session(body), named=body.id is not None)
 
 
 @operation(
@@ -130,7 +133,7 @@ async def ensure_session(
     session = context.plane.sessions.existing(context.principal, context.session_id)
     if session is not None:
         return views.session(session, live=True)
-    return await _create(context, views.new_session(body, context.session_id), named=True)
+    return await created(context, views.new_session(body, context.session_id), named=True)
 
 
 @operation(
@@ -279,7 +282,7 @@ async def set_episode(context: Context, body: EpisodeBody) -> Session:
     return views.session(session, live=True)
 
 
-async def _create(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
+async def created(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
     """If the client leaves, a queued request is dropped, and a session created later is closed."""
     sessions, principal, work = context.plane.sessions, context.principal, context.work
     lease = () if request.lease_id is None else (request.lease_id,)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text
+from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text, Verified
 from api.http import sse, stream
 from paddock.contract.base import Model
 
@@ -54,9 +54,10 @@ async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamRespon
 
 async def _download(request: web.Request, answer: Download) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
-    (permissions,) = answer.HEADERS
-    response.headers[permissions] = f"{answer.permissions:04o}"
+    response.headers[answer.HEADERS[0]] = f"{answer.permissions:04o}"
     response.content_length = answer.size
+    if isinstance(answer, Verified):
+        response.headers["ETag"] = f'"{answer.content_hash}"'
     with answer.held:
         await stream.begin(request, response)
         if not await _send(request, response, answer):

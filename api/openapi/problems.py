@@ -39,6 +39,10 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
         "end one",
         {},
     ),
+    "max_refinements_exceeded": (
+        "the pack of fix-login was refined 10 times: MaxRefinementsExceeded",
+        {},
+    ),
     "session_terminated": (
         "the session has ended (completed)",
         {"session_status": "completed", "rationale": "normal"},

@@ -6,6 +6,7 @@ from typing import Any
 
 from api.views.commands import command_members
 from api.views.members import members
+from api.views.packs import pack_of
 from orchestrator.engine.base import ContainerState
 from orchestrator.node.processes import Measured
 from orchestrator.sessions import session as domain
@@ -59,6 +60,7 @@ def session_members(
         sandbox=_sandbox(shown, live, frozen),
         tools=None if shown.tools is None else list(shown.tools),
         secrets=list(shown.secrets.names),
+        consume=_consume(shown),
         limits=members(LevelLimits, shown.limits),
         budget=_budget(shown),
         deadlines=_deadlines(shown),
@@ -105,7 +107,14 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         lease_id=body.lease_id,
         policy_resolved_ref=body.policy_resolved_ref,
         episode_id=body.episode_id,
+        consume=None if body.consume is None else pack_of(body.consume),
     )
+
+
+def _consume(shown: domain.Session) -> dict[str, Any] | None:
+    if shown.pack is None:
+        return None
+    return {**shown.pack.recorded(), "refinement_count": shown.reissues}
 
 
 def _budget(shown: domain.Session) -> dict[str, Any]:

@@ -41,6 +41,7 @@ OPERATIONS = frozenset(
         "egress.request",
         "egress.close",
         "read",
+        "coordination.context_refinement_request",
         "port.open",
         "port.close",
         "budget.exceeded",

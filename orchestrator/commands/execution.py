@@ -15,6 +15,7 @@ from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import Effect
 from orchestrator.commands.outcome import CommandExit, exit_of
+from orchestrator.consume.decisions import check_command as check_packed
 from orchestrator.errors import (
     BudgetExceededError,
     ConflictError,
@@ -180,6 +181,8 @@ class Executions:
         level = session.level
         try:
             argv, cwd = check_command(level, request.command, request.argv, request.cwd)
+            if session.pack is not None:
+                check_packed(session.pack, argv)
             _check_variables(level, request)
             _check_size({**self._environment(session, request), **request.secrets}, request, argv)
         except CommandError as error:

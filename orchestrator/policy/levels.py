@@ -6,7 +6,7 @@ Three are packaged; an operator can add more.
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,11 @@ class Level:
     variables: tuple[tuple[str, str], ...] = ()
     # The images that its sessions may have, by name or short name; None: any on the list.
     images: tuple[str, ...] | None = None
+
+    def offline(self) -> "Level":
+        """The same level without a network."""
+        rates = replace(self.rates, network_receive=None, network_send=None)
+        return replace(self, network="none", egress=NO_RULES, rates=rates)
 
     def stored(self) -> dict[str, Any]:
         """What the store keeps, as JSON has it; `commands` and `environment` are None for any."""

@@ -10,7 +10,13 @@ from orchestrator.access.keys import KeyRing, Principal, Role
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
-from orchestrator.errors import BusyError, ConflictError, NotFoundError
+from orchestrator.consume.decisions import TOOL
+from orchestrator.errors import (
+    BusyError,
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+)
 from orchestrator.ports import port_rows
 from orchestrator.ports.limits import PortLimits
 from orchestrator.ports.links import expiry, link_token
@@ -64,6 +70,7 @@ class Ports:
         ports = session.ports
         async with ports.lock:
             session.check_open()
+            await self._check_pack(principal, session, port)
             self._recorder.check_room(session)
             known = ports.open.get(port)
             if known is not None and known.closing:
@@ -86,6 +93,17 @@ class Ports:
             if not session.live:  # it ended meanwhile
                 self._end(session, opened, _SYSTEM, "session ended")
         return opened
+
+    async def _check_pack(self, principal: Principal, session: Session, port: int) -> None:
+        """Raises: PermissionDeniedError if the session is limited to a context pack."""
+        if session.pack is None:
+            return
+        message = "a session with a context pack has no network, and no open ports"
+        draft = EventDraft(
+            "port.open", actor=principal.name, rule=TOOL, args={"port": port}, error=message
+        )
+        await self._recorder.refuse(session, draft)
+        raise PermissionDeniedError(message, rule=TOOL)
 
     async def close(self, principal: Principal, session: Session, port: int) -> OpenPort:
         """Closes a port, and returns it when that is on record, as far as possible.

@@ -1,5 +1,6 @@
 """The configuration that a sandbox agent receives after its hello. Pure."""
 
+from orchestrator.consume.configuration import consume_of
 from orchestrator.sandboxes.parts import Plan
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
@@ -17,7 +18,7 @@ def configuration_of(plan: Plan) -> Message:
         **configuration._asdict(),
         "confinement": configuration.confinement._asdict(),
         "writable": list(configuration.writable),
-        "consume": None,
+        "consume": consume_of(plan.session.pack, plan.level),
     }
 
 

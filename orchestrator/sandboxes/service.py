@@ -87,7 +87,8 @@ class Sandboxes:
         await self.check_level(level)
         mounts = self._mounts(session, level)
         looking = looking or self.look_up(session.image)
-        usual = can_wait(level) and has_usual_limits(level, limits)
+        # The agent of a session with a pack takes longer to be configured.
+        usual = can_wait(level) and has_usual_limits(level, limits) and session.pack is None
         if self.pool.runs and not mounts and usual:
             warm = await self._taken_over(session, level, limits, looking)
             if warm is not None:

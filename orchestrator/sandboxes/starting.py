@@ -7,6 +7,7 @@ from functools import partial
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.config.settings import Settings
+from orchestrator.consume.part import PackPart
 from orchestrator.egress.authority import public_directory
 from orchestrator.engine.base import Container
 from orchestrator.errors import SandboxUnavailableError
@@ -90,7 +91,7 @@ class Starter:
         # link, the rates, the container, and then the mounts made for it.
         workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
         self._whole: tuple[Part, ...] = (
-            *(network, directory, trust, *workspace, *container, *ways, agent),
+            *(network, directory, trust, *workspace, *container, *ways, agent, PackPart()),
         )
         self._ahead: tuple[Part, ...] = (
             *(network, directory, trust, PointPart(places), *container, PreparePart()),

@@ -14,8 +14,9 @@ from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.config.operator_mounts import chosen
 from orchestrator.config.settings import Settings
+from orchestrator.consume import pack_rows
 from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
-from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.errors import MaxRefinementsError, PaddockError, ValidationError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
@@ -32,6 +33,7 @@ from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets,
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.paths import validate_id
+from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Status
 from sandbox_agent.commands import INERT_PREFIX, allowed_secret, allowed_variable
 
@@ -94,6 +96,7 @@ class Creation:
             "work_id": request.work_id,
             "policy_resolved_ref": request.policy_resolved_ref,
             "episode_id": request.episode_id,
+            "consume": None if request.consume is None else request.consume.stored(),
         }
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
@@ -112,12 +115,26 @@ class Creation:
                 session.incarnation = await self._database.read(
                     lambda connection: session_rows.next_incarnation(connection, session.id)
                 )
+            await self._count_refinements(session)
             await self._start(principal, session, looking)
         except BaseException:
             self._registry.unreserve(session)
             raise
         self._registry.add(session)
         return session, handle
+
+    async def _count_refinements(self, session: Session) -> None:
+        """Raises: MaxRefinementsError if the pack of its work item was refined too often."""
+        work_id = session.work_id
+        if session.pack is None or work_id is None:
+            return
+        session.reissues = await self._database.read(
+            lambda connection: pack_rows.misses(connection, session.owner, work_id)
+        )
+        if session.reissues > MAX_REFINEMENTS:
+            raise MaxRefinementsError(
+                f"the pack of {work_id} was refined {MAX_REFINEMENTS} times: MaxRefinementsExceeded"
+            )
 
     def _short_of_memory(self, left: Resources) -> bool:
         return left.free_memory_bytes < self._settings.min_free_memory_bytes
@@ -132,6 +149,10 @@ class Creation:
         bounds = principal.bounds
         level = self._levels.named(request.permission_level or bounds.default_level(self._levels))
         bounds.check_level(level, self._levels)
+        if request.consume is not None:
+            level = level.offline()
+            if request.mounts:
+                raise ValidationError("mounts can't be given with consume", field="mounts")
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
         image = self._images.choose(request.image, bounds.images, level)
         for name in request.env:
@@ -175,12 +196,13 @@ class Creation:
             mounts=request.mounts,
             role=request.role or DEFAULT_ROLE,
             tools=bounds.tools_of_session(request.tools),
-            work_id=request.work_id,
+            work_id=_work_id(request),
             policy_resolved_ref=request.policy_resolved_ref,
             episode_id=request.episode_id,
             episodes=0 if request.episode_id is None else 1,
             own_rules=_own_rules(request, level),
             secrets=secrets_held,
+            pack=request.consume,
         )
 
     async def _resources(self) -> Resources:
@@ -227,6 +249,7 @@ class Creation:
                     "tools": session.tools,
                     **_references(session),
                     **_narrowed(session),
+                    **_consumed(session),
                 },
             ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
@@ -314,6 +337,29 @@ def _narrowed(session: Session) -> dict[str, Any]:
     """The rules that narrow its way out, for the record; nothing if there are none."""
     own = session.own_rules
     return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
+
+
+def _work_id(request: NewSession) -> str | None:
+    """The name of its work: a session with a pack has one, so that refinements are counted."""
+    if request.work_id is None and request.consume is not None:
+        return f"work-{secrets.token_hex(8)}"
+    return request.work_id
+
+
+def _consumed(session: Session) -> dict[str, Any]:
+    """Its pack, for the record; nothing if there is none."""
+    pack = session.pack
+    if pack is None:
+        return {}
+    return {
+        **pack.recorded(),
+        "refinement_count": session.reissues,
+        "profile_id": pack.profile_id,
+        "entries": len(pack.files),
+        "tool_allowlist": sorted(pack.tools),
+        "write_allowlist": list(pack.writes),
+        "shell_allowlist": list(pack.commands),
+    }
 
 
 def _check_most(name: str, seconds: int | None, most: int | None) -> None:

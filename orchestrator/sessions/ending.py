@@ -1,6 +1,7 @@
 """Ends sessions: freezes what runs, records the end, then releases the sandbox."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from orchestrator.access.keys import Principal, Role
@@ -64,11 +65,13 @@ class Ending:
         deadline: str | None = None,
         container_id: str | None = None,
         closing: dict[str, Any] | None = None,
+        then: EventDraft | None = None,
     ) -> None:
         """Ends a live session, and returns when nothing of it is left.
 
         It ends even if that can't be recorded; the record follows. `deadline` names the deadline
-        that passed, `closing` what the client who closes it requested. With `container_id`, it ends
+        that passed, `closing` what the client who closes it requested, `then` what is recorded
+        after the end. With `container_id`, it ends
         only while that is its container, because the container of a replaced sandbox may end at any
         time.
         """
@@ -95,6 +98,8 @@ class Ending:
                 **({} if deadline is None else {"deadline": deadline}),
             }
             self._record_end(session, principal, status, termination, result, error)
+            if then is not None:
+                self._stops.add(session, partial(self._recorder.record, session, then))
             hands_over = await self._stops.recorded(session) and thaws
             FaultPoint.CLOSE_RECORDED.reached()
             terminals = [] if hands_over else sorted(session.terminals)

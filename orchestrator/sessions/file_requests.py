@@ -3,6 +3,7 @@
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
+from orchestrator.consume.firewall import ContextFirewall
 from orchestrator.errors import (
     PaddockError,
     PermissionDeniedError,
@@ -24,8 +25,9 @@ _READING = ("file.read", "file.list", "file.pack")
 class FileRequests:
     """Prepares and sends the requests of file operations to agents."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, firewall: ContextFirewall) -> None:
         self._recorder = recorder
+        self.firewall = firewall
         self._tasks = TaskScope("the opening of a file")
 
     async def prepare(
@@ -48,8 +50,9 @@ class FileRequests:
         sandbox = session.check_open()
         self._recorder.check_room(session)
         check_path(path, name)
+        await self.firewall.check(principal, session, operation, path)
         relative = inside_path(path)
-        if relative is None and session.level.commands is None:
+        if relative is None and session.level.commands is None and session.pack is None:
             relative = outside_path(path, writes=operation not in _READING)
         if relative is None:
             raise await self.escape(principal, session, operation, name, path)

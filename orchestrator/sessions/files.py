@@ -1,17 +1,39 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
-from collections.abc import AsyncIterator
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from orchestrator.access.keys import Principal
-from orchestrator.errors import ConflictError, SandboxUnavailableError
+from orchestrator.consume.decisions import shown
+from orchestrator.errors import ConflictError, SandboxUnavailableError, TooLargeError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.sessions.file_entries import FileEntry, Listing, parse_entry, whole_number
 from orchestrator.sessions.file_requests import FileRequests, check_path, stream_of
 from orchestrator.sessions.file_stream import FileStream
 from orchestrator.sessions.session import Session
 from orchestrator.workspace.paths import leads_inside
+from paddock.contract.pack_form import absolute
+from sandbox_agent.protocol import CHUNK_BYTES
 
 _MOST_ENTRIES = 10_000
+# Of a file that is compared with its hash before it is returned.
+_MOST_HELD_BYTES = 16 * 1024 * 1024
+
+
+class Held:
+    """Bytes in memory, in the form of a stream."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The bytes, in chunks."""
+        for start in range(0, len(self._data), CHUNK_BYTES):
+            yield self._data[start : start + CHUNK_BYTES]
+
+    async def close(self) -> None:
+        """Frees the bytes."""
+        self._data = b""
 
 
 class FileDownload:
@@ -21,10 +43,18 @@ class FileDownload:
     close it.
     """
 
-    def __init__(self, stream: FileStream, size: int, permissions: int) -> None:
+    def __init__(
+        self,
+        stream: "FileStream | Held",
+        size: int,
+        permissions: int,
+        content_hash: str | None = None,
+    ) -> None:
         self._stream = stream
         self.size = size
         self.permissions = permissions
+        # Of a file of a context pack.
+        self.content_hash = content_hash
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The file's bytes, in chunks of at most 256 KiB. Raises: SandboxUnavailableError."""
@@ -54,8 +84,37 @@ class Files:
     ) -> FileDownload:
         """Opens a file for reading; without `links`, only if no symbolic link leads to it.
 
+        In a session with a context pack, a file of the pack, with the content that the pack states.
         Raises: ConflictError if the sandbox is too old to check that.
         """
+        if session.pack is not None:
+            return await self.read_packed(principal, session, path)
+        return await self._open(principal, session, path, links=links)
+
+    async def read_packed(
+        self, principal: Principal, session: Session, path: str, stated: str | None = None
+    ) -> FileDownload:
+        """A file of the session's pack, for a reader who states that hash of it.
+
+        Its whole content is read and compared before the first byte is returned. Raises:
+        PermissionDeniedError if the pack denies it; TooLargeError for more than 16 MiB.
+        """
+        pack, firewall = session.pack, self._requests.firewall
+        if pack is None:
+            raise ConflictError("the session has no context pack")
+        file = await firewall.file(principal, session, pack, path, stated)
+        opened = await self._open(principal, session, file.path, links=False)
+        try:
+            data = await _whole(opened)
+        finally:
+            await opened.close()
+        found = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        await firewall.verify(principal, session, pack, file, found)
+        return FileDownload(Held(data), len(data), opened.permissions, found)
+
+    async def _open(
+        self, principal: Principal, session: Session, path: str, *, links: bool
+    ) -> FileDownload:
         link, path = await self._requests.prepare(principal, session, "file.read", path)
         opened = await self._requests.open(
             link, "read", path, **({} if links else {"links": False})
@@ -117,6 +176,8 @@ class Files:
         if not isinstance(entries, list):
             raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
         found = tuple(parse_entry(entry) for entry in entries)
+        if (pack := session.pack) is not None:
+            found = tuple(entry for entry in found if shown(pack, absolute(entry.path)))
         return Listing(found, listed.get("truncated") is True)
 
     async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:
@@ -153,3 +214,13 @@ class Files:
         if not leads_inside(path, target):
             raise await self._requests.escape(principal, session, "file.symlink", "target", target)
         await self._requests.ask(link, "file.symlink", {"path": path, "target": target})
+
+
+async def _whole(opened: FileDownload) -> bytes:
+    """All bytes of the file. Raises: TooLargeError."""
+    data = bytearray()
+    async for chunk in opened.chunks():
+        data += chunk
+        if len(data) > _MOST_HELD_BYTES:
+            raise TooLargeError(f"a file of a context pack is read up to {_MOST_HELD_BYTES} bytes")
+    return bytes(data)

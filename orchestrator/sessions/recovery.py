@@ -15,6 +15,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import Executions
 from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.config.settings import Settings
+from orchestrator.consume.firewall import READ, REFINEMENT_REQUEST, ContextFirewall
 from orchestrator.egress import connections
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import BudgetExceededError, PaddockError, SessionTerminatedError
@@ -70,6 +71,7 @@ class Recovery:
         sandboxes: Sandboxes,
         workspaces: Workspaces,
         sessions: Sessions,
+        firewall: ContextFirewall,
         scrub: Callable[[], None],
     ) -> None:
         """`scrub` removes deleted data from the database's files."""
@@ -81,6 +83,7 @@ class Recovery:
         self._sandboxes = sandboxes
         self._workspaces = workspaces
         self._sessions = sessions
+        self._firewall = firewall
         self._scrub = scrub
         self._found = Recovered()
 
@@ -149,6 +152,7 @@ class Recovery:
             self._sessions.registry.end(session)
             if container is not None:  # killed after its end was recorded
                 await self._close_gaps(session)
+            await self._complete_miss(session)
         else:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
@@ -156,6 +160,7 @@ class Recovery:
                 await self._leave_closed(session)
             else:
                 await self._adopt(session, container)
+            await self._complete_miss(session)
             # A deadline that passed meanwhile ends it before it can be used.
             await self._sessions.expire(session)
             if session.live:
@@ -201,6 +206,15 @@ class Recovery:
             # What its agent reports may end it meanwhile, and its commands with it.
             with suppress(SessionTerminatedError, BudgetExceededError):
                 await self._executions.reconcile(session)
+
+    async def _complete_miss(self, session: Session) -> None:
+        """Carries out what follows of a recorded miss of its context pack."""
+        if session.pack is None:
+            return
+        database, key = self._database, session.key
+        denied = await query.events(database, key, operation=READ, decision="deny", limit=1)
+        requests = await query.events(database, key, operation=REFINEMENT_REQUEST, limit=1)
+        await self._firewall.recover(session, denied, requested=bool(requests))
 
     async def _leave_closed(self, session: Session) -> None:
         """What ran is gone, and unrecorded parts of it are lost."""

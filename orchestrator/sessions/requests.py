@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from orchestrator.consume.pack import Pack
+
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
@@ -13,7 +15,7 @@ class NewSession:
     in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
     it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
     `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
-    never stored.
+    never stored. `consume` is the pack to which it is limited.
     """
 
     id: str | None = None
@@ -34,6 +36,7 @@ class NewSession:
     lease_id: str | None = field(default=None, repr=False)
     policy_resolved_ref: str | None = None
     episode_id: str | None = None
+    consume: Pack | None = None
 
 
 class Kept(NamedTuple):

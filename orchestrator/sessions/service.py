@@ -291,6 +291,13 @@ class Sessions:
         if deadline is not None:
             await self.ending.expire(session, deadline)
 
+    async def miss(self, session: Session, error: str, then: EventDraft | None) -> None:
+        """Ends a session that misses something in its context pack; `then` is recorded after it."""
+        run = self.ending.run(
+            session, SYSTEM, Status.ABORTED, Rationale.CONTEXT_MISS, error=error, then=then
+        )
+        await self._tasks.shield(run)
+
     async def crashed(self, container: Container) -> None:
         """Ends the session whose container has ended by itself."""
         session = self.by_container(container.id)
@@ -337,6 +344,8 @@ class Sessions:
         """
         session.check_live()
         level = None if permission_level is None else self._levels.named(permission_level)
+        if level is not None and session.pack is not None:
+            level = level.offline()
         if level is not None and self._level_change.needed(session, level):
             self._images.check_level(session.image, level)
         turn: AbstractContextManager[None] = nullcontext()

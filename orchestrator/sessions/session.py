@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orchestrator.commands.outcome import CommandExit
+from orchestrator.consume.pack import Pack
 from orchestrator.egress.drafts import Drafts
 from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules, SessionRules
 from orchestrator.egress.usage import EgressUsage
@@ -147,6 +148,8 @@ class Session:
     egress_usage: EgressUsage = field(default_factory=EgressUsage)
     egress_drafts: Drafts = field(default_factory=Drafts)
     secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
+    # What it may read; None: whatever its level permits. That of an ended session may be unknown.
+    pack: Pack | None = None
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.audit.stop_records import RecordedBeforeError
+from orchestrator.consume import pack_rows
+from orchestrator.consume.pack import Pack
 from orchestrator.egress.session_rules import OwnRules
 from orchestrator.egress.usage import EgressUsage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
@@ -25,9 +27,10 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
         " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
-        " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at)"
+        " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at,"
+        " consume)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
         (
             session.key,
             session.id,
@@ -56,8 +59,11 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.secrets.stored.key,
             session.incarnation,
             session.created_at,
+            None if session.pack is None else json.dumps(session.pack.recorded()),
         ),
     )
+    if session.pack is not None:
+        pack_rows.insert(connection, session.key, session.id, session.pack)
     connection.execute(
         "INSERT INTO incarnations (id, latest) VALUES (?, ?)"
         " ON CONFLICT (id) DO UPDATE SET latest = excluded.latest",
@@ -114,6 +120,8 @@ def with_end(
         if before not in LIVE:
             raise RecordedBeforeError
         end(connection)
+        if termination.rationale_code is not Rationale.CONTEXT_MISS:
+            pack_rows.forget(connection, session.key)
 
     return apply
 
@@ -152,6 +160,7 @@ def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
             " seal_key = x'' WHERE key = ?",
             (Status.ABORTED, _format(datetime.now(UTC)), session_key),
         )
+        pack_rows.forget(connection, session_key)
 
     return apply
 
@@ -163,7 +172,7 @@ _COLUMNS = (
     " handle_sha256,"
     " acknowledged,"
     " secret_names, seal_key, incarnation,"
-    " sessions.created_at,"
+    " sessions.created_at, consume,"
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
@@ -171,6 +180,8 @@ _COLUMNS = (
     " (SELECT time FROM events WHERE session_key = sessions.key ORDER BY seq DESC LIMIT 1)"
     " AS last_event"
 )
+# Large: only for sessions that may still be used.
+_PACK = "(SELECT pack FROM packs WHERE session_key = sessions.key) AS pack"
 
 
 class SessionRow:
@@ -227,8 +238,16 @@ class SessionRow:
             secrets=SessionSecrets(
                 StoredSecrets(tuple(json.loads(row["secret_names"])), row["seal_key"])
             ),
+            pack=_pack(row),
             termination=_termination(row["termination"]),
         )
+
+
+def _pack(row: sqlite3.Row) -> Pack | None:
+    """The session's pack; nothing but its name and mode if it is not kept."""
+    if row["pack"] is not None:
+        return Pack.restored(json.loads(row["pack"]))
+    return None if row["consume"] is None else Pack(**json.loads(row["consume"]))
 
 
 def _termination(text: str | None) -> Termination | None:
@@ -249,7 +268,10 @@ def load(
     # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
-    select = f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+    select = (
+        f"SELECT {_COLUMNS}, {_PACK} FROM sessions"  # noqa: S608
+        " LEFT JOIN workspaces ON workspaces.id = sessions.id"
+    )
     found = cursor.execute(
         f"{select} WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
         " ORDER BY terminated_at",
@@ -265,6 +287,18 @@ def load(
         (ended_after, json.dumps(sorted(others))),
     ).fetchall()
     return older + found
+
+
+def load_with_pack(connection: sqlite3.Connection, session_key: str | None) -> sqlite3.Row | None:
+    """The row of one session, with its whole pack if it is kept."""
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    row: sqlite3.Row | None = cursor.execute(
+        f"SELECT {_COLUMNS}, {_PACK} FROM sessions"  # noqa: S608
+        " LEFT JOIN workspaces ON workspaces.id = sessions.id WHERE sessions.key = ?",
+        (session_key,),
+    ).fetchone()
+    return row
 
 
 def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:
@@ -356,7 +390,8 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(
-        f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+        f"SELECT {_COLUMNS}, NULL AS pack FROM sessions"  # noqa: S608
+        " LEFT JOIN workspaces ON workspaces.id = sessions.id"
         f" WHERE {' AND '.join(conditions)}"
         " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
         (*values, wanted.limit),

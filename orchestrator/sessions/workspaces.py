@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator.access.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.audit.writer import Effect
 from orchestrator.config.settings import Settings
+from orchestrator.consume import pack_rows
 from orchestrator.errors import ConflictError, NotFoundError, PaddockError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.sessions import session_rows
@@ -204,9 +205,12 @@ class Workspaces:
         FaultPoint.PURGE_HIDDEN.reached()
         await self._storage.remove(workspace)
         FaultPoint.PURGE_REMOVED.reached()
-        await self._database.write(
-            lambda connection: slots.release(connection, workspace.id), reserve=True
-        )
+
+        def release(connection: sqlite3.Connection) -> None:
+            slots.release(connection, workspace.id)
+            pack_rows.forget_all(connection, workspace.id)
+
+        await self._database.write(release, reserve=True)
 
 
 def _check_growth(

@@ -6,6 +6,7 @@ from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.approvals.service import Approvals
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
+from orchestrator.consume.decisions import outside_pack
 from orchestrator.errors import NotFoundError, PermissionDeniedError
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
@@ -59,6 +60,7 @@ class GovernedTerminals:
         ptrace = level.confinement.ptrace
         refused = opening(manifest, session.tools, level.risk_tier, ptrace, sandbox.mounts)
         refused = self._keys.bounds(principal).refuses_tool(manifest.name) or refused
+        refused = refused or outside_pack(session.pack, manifest.name)
         if refused is not None:
             rule, message = refused
             await self._recorder.refuse(

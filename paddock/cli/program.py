@@ -15,6 +15,7 @@ from paddock.cli import (
     egress,
     events,
     files,
+    packs,
     policies,
     ports,
     ptys,
@@ -85,6 +86,7 @@ def build() -> TyperGroup:
         ("tools", all_tools),
     ):
         app.add_typer(commands, name=name)
+    packs.add_to(app)
     budgets.add_to(app)
     ports.add_to(app)
     events.add_to(app)

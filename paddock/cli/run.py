@@ -27,6 +27,7 @@ from paddock.cli.options import (
     secret_values,
 )
 from paddock.cli.outputs import Collected, Printed
+from paddock.cli.packs import files_of, load_pack, stage, told_misses
 from paddock.cli.remote import remote
 from paddock.cli.rules import Reached, narrowing
 from paddock.cli.terminal import (
@@ -68,6 +69,14 @@ async def run(
         Path | None,
         typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),
     ] = None,
+    pack: Annotated[
+        Path | None,
+        typer.Option(
+            "--pack",
+            metavar="FILE",
+            help="Limit it to this context pack, whose files are uploaded from DIR, or from here.",
+        ),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
     reach: Reached = None,
     cwd: WorkingDirectory = None,
@@ -90,17 +99,25 @@ async def run(
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
     egress = narrowing(reach)
+    limited = None if pack is None else load_pack(pack)
     with working("starting a sandbox"):
-        session = await paddock.sessions.create(permission_level=level, image=image, egress=egress)
+        staged = None
+        if limited is not None:
+            staged = await stage(paddock, files_of(limited), upload or Path(), image=image)
+        session = await paddock.sessions.create(
+            id=staged, permission_level=level, image=image, egress=egress, consume=limited
+        )
     try:
-        if upload is not None:
+        if upload is not None and limited is None:
             with working(f"uploading {upload}"):
                 sent = await session.files.upload_dir(upload)
             if sent.skipped:
                 note(f"not uploaded, because they are not regular files: {', '.join(sent.skipped)}")
         return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
     finally:
-        if keep:
+        if limited is not None and await told_misses(paddock, session.id):
+            note(f"`paddock refine {session.id} --add PATH` goes on with more files")
+        elif keep:
             note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
         else:
             await session.close(purge=True)

@@ -25,6 +25,7 @@ from paddock.client.errors import (
     InternalServerError,
     InvalidTransitionError,
     LimitError,
+    MaxRefinementsError,
     MisdirectedRequestError,
     NoAnswerError,
     NotFoundError,
@@ -42,6 +43,7 @@ from paddock.client.errors import (
     ValidationError,
 )
 from paddock.client.faces import Async, Sync
+from paddock.client.packs import pack
 from paddock.client.paddock import Paddock, PaddockSync
 from paddock.client.results import ExecEvent, StreamedOutput, Transfer
 from paddock.client.session import Session
@@ -63,6 +65,7 @@ from paddock.contract.commands import (
 from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
+from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
 from paddock.contract.ports import OpenedPort, Port
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
@@ -100,6 +103,7 @@ __all__ = [
     "CommandResult",
     "ConflictError",
     "ConnectionLostError",
+    "ContextPack",
     "EgressDraft",
     "EgressDrafts",
     "EngineUnavailableError",
@@ -119,6 +123,7 @@ __all__ = [
     "LevelRates",
     "LevelRequirements",
     "LimitError",
+    "MaxRefinementsError",
     "MisdirectedRequestError",
     "NoAnswerError",
     "NotFoundError",
@@ -126,6 +131,9 @@ __all__ = [
     "OldServerError",
     "OpenedPort",
     "Output",
+    "PackEntry",
+    "PackInfo",
+    "PackState",
     "Paddock",
     "PaddockAPIError",
     "PaddockError",
@@ -154,4 +162,5 @@ __all__ = [
     "UnauthorizedError",
     "UnreachableError",
     "ValidationError",
+    "pack",
 ]

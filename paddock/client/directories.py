@@ -1,13 +1,13 @@
 """Transfers whole directories to and from a workspace, each as one archive."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Protocol
 
 from paddock.client.errors import PaddockError
-from paddock.client.local import Directory, finally_off_loop, off_loop, walk
+from paddock.client.local import Directory, Names, finally_off_loop, off_loop, walk
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress, Receiving, Sending
 from paddock.contract.files import ArchiveWritten
@@ -29,13 +29,17 @@ class Remote(Protocol):
 
 
 async def upload(
-    remote: Remote, local: Path, path: str, progress: Progress | None = None
+    remote: Remote,
+    local: Path,
+    path: str,
+    progress: Progress | None = None,
+    only: Sequence[str] | None = None,
 ) -> Transfer:
-    """Sends what is beneath `local`: regular files, links last.
+    """Sends what is beneath `local`: regular files, links last; or `only` these files.
 
     Raises: OSError, and the remote's errors.
     """
-    names = await off_loop(walk, local)
+    names = await off_loop(walk, local) if only is None else Names(list(only), [], [], [])
     source = await off_loop(Directory, local)
     sending = Sending(source, names, progress)
     failures: list[OSError] = []

@@ -116,6 +116,12 @@ class InvalidTransitionError(ConflictError):
     code = "invalid_transition"
 
 
+class MaxRefinementsError(ConflictError):
+    """The pack of a work item may not be refined again: the work needs a person."""
+
+    code = "max_refinements_exceeded"
+
+
 class BusyError(ConflictError):
     """Too much is running in the session already."""
 
@@ -196,6 +202,7 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
         ConflictError,
         InvalidTransitionError,
         BusyError,
+        MaxRefinementsError,
         SessionTerminatedError,
         BudgetExceededError,
         TooLargeError,

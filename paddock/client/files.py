@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
@@ -123,7 +123,12 @@ class Files(Face[F]):
 
     @method
     async def upload_dir(
-        self, local: str | Path, path: str = ".", *, progress: Progress | None = None
+        self,
+        local: str | Path,
+        path: str = ".",
+        *,
+        only: Sequence[str] | None = None,
+        progress: Progress | None = None,
     ) -> Transfer:
         """Copies a local directory's content into a directory of the workspace.
 
@@ -131,12 +136,13 @@ class Files(Face[F]):
         directories get 0755. Symbolic links are not followed: relative ones that lead to something
         in the directory are recreated; others are skipped, like sockets, devices and names that are
         not UTF-8. The first failure ends the transfer, and what was sent stays. `progress` is
-        called in a thread with the files and bytes so far.
+        called in a thread with the files and bytes so far. `only`: these files, relative to
+        `local`, and nothing else.
 
         Raises: OSError for a file that can't be read.
         """
         remote = _Remote(self._api, self._path)
-        return await directories.upload(remote, Path(local), path, progress)
+        return await directories.upload(remote, Path(local), path, progress, only)
 
     @method
     async def download_dir(

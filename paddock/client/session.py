@@ -7,6 +7,7 @@ from typing import Any
 
 from paddock.client.audit import Audit
 from paddock.client.commands import Processes, run_streamed, run_to_end
+from paddock.client.consume import Consume
 from paddock.client.egress import Egress
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
@@ -52,6 +53,7 @@ class Session(Face[F]):
         self.files: Files[F] = Files(link, self._path)
         self.processes: Processes[F] = Processes(link, self._path)
         self.egress: Egress[F] = Egress(link, self._path)
+        self.consume: Consume[F] = Consume(link, self._path)
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)

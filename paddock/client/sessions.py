@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paddock.client.audit import Audit
+from paddock.client.consume import Consume
 from paddock.client.faces import F, Face, method
+from paddock.client.packs import pack_body
 from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, given, session_path
 from paddock.client.session import Session
 from paddock.client.terminals import Terminals
 from paddock.client.transport import Transport
 from paddock.contract.inspection import InspectedSession
+from paddock.contract.packs import ContextPack
 from paddock.contract.sessions import Session as SessionInfo
 
 _SESSIONS = "/api/sessions"
@@ -46,6 +49,7 @@ class Sessions(Face[F]):
         lease_id: str | None = None,
         policy_resolved_ref: str | None = None,
         episode_id: str | None = None,
+        consume: ContextPack | Mapping[str, Any] | None = None,
     ) -> Session[F]:
         """Creates a session; its sandbox runs when this returns.
 
@@ -74,9 +78,11 @@ class Sessions(Face[F]):
                 from all records.
             policy_resolved_ref: your reference to the policy that you have applied.
             episode_id: your name of the episode of the work; see `Session.set_episode`.
+            consume: a context pack, as `pack` makes it: the session reads its files, which must be
+                in the workspace already, and nothing else of the workspace.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError if the id
-        is in use, ValidationError, EngineUnavailableError.
+        is in use or the workspace differs from the pack, ValidationError, EngineUnavailableError.
         """
         body = given(
             id=id,
@@ -97,6 +103,7 @@ class Sessions(Face[F]):
             lease_id=lease_id,
             policy_resolved_ref=policy_resolved_ref,
             episode_id=episode_id,
+            consume=pack_body(consume),
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -124,6 +131,7 @@ class Sessions(Face[F]):
         lease_id: str | None = None,
         policy_resolved_ref: str | None = None,
         episode_id: str | None = None,
+        consume: ContextPack | Mapping[str, Any] | None = None,
     ) -> Session[F]:
         """The existing session with that id, or a new one, created as by `create`.
 
@@ -147,10 +155,29 @@ class Sessions(Face[F]):
             lease_id=lease_id,
             policy_resolved_ref=policy_resolved_ref,
             episode_id=episode_id,
+            consume=pack_body(consume),
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
         )
+
+    @method
+    async def refine(
+        self,
+        id: str,
+        consume: ContextPack | Mapping[str, Any],
+        *,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> Session[F]:
+        """A new session for the same work, like one that ended by a `CONTEXT_MISS`, with that pack.
+
+        Values of variables are not kept, so they are given again. Raises: ConflictError if it ended
+        otherwise, or the workspace differs from the pack; MaxRefinementsError; NotFoundError.
+        """
+        body = given(consume=pack_body(consume), env=env, secrets=secrets)
+        url = f"{session_path(id)}/refine"
+        return self._session(await self._api.json("POST", url, body=body, timeout=ENGINE_SECONDS))
 
     @method
     async def get(self, id: str) -> Session[F]:
@@ -235,6 +262,10 @@ class Sessions(Face[F]):
         latest.
         """
         return Audit(self._link, session_path(id), incarnation)
+
+    def consume(self, id: str) -> Consume[F]:
+        """The pack of the latest session with that id that had one, also long after its end."""
+        return Consume(self._link, session_path(id))
 
     def terminals(self, id: str, *, incarnation: int | None = None) -> Terminals[F]:
         """The past and present terminals of a session, which can be read long after its end.

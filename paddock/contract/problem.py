@@ -35,6 +35,10 @@ class Problem(Model):
     detail: str
     request_id: str = Field(description="The same as the response's `X-Request-Id`.")
     rule: str | None = Field(default=None, description="The policy's rule that refused.")
+    path: str | None = Field(default=None, description="The path that was refused.")
+    paths: list[str] | None = Field(
+        default=None, description="The first files that differ from the context pack."
+    )
     field: str | None = Field(default=None, description="The invalid part of the request.")
     retry_after: float | None = Field(default=None, description="Seconds; also `Retry-After`.")
     limit: str | int | float | None = Field(

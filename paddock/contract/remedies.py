@@ -44,4 +44,14 @@ KEYS = {
     "key-tools": f"Use one of the key's `tools`, {_OTHER_KEY}",
     "admin-widens": "Have an admin allow it: `paddock egress allow`, or `also` in `PUT …/egress`.",
 }
-REMEDIES = COMMANDS | TOOLS | KEYS
+PACKS = {
+    "CTX-ALLOWLIST-001": "Refine the context pack so that it has the path.",
+    "CTX-HASH-MISMATCH-001": "State the hash that the context pack has, or refine the pack.",
+    "CTX-TOCTOU-001": "Restore the file's content, or refine the context pack with its new hash.",
+    "CTX-HASH-REQUIRED-001": "State the file's `hash` in the request.",
+    "CTX-PATH-001": "Use a path in the workspace: relative, or under /workspace.",
+    "CTX-TOOL-001": "Use a context pack whose `tool_allowlist` has the class of what is done.",
+    "CTX-WRITE-001": "Write to a path of the context pack's `write_allowlist`, or to /tmp.",
+    "CTX-SHELL-001": "Run a command of the context pack's `shell_allowlist`.",
+}
+REMEDIES = COMMANDS | TOOLS | KEYS | PACKS

@@ -29,6 +29,7 @@ from paddock.contract.fields import (
     check_level,
     sentence,
 )
+from paddock.contract.packs import ContextPack
 from paddock.contract.requests import Body, Query, check_names
 from paddock.contract.words import (
     ID_PATTERN,
@@ -107,7 +108,9 @@ class SessionBody(Body):
         "rules, a request must be allowed by these.",
     )
     work_id: Reference | None = Field(
-        default=None, description="The caller's name of the work that the session is for."
+        default=None,
+        description="The caller's name of the work that the session is for; refinements of "
+        "context packs are counted by it. Default with `consume`: generated.",
     )
     lease_id: Lease | None = Field(
         default=None,
@@ -120,6 +123,12 @@ class SessionBody(Body):
     )
     episode_id: Reference | None = Field(
         default=None, description="The caller's name of the episode of the work."
+    )
+
+    consume: ContextPack | None = Field(
+        default=None,
+        description="Limits it to a context pack: it reads the files of the pack and nothing else "
+        "of its workspace, and has no network. The files must be in the workspace already.",
     )
 
     @model_validator(mode="after")

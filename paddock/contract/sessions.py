@@ -7,7 +7,7 @@ from pydantic import (
     Strict,
 )
 
-from paddock.contract.base import WORDS, LevelName, Model, Time, example
+from paddock.contract.base import WORDS, Count, LevelName, Model, Time, example
 from paddock.contract.budget import EXAMPLE as BUDGET
 from paddock.contract.budget import Budget
 from paddock.contract.commands import Command
@@ -59,6 +59,7 @@ EXAMPLE: dict[str, Any] = {
     "work_id": "issue-4711",
     "policy_resolved_ref": None,
     "episode_id": None,
+    "consume": None,
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
@@ -133,6 +134,17 @@ class Termination(Model):
     terminated_at: Time
 
 
+class Consume(Model):
+    """What the session may read: a context pack, shown in full by `GET …/consume`."""
+
+    manifest_id: str
+    manifest_hash: str
+    mode: Annotated[Literal["hard_fail", "soft_fail", "warn"], WORDS]
+    refinement_count: Count = Field(
+        description="How many earlier sessions of its work item missed something."
+    )
+
+
 class Session(Model):
     """A session with its current state."""
 
@@ -157,6 +169,9 @@ class Session(Model):
         description="The caller's reference to the policy that it has applied."
     )
     episode_id: str | None = Field(description="The caller's name of the episode of the work.")
+    consume: Consume | None = Field(
+        description="Its context pack; null: it reads whatever its level permits."
+    )
     limits: LevelLimits
     created_at: Time
     last_activity_at: Time

@@ -51,6 +51,14 @@ done
 """
 _CLOSED = 'curl -s -o /dev/null -X DELETE "$PADDOCK_URL/api/sessions/web-1" -H "$auth" || true\n'
 _LISTED = 'echo "images = [\'paddock/dev:latest\']" > "$PADDOCK_STATE_DIR/images.toml"\n'
+# A session that has missed a file, which is here.
+_MISSED = """
+mkdir -p src && echo . > src/users.py
+curl -s -o /dev/null "$PADDOCK_URL/api/sessions" -H "$auth" \\
+  -d '{"id": "web-1", "permission_level": "low", "consume": {"tool_allowlist": ["Read"]}}'
+curl -s -o /dev/null "$PADDOCK_URL/api/sessions/web-1/reads" -H "$auth" \\
+  -d '{"path": "src/users.py"}' || true
+"""
 _PAUSED = 'curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/pause" -H "$auth"\n'
 
 
@@ -138,12 +146,16 @@ def _step(path: Path, block: Block, directory: Path, url: str) -> str:
         text += '\n[ "$ended" = 124 ]'
     elif kind == "exit":
         text = f'ended=0\n(\n{text}\n) || ended=$?\n[ "$ended" = {value} ]'
+    if path == _CLI and block.text.startswith("paddock refine"):
+        text = f"{text}\n{_CLOSED}"
     return where + (_prelude(block.text) if path == _CLI else "") + text
 
 
 def _prelude(example: str) -> str:
     if example.startswith("paddock sessions create"):
         return _CLOSED
+    if example.startswith(("paddock misses", "paddock refine")):
+        return _CLOSED + _MISSED
     egress = example.startswith("paddock egress")
     steps = (
         (_FRESH.replace("LEVEL", "out" if egress else "high"), "web-1" in example),

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import os
 import secrets
 import tarfile
@@ -404,6 +405,10 @@ class FakeAgent:
         told = summary(entries)
         self.emit("file.unpack", args={}, result=told)
         return {"bytes": 0, "more": False, "summary": told}
+
+    async def _on_file_digest(self, params: Message) -> Message:
+        known = [self.files.get(path) for path in params["paths"]]
+        return {"digests": [d and hashlib.sha256(d).hexdigest() for d in known]}
 
     async def _on_file_list(self, params: Message) -> Message:
         self.emit("file.list", args={"path": params["path"]})

@@ -268,7 +268,9 @@ def test_a_file_worker_that_was_not_asked_is_ended(
     monkeypatch.setattr(FileHelper, "_flush", lambda _self: None)
     monkeypatch.setattr(privileges, "signal_as", lambda _uid, pid, _number: killed.append(pid))
     ended: list[FileHelper] = []
-    helper = FileHelper(Loop(), 54321, str(tmp_path), anywhere=False, cut=str, on_end=ended.append)
+    helper = FileHelper(
+        *(Loop(), 54321, str(tmp_path)), anywhere=False, links=True, cut=str, on_end=ended.append
+    )
     answers: list[Any] = []
     helper.ask({"method": "stat"}, lambda said, _data: answers.append(said))
     helper._take(b"J", b'{"size":1}')

@@ -26,6 +26,7 @@ from orchestrator.commands.captures import Captures
 from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.commands.left_evidence import remove_left
 from orchestrator.commands.outcome import CommandExit
+from orchestrator.consume.firewall import ContextFirewall
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -472,8 +473,9 @@ async def test_a_file_that_is_opened_for_nobody_is_closed(
     times: int, error: Exception | None
 ) -> None:
     link = Opening(error)
-    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))
-    requests = FileRequests(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link), pack=None)
+    recorder = cast(Any, SimpleNamespace(check_room=lambda _: None))
+    requests = FileRequests(recorder, ContextFirewall(recorder, cast(Any, None)))
     files = Files(requests)
     reading = asyncio.create_task(files.read(AGENT, cast(Any, session), "output.txt"))
     await until(lambda: link.asked == ["file.open"])
@@ -501,8 +503,9 @@ async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) ->
         """Returns at once, as if everything were recorded."""
 
     link = SimpleNamespace(request=request, settled=settled)
-    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))
-    requests = FileRequests(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link), pack=None)
+    recorder = cast(Any, SimpleNamespace(check_room=lambda _: None))
+    requests = FileRequests(recorder, ContextFirewall(recorder, cast(Any, None)))
     files = Files(requests)
     reading = files.read(AGENT, cast(Any, session), "output.txt", links=False)
     if told:

@@ -97,6 +97,7 @@ def plan_of(
         key="k",
         image="ours",
         workspace=SimpleNamespace(uid=1234),
+        pack=None,
         budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
         secrets=secrets,
     )

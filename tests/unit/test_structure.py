@@ -15,6 +15,7 @@ from tests.support.sources import ROOT, examined, modules, source
 
 # The packages of ours that each package may import; host and agent share the pure modules.
 PURE_AGENT = {
+    "sandbox_agent.reads.manifest",
     "sandbox_agent.protocol",
     "sandbox_agent.baseline",
     "sandbox_agent.commands",

@@ -1,0 +1,1 @@
+"""CONSUME sessions: limited to the files of a context pack."""

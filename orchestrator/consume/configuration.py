@@ -1,0 +1,28 @@
+"""What a sandbox's agent is told of its session's pack. Pure."""
+
+from orchestrator.consume.baseline import baseline
+from orchestrator.consume.pack import Pack
+from orchestrator.policy.levels import Level
+from paddock.contract.pack_form import WORKSPACE, ToolClass
+from sandbox_agent.protocol import Message
+
+
+def consume_of(pack: Pack | None, level: Level) -> Message | None:
+    """The member `consume` of the agent's configuration."""
+    if pack is None:
+        return None
+    reads, lists = ToolClass.READ in pack.tools, bool(pack.tools)
+    writes = pack.writes if ToolClass.WRITE in pack.tools else ()
+    return {
+        "manifest_id": pack.manifest_id,
+        "entries": [relative(path) for path in pack.files] if reads else [],
+        "directories": sorted(map(relative, pack.directories)) if lists else [],
+        "writes": [relative(path) for path in writes],
+        "baseline": list(baseline(level)),
+        "firewall_mode": pack.mode,
+    }
+
+
+def relative(path: str) -> str:
+    """An absolute path in the workspace, relative to it."""
+    return path.removeprefix(WORKSPACE).lstrip("/") or "."

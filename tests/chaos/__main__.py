@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 import tempfile
@@ -11,8 +12,10 @@ from pathlib import Path
 from docker.errors import DockerException
 
 from images.progress import detail, failure, step
+from orchestrator.config.settings import Settings
 from orchestrator.fault_points import FaultPoint
-from tests.chaos.run import Kill, chaos
+from tests.chaos.own_engine import own_engine
+from tests.chaos.run import Chaos, Kill, chaos
 
 # Points that an operation passes more than once, and how often.
 VISITS = {
@@ -37,11 +40,26 @@ def every_kill() -> Iterator[Kill]:
             yield Kill(point, visit)
 
 
+async def _run(directory: Path, kills: list[Kill], engines: int, chance: random.Random) -> Chaos:
+    """The kills on the host's engine, then those of an engine of the run's own."""
+    done = Chaos()
+    if kills:
+        done += await chaos(directory / "state", kills, detail, chance)
+    if engines:
+        image = os.environ.get("PADDOCK_IMAGE", Settings.model_fields["image"].default)
+        async with own_engine(directory / "engine", image) as engine:
+            more = [Kill(None, after="engine")] * engines
+            done += await chaos(directory / "other", more, detail, chance, engine)
+    return done
+
+
 def main() -> int:
     """Runs it and returns the exit status: 0 if nothing was lost or left."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="how often each point (2)")
     parser.add_argument("--storms", type=int, default=60, help="kills at random moments (60)")
+    parser.add_argument("--agents", type=int, default=10, help="kills of agents (10)")
+    parser.add_argument("--engine", type=int, default=10, help="kills of an engine (10)")
     parser.add_argument("--only", help="only points whose name begins with this")
     parser.add_argument("--seed", type=int, help="repeats the choices of an earlier run")
     arguments = parser.parse_args()
@@ -50,13 +68,13 @@ def main() -> int:
     kills = [kill for _ in range(arguments.rounds) for kill in every_kill()]
     if arguments.only:
         kills = [kill for kill in kills if (kill.point or "").startswith(arguments.only)]
-    kills += [Kill(None)] * arguments.storms
-    step(f"{len(kills)} kills, seed {seed}")
+    kills += [Kill(None)] * arguments.storms + [Kill(None, after="agent")] * arguments.agents
+    step(f"{len(kills)} kills and {arguments.engine} of an engine, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="paddock-chaos-") as directory:
         try:
-            done = asyncio.run(chaos(Path(directory) / "state", kills, detail, chance))
+            done = asyncio.run(_run(Path(directory), kills, arguments.engine, chance))
         except (AssertionError, DockerException, OSError) as error:
-            failure(str(error))
+            failure(str(error) or repr(error))
             return 1
     for line in done.lines:
         print(line)

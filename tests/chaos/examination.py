@@ -8,12 +8,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import docker
-
 from orchestrator.audit.verify import verify_all
 from orchestrator.engine.base import LABEL_INSTANCE
 from tests.chaos.expected import Clients, Expected
-from tests.support.leaks import instance, left_behind, made_ahead, networks, workspaces_left
+from tests.support.leaks import (
+    engine_client,
+    instance,
+    left_behind,
+    made_ahead,
+    networks,
+    workspaces_left,
+)
 
 _UIDS = 65_536
 _LIVE = ("active", "paused")
@@ -176,7 +181,7 @@ def _difference(there: list[str], wanted: list[str]) -> str:
 
 def _first_pids(state_dir: Path) -> set[str]:
     """The ids of the instance's containers, as they are in the paths of their control groups."""
-    with closing(docker.APIClient(version="auto")) as client:
+    with closing(engine_client()) as client:
         label = f"{LABEL_INSTANCE}={instance(state_dir)}"
         return {found["Id"] for found in client.containers(filters={"label": [label]})}
 

@@ -69,11 +69,11 @@ class Clients:
         return status, answer
 
     async def create(self, session: str, level: str) -> bool:
-        """Creates it; returns whether that was answered. A refusal fails the run."""
+        """Creates it; returns whether it exists now. A wrong answer fails the run."""
         expected = self.sessions.setdefault(session, Expected(level={level}))
         body = {"id": session, "permission_level": level}
         status, answer = await self.call("POST", "/api/sessions", body)
-        assert status in (0, 201), answer
+        assert status in (0, 201, 502, 503), answer
         expected.known = status == 201
         return expected.known
 

@@ -4,10 +4,10 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import psutil
 
@@ -15,11 +15,13 @@ from orchestrator.fault_points import FaultPoint
 from tests.chaos.dying import VARIABLE
 from tests.chaos.examination import examine
 from tests.chaos.expected import LIVE, Clients
+from tests.chaos.own_engine import OwnEngine
 from tests.chaos.scenarios import SCENARIOS
 from tests.support.leaks import (
     NO_WORKSPACES,
     NONE_AHEAD,
     NOTHING,
+    engine_client,
     left_behind,
     made_ahead,
     networks,
@@ -32,23 +34,30 @@ Report = Callable[[str], None]
 
 # A storm is killed at a random moment of its first seconds.
 _STORM_SECONDS = 1.5
+# Sessions that keep the engine busy.
+_LOAD = 4
 # Descriptors that a control plane opens when it needs them first.
 _DESCRIPTORS = 12
 
 
 class Kill(NamedTuple):
-    """Where the control plane is killed: at the n-th visit of a point, or (None) in a storm."""
+    """When the control plane is killed: at the n-th visit of a point, or after something else.
+
+    `after` a storm of all operations, ended at a random moment; the kill of an agent; or that of
+    the engine while it works.
+    """
 
     point: FaultPoint | None
     visit: int = 1
+    after: Literal["storm", "agent", "engine"] = "storm"
 
     def __str__(self) -> str:
-        return "storm" if self.point is None else f"{self.point}, visit {self.visit}"
+        return self.after if self.point is None else f"{self.point}, visit {self.visit}"
 
     @property
     def operation(self) -> str:
-        """The first word of the point's name."""
-        return "storm" if self.point is None else self.point.partition(".")[0]
+        """The first word of the point's name, or what was before."""
+        return self.after if self.point is None else self.point.partition(".")[0]
 
 
 @dataclass
@@ -59,6 +68,14 @@ class Chaos:
     missed: list[Kill] = field(default_factory=list)
     slowest_ms: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
+
+    def __add__(self, other: "Chaos") -> "Chaos":
+        return Chaos(
+            self.kills + other.kills,
+            self.missed + other.missed,
+            self.slowest_ms | other.slowest_ms,
+            self.complaints + other.complaints,
+        )
 
     @property
     def lines(self) -> list[str]:
@@ -71,19 +88,31 @@ class Chaos:
 
 
 async def chaos(
-    state_dir: Path, kills: Iterable[Kill], report: Report, chance: random.Random, **settings: str
+    state_dir: Path,
+    kills: Iterable[Kill],
+    report: Report,
+    chance: random.Random,
+    engine: OwnEngine | None = None,
+    **settings: str,
 ) -> Chaos:
-    """Kills the control plane at each of these points, and examines what the next start finds."""
+    """Kills the control plane at each of these points, and examines what the next start finds.
+
+    With an `engine` of its own, which has no networks, all sessions are at low.
+    """
     done = Chaos()
+    levels = ("low", "high") if engine is None else ("low",)
+    if engine is not None:
+        settings["PADDOCK_DOCKER_HOST"] = engine.url
     async with _server(state_dir, settings) as server:
         clients = Clients(server)
-        await _settled(clients)
+        await _settled(clients, levels[-1])
         before = await asyncio.to_thread(psutil.Process(server.pid).num_fds)
-        for level in ("low", "high"):
+        for level in levels:
             await clients.create(f"survivor-{level}", level)
         await clients.follow()
         for number, kill in enumerate(kills):
-            await _kill(clients, kill, number, chance)
+            report(f"{number + 1}: {kill}")
+            await _kill(clients, kill, number, chance, engine)
             if not await _restarted(clients, kill, done):
                 await _cleared(clients)
                 continue
@@ -113,18 +142,26 @@ async def _server(state_dir: Path, settings: dict[str, str]) -> AsyncIterator[Se
         unmount_all(state_dir)
 
 
-async def _settled(clients: Clients) -> None:
+async def _settled(clients: Clients, level: str) -> None:
     """Creates and closes a session, so that what is opened at the first use does not count."""
-    await clients.create("first", "high")
+    await clients.create("first", level)
     await clients.change("first", "DELETE", "?purge=true", status="completed")
     clients.sessions.clear()
 
 
-async def _kill(clients: Clients, kill: Kill, number: int, chance: random.Random) -> None:
+async def _kill(
+    clients: Clients, kill: Kill, number: int, chance: random.Random, engine: OwnEngine | None
+) -> None:
     """Has clients work until it dies."""
     server = clients.server
     if kill.point is None:
-        await _storm(clients, number, chance)
+        if kill.after == "storm":
+            await _storm(clients, number, chance)
+        elif kill.after == "agent":
+            await _kill_agent(clients, f"agent-{number}")
+        elif engine is not None:
+            await _kill_engine(clients, number, chance, engine)
+        await server.kill()
         return
     scenario, new, idle = SCENARIOS.get(kill.operation), f"new-{number}", f"idle-{number}"
     if kill.operation not in ("create", "start"):
@@ -155,6 +192,44 @@ async def _storm(clients: Clients, number: int, chance: random.Random) -> None:
     await asyncio.wait(work, timeout=chance.uniform(0.1, len(names) * _STORM_SECONDS))
     await clients.server.kill()
     await asyncio.gather(*work)
+
+
+async def _kill_agent(clients: Clients, session: str) -> None:
+    """Kills the agent of a session whose command runs; the control plane is killed meanwhile."""
+    await clients.create(session, "high")
+    path = f"/api/sessions/{session}"
+    await clients.call("POST", f"{path}/exec", {"argv": ["sleep", "100"], "background": True})
+    _, view = await clients.call("GET", path)
+    clients.sessions[session].status = {"aborted"}
+    with closing(engine_client()) as client:
+        await asyncio.to_thread(client.kill, f"paddock-{view['sandbox']['id']}")
+
+
+async def _kill_engine(
+    clients: Clients, number: int, chance: random.Random, engine: OwnEngine
+) -> None:
+    """Kills the engine while it creates, freezes and removes sandboxes, and starts it again.
+
+    Its containers go on. What was asked of it meanwhile may have happened, or not.
+    """
+
+    async def one(session: str) -> None:
+        if not await clients.create(session, "low"):
+            return
+        await clients.call("POST", f"/api/sessions/{session}/exec", {"argv": ["ls"]})
+        await clients.write(session, "file", b"content")
+        for path, status in (("/pause", "paused"), ("/resume", "active")):
+            await clients.change(session, "POST", path, status=status)
+        await clients.change(session, "DELETE", "?purge=true", status="completed")
+
+    work = [asyncio.create_task(one(f"engine-{number}-{each}")) for each in range(_LOAD)]
+    await asyncio.wait(work, timeout=chance.uniform(0.1, _LOAD * _STORM_SECONDS))
+    await engine.kill()
+    await engine.start()
+    await asyncio.gather(*work)
+    for session, expected in clients.sessions.items():
+        if session.startswith("engine"):
+            expected.status |= {"active", "paused", "completed", "aborted"}
 
 
 async def _restarted(clients: Clients, kill: Kill, done: Chaos) -> bool:

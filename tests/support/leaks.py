@@ -16,9 +16,14 @@ _UEVENTS = 15
 _FREEING_SECONDS = 20.0
 
 
+def engine_client() -> docker.APIClient:
+    """A client of the engine that DOCKER_HOST names, else of the host's."""
+    return docker.APIClient(os.environ.get("DOCKER_HOST"), version="auto")
+
+
 def containers(state_dir: Path) -> list[str]:
     """Names of the instance's containers, in any state."""
-    client = docker.APIClient(version="auto")
+    client = engine_client()
     try:
         label = f"{LABEL_INSTANCE}={instance(state_dir)}"
         found = client.containers(all=True, filters={"label": [label]})
@@ -29,7 +34,7 @@ def containers(state_dir: Path) -> list[str]:
 
 def networks(state_dir: Path) -> list[str]:
     """Names of the instance's networks."""
-    client = docker.APIClient(version="auto")
+    client = engine_client()
     try:
         label = f"{LABEL_INSTANCE}={instance(state_dir)}"
         return [network["Name"] for network in client.networks(filters={"label": [label]})]

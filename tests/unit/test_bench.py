@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.docs import MEASURED, PICTURE
-from tests.bench import comparison
+from tests.bench import comparison, recovery
 from tests.bench.comparison import Comparison, Figure, Row
 from tests.bench.peers import environment, measuring
 from tests.bench.picture import draw
@@ -141,3 +141,12 @@ def test_the_warm_start_is_a_row_of_its_own() -> None:
     cold, warm = measuring.warm_apart(row)
     assert cold == Row("create", "ms", figures)
     assert warm == Row("create, warm", "ms", {**figures, "Paddock": Figure(9, 9)})
+
+
+def test_recoveries_are_a_table() -> None:
+    found = [recovery.Recovered(100, 1163.0, 1702.0, 7061.0, 5000.0)]
+    assert list(recovery.lines(found)) == [
+        "| sessions | recovery | slowest | start | target |",
+        "|---------:|---------:|--------:|------:|-------:|",
+        "|      100 |     1163 |    1702 |  7061 |   5000 |",
+    ]

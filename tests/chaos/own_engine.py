@@ -1,0 +1,113 @@
+"""An engine of the run's own, which can be killed without harm to anything else on the host."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import docker
+
+from orchestrator.workspace.mounts import mounts_under, unmount
+
+_START_SECONDS = 60
+
+
+class OwnEngine:
+    """A Docker engine with its data, sockets and containers in one directory; without networks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._containerd: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"unix://{self._directory / 'docker.sock'}"
+
+    async def start(self) -> None:
+        """Starts it, and returns when it answers. Containers of before go on."""
+        directory, name = self._directory, self._directory.parent.name
+        if self._containerd is None:
+            config = directory / "containerd.toml"
+            config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+            self._containerd = await self._run(
+                *("containerd", "--config", str(config), "--address", self._socket),
+                *("--root", str(directory / "root"), "--state", str(directory / "state")),
+            )
+        self._process = await self._run(
+            *("dockerd", "--host", self.url, "--live-restore", "--containerd", self._socket),
+            *("--data-root", str(directory / "data"), "--exec-root", str(directory / "exec")),
+            *("--pidfile", str(directory / "pid")),
+            *("--containerd-namespace", name, "--containerd-plugins-namespace", f"{name}-p"),
+            *("--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"),
+        )
+        async with asyncio.timeout(_START_SECONDS):
+            while not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+
+    @property
+    def _socket(self) -> str:
+        return str(self._directory / "containerd.sock")
+
+    async def _run(self, *words: str) -> asyncio.subprocess.Process:
+        with (self._directory / "log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(*words, stdout=log, stderr=log)
+
+    def _answers(self) -> bool:
+        try:
+            with closing(docker.APIClient(self.url, version="auto")) as client:
+                return bool(client.ping())
+        except docker.errors.DockerException:
+            return False
+
+    async def kill(self) -> None:
+        """Without a chance to react."""
+        await self._end(signal.SIGKILL)
+
+    async def _end(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+        await self._process.wait()
+        (self._directory / "pid").unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        """Ends it with all its containers and its containerd, and removes the directory."""
+        with closing(docker.APIClient(self.url, version="auto")) as client:
+            for container in client.containers(all=True):
+                await asyncio.to_thread(client.remove_container, container["Id"], force=True)
+        await self._end(signal.SIGTERM)
+        assert self._containerd is not None
+        self._containerd.terminate()
+        await self._containerd.wait()
+        for point in reversed(mounts_under(str(self._directory))):
+            unmount(point)
+        shutil.rmtree(self._directory)
+
+    async def load(self, image: str) -> None:
+        """Copies an image from the host's engine."""
+        copy = f"docker save {image} | docker --host {self.url} load"
+        await asyncio.to_thread(subprocess.run, copy, shell=True, check=True, capture_output=True)
+
+
+@asynccontextmanager
+async def own_engine(directory: Path, image: str) -> AsyncIterator[OwnEngine]:
+    """A running engine with that image; clients of this process use it by default."""
+    directory.mkdir()
+    engine = OwnEngine(directory)
+    before = os.environ.get("DOCKER_HOST")
+    await engine.start()
+    try:
+        await engine.load(image)
+        os.environ["DOCKER_HOST"] = engine.url
+        yield engine
+    finally:
+        if before is None:
+            os.environ.pop("DOCKER_HOST", None)
+        else:
+            os.environ["DOCKER_HOST"] = before
+        await engine.close()

@@ -231,15 +231,17 @@ class LevelChange:
         old, session.sandbox = session.sandbox, None
         if old is None:
             return
-        handed_over = await self._sandboxes.quiesce(old, "level_changed")
-        FaultPoint.LEVEL_ENDED.reached()
-        if handed_over:  # nothing of it runs any more
-            await move.take(session, old.link, seconds)
+        handed_over = False
         try:
-            # A start that finds the session without a sandbox then knows that it did not crash.
+            # Before it ends by itself: a start that finds the session without a sandbox knows that
+            # it did not crash.
             await self._database.write(
                 session_rows.updating(session, sandbox=None, container_id=None)
             )
+            handed_over = await self._sandboxes.quiesce(old, "level_changed")
+            FaultPoint.LEVEL_ENDED.reached()
+            if handed_over:  # nothing of it runs any more
+                await move.take(session, old.link, seconds)
         finally:
             await self._discard(session, old, handed_over=handed_over)
         FaultPoint.LEVEL_REMOVED.reached()

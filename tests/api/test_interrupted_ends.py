@@ -1,16 +1,21 @@
-"""Sessions whose end was on record when the control plane was killed, but nothing after it."""
+"""Ends and level changes during which the control plane is killed."""
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
+from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.fault_points import FaultPoint
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
+
+ADMIN = Principal("admin", Role.ADMIN)
 
 
 class Killed(BaseException):
@@ -52,5 +57,46 @@ async def test_what_its_sandbox_did_not_report_is_a_gap(
         async with served(plane, engine, agents) as again:
             found = await again.json("GET", "/api/audit?operation=audit.gap&session=box")
             assert [e["args"]["commands"] for e in found["items"]] == [[command["command_id"]]]
+    finally:
+        await plane.close()
+
+
+async def test_a_session_whose_level_is_raised_goes_on(
+    api: Api,
+    settings: Settings,
+    engine: FakeEngine,
+    agents: Agents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its agent was told to end, and its container may have ended with it: that is no crash."""
+    await api.session(id="box", permission_level="low")
+
+    def reached(point: FaultPoint) -> None:
+        if point is FaultPoint.LEVEL_ENDED:
+            raise Killed
+
+    body = {"settings": {"permission_level": "high"}}
+    session = api.plane.sessions.registry.live[0]
+
+    async def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultPoint, "reached", reached)
+        patch.setattr("orchestrator.sandboxes.service.Sandboxes.discard", killed)
+        with pytest.raises(Killed):
+            await api.plane.sessions.change_settings(ADMIN, session, "high", {})
+    (ended,) = engine.containers.values()
+    engine.containers[ended.id] = replace(ended, state=ContainerState.EXITED)
+    await api.plane.close()
+    plane = await reopened(settings, engine, agents)
+    try:
+        assert engine.containers == {}
+        async with served(plane, engine, agents) as again:
+            view = await again.json("GET", "/api/sessions/box")
+            assert (view["status"], view["permission_level"]) == ("active", "low")
+            await again.json("PUT", "/api/sessions/box/settings", json=body)
+            await again.json("POST", "/api/sessions/box/exec", json={"argv": ["ls"]})
+            await again.json("DELETE", "/api/sessions/box?purge=true")
     finally:
         await plane.close()

@@ -55,7 +55,8 @@ class Operation:
 
     `errors` are its own codes, in addition to those that follow from its form. `upload`: the body
     is bytes, which the function reads itself. `stops` determines from the context and the body
-    whether the request stops something; such a request is not counted.
+    whether the request stops something; such a request is not counted. `restores`: it needs the
+    session's sandbox, so a suspended session gets one again first.
     """
 
     method: str
@@ -75,6 +76,7 @@ class Operation:
     errors: tuple[str, ...]
     examples: Mapping[str, Any]
     stops: Callable[..., bool] | None
+    restores: bool
 
     @property
     def codes(self) -> frozenset[str]:
@@ -88,6 +90,8 @@ class Operation:
             codes.add("too_large")
         if "{session_id}" in self.path:
             codes.add("not_found")
+        if self.restores:
+            codes |= {"capacity_exhausted", "engine_unavailable", "sandbox_unavailable"}
         if "session_terminated" in codes:
             codes.add("budget_exceeded")  # the budget may have ended it, too
             codes.add("capacity_exhausted")  # there may be no room to record the request
@@ -112,6 +116,7 @@ def operation(
     examples: Mapping[str, Any] | None = None,
     events: Events | None = None,
     stops: Callable[..., bool] | None = None,
+    restores: bool = False,
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
@@ -140,6 +145,7 @@ def operation(
             errors=errors,
             examples=examples or {},
             stops=stops,
+            restores=restores,
         )
         return handler
 

@@ -58,7 +58,6 @@ from orchestrator.ports.part import PortsPart
 from orchestrator.ports.service import Ports
 from orchestrator.reload import Reload
 from orchestrator.sandboxes.allowed_images import AllowedImages
-from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.shapes import cold_levels
 from orchestrator.sandboxes.subscribers import Subscribers
@@ -236,7 +235,7 @@ class ControlPlane:
         secret = generated_key(settings.state_dir / "preview.key")
         self.ports = Ports(self.database, recorder, stops, self.keys, secret, PORT_LIMITS)
         self._resources.push_async_callback(self.ports.shut_down)
-        subscribers.on_gone(self.ports.gone)
+        subscribers.on_end(self.ports.ended)
         ways = (way_out, PortsPart(node, PORT_LIMITS))
         workspaces = Workspaces(settings, self.database, node.storage)
         sandboxes = Sandboxes(
@@ -303,8 +302,8 @@ class ControlPlane:
         self.pool.run(
             self.tasks,
             self.levels,
-            self.sessions.registry.__len__,
-            self.sessions.check_room,
+            lambda: self.sessions.registry.holding,
+            self.sessions.room.check,
             self.sessions.shares.turns.quiet,
         )
         self.reload.watch(recorder, self.tasks)
@@ -337,7 +336,7 @@ class ControlPlane:
                 session, EventDraft("agent.violation", actor="system", error=reason)
             )
 
-        async def expire_approvals(_sandbox: Sandbox) -> None:
+        async def expire_approvals(_session: Session) -> None:
             await self.approvals.expire_ended()
 
         subscribers = Subscribers(events.record)
@@ -351,7 +350,7 @@ class ControlPlane:
         subscribers.on_violation(record_violation)
         # Approvals of a terminal end after it.
         subscribers.on_gone(self.terminals.on_gone)
-        subscribers.on_gone(expire_approvals)
+        subscribers.on_end(expire_approvals)
         return subscribers
 
     def _on_full(self, session: Session) -> None:

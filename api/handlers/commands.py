@@ -41,6 +41,7 @@ from paddock.contract.commands import Command, CommandResult, PendingCommand
         "background": {"argv": ["find", ".", "-name", "*.py"], "background": True},
     },
     events=EVENTS,
+    restores=True,
 )
 async def execute(
     context: Context, body: ExecBody

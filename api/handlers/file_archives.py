@@ -29,6 +29,7 @@ _ERRORS = (
     summary="Read a directory as an archive",
     answers="The archive's bytes; if the connection breaks off, it is incomplete.",
     errors=_ERRORS,
+    restores=True,
 )
 async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
     """A tar or zip archive of everything in a directory, with modes and inner links.
@@ -56,6 +57,7 @@ async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
     summary="Unpack an archive into a directory",
     answers="What was written.",
     errors=_ERRORS,
+    restores=True,
 )
 async def write_archive(context: Context, query: ArchiveQuery, upload: Upload) -> ArchiveWritten:
     """Unpacks a tar or zip archive into a directory, which is created if missing.

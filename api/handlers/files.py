@@ -42,6 +42,7 @@ _ERRORS = (
     summary="Read a file",
     answers="The file's bytes.",
     errors=_ERRORS,
+    restores=True,
 )
 async def read_file(context: Context, query: PathQuery) -> Download:
     """The file's bytes: as many as it had when it was opened."""
@@ -65,6 +66,7 @@ async def read_file(context: Context, query: PathQuery) -> Download:
     summary="Write a file",
     answers="The path and size of the file.",
     errors=(*_ERRORS, "too_large"),
+    restores=True,
 )
 async def write_file(context: Context, query: WriteQuery, upload: Upload) -> FileWritten:
     """Writes the body to the file, completely or not at all."""
@@ -93,6 +95,7 @@ async def write_file(context: Context, query: WriteQuery, upload: Upload) -> Fil
     summary="Remove a file or an empty directory",
     answers="The removed path.",
     errors=_ERRORS,
+    restores=True,
 )
 async def delete_file(context: Context, query: PathQuery) -> FilePath:
     """Removes a file, a link, or an empty directory."""
@@ -109,6 +112,7 @@ async def delete_file(context: Context, query: PathQuery) -> FilePath:
     summary="List a directory",
     answers="The directory's content.",
     errors=_ERRORS,
+    restores=True,
 )
 async def list_files(context: Context, query: ListQuery) -> FileList:
     """The content of a directory, up to `depth` levels deep."""
@@ -126,6 +130,7 @@ async def list_files(context: Context, query: ListQuery) -> FileList:
     answers="The directory exists.",
     errors=_ERRORS,
     examples={"nested": {"path": "src/lib"}},
+    restores=True,
 )
 async def make_directory(context: Context, body: PathBody) -> Made[FilePath]:
     """Creates a directory and its parents."""
@@ -143,6 +148,7 @@ async def make_directory(context: Context, body: PathBody) -> Made[FilePath]:
     answers="The link exists.",
     errors=_ERRORS,
     examples={"relative": {"path": "bin/tool", "target": "../lib/tool.py"}},
+    restores=True,
 )
 async def make_link(context: Context, body: LinkBody) -> Made[FileLink]:
     """Creates a symbolic link that stays in the workspace; replaces a file or link there."""
@@ -160,6 +166,7 @@ async def make_link(context: Context, body: LinkBody) -> Made[FileLink]:
     answers="The old and the new path.",
     errors=_ERRORS,
     examples={"rename": {"source": "draft.txt", "destination": "notes.txt"}},
+    restores=True,
 )
 async def move_file(context: Context, body: MoveBody) -> FileMoved:
     """Renames a file or directory; replaces a file at the destination."""

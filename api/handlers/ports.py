@@ -29,6 +29,7 @@ _PORTS = SESSION + "/ports"
         "sandbox_unavailable",
     ),
     examples={"server": {"port": 8000, "seconds": 3600}},
+    restores=True,
 )
 async def open_port(context: Context, body: PortBody) -> Made[OpenedPort]:
     """Lets clients reach a program that listens on this port of the sandbox's loopback.

@@ -37,6 +37,7 @@ _WORK = (
     answers="The terminal.",
     errors=_WORK,
     examples={"tool": {"tool": "psql"}},
+    restores=True,
 )
 async def open_terminal(context: Context, body: TerminalBody) -> Created[Terminal]:
     """Starts a tool on its own terminal; the answer comes when the tool prints its prompt.

@@ -4,6 +4,7 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.tools import tool
+from orchestrator.sessions.session import Session
 from orchestrator.tools.listing import Asker, list_tools
 from paddock.contract.tools import Tools
 
@@ -27,8 +28,15 @@ async def list_tools_of(context: Context) -> Tools:
         session.role,
         session.tools,
         level.confinement.ptrace,
-        session.sandbox.mounts if session.sandbox is not None else (),
+        _mounts(session),
         context.plane.keys.bounds(context.principal),
     )
     listed = list_tools(context.plane.reload.tools, asker)
     return Tools(items=[tool(each) for each in listed], next=None)
+
+
+def _mounts(session: Session) -> tuple[str, ...]:
+    """The operator's mounts that it has, or will have when it is restored."""
+    if session.suspended:
+        return (*session.level.mounts, *session.mounts)
+    return () if session.sandbox is None else session.sandbox.mounts

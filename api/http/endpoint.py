@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from aiohttp import web
@@ -51,10 +52,18 @@ def make_endpoint(
                 if not stopping:
                     rates.spend(principal)
         with work.while_allowed(context.allowed), asking(principal.account, principal.name):
-            answer = await operation.handler(context, **inputs)
-            return await respond(request, answer)
+            async with _restored(operation, context):
+                answer = await operation.handler(context, **inputs)
+                return await respond(request, answer)
 
     return endpoint
+
+
+def _restored(operation: Operation, context: Context) -> AbstractAsyncContextManager[None]:
+    """Keeps the sandbox of the path's session meanwhile, if the operation needs it."""
+    if not operation.restores:
+        return nullcontext()
+    return context.plane.sessions.using(context.principal, context.session())
 
 
 def _context(

@@ -22,7 +22,7 @@ from paddock.contract.inspection import InspectedSession
 from paddock.contract.session_requests import SessionBody
 from paddock.contract.sessions import CreatedSession, Session, SessionSettings
 from paddock.contract.system import LevelLimits
-from paddock.contract.words import Status
+from paddock.contract.words import IdleAction, Status
 
 
 def settings(shown: domain.Session) -> SessionSettings:
@@ -56,7 +56,7 @@ def session_members(
         Session,
         shown,
         **_settings(shown),
-        activity=activity(shown.status, shown.at_work),
+        activity=activity(shown.status, shown.at_work, suspended=shown.suspended),
         sandbox=_sandbox(shown, live, frozen),
         tools=None if shown.tools is None else list(shown.tools),
         secrets=list(shown.secrets.names),
@@ -97,6 +97,7 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         secrets=body.secrets,
         limits=body.limits.model_dump(exclude_none=True),
         idle_timeout=body.idle_timeout,
+        idle_action=None if body.idle_action is None else IdleAction(body.idle_action),
         wall_timeout=body.wall_timeout,
         budget=body.budget.model_dump(exclude_none=True),
         mounts=tuple(body.mounts),

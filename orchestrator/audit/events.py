@@ -17,6 +17,8 @@ OPERATIONS = frozenset(
         "session.episode",
         "session.pause",
         "session.resume",
+        "session.suspended",
+        "session.restored",
         "session.terminated",
         "command.start",
         "command.exec",

@@ -26,7 +26,10 @@ TOOL_OUTPUT = "pty.output"
 _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
 # Operations that count as use of a session and restart its idle time-out.
-_ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
+_ACTIVITY = (
+    *("command.", "file.", "pty."),
+    *("session.create", "session.resume", "session.restored", "session.settings"),
+)
 
 
 class Recorder:

@@ -216,7 +216,11 @@ class Settings(BaseSettings):
     )
 
     max_active: int = Field(
-        default=32, ge=1, le=10_000, description="The highest number of sandboxes."
+        default=32,
+        ge=1,
+        le=10_000,
+        description="The highest number of sandboxes. Above it, the idle session that was used "
+        "least recently is suspended.",
     )
     max_creating: int = Field(
         default=8,
@@ -377,7 +381,8 @@ class Settings(BaseSettings):
     idle_timeout: int = Field(
         default=1800,
         ge=1,
-        description="How long a session may be idle before it is ended, if it does not set this.",
+        description="How long a session may be idle before it is ended or suspended, if it does "
+        "not set this.",
     )
     idle_timeout_max: int = Field(
         default=86_400, ge=1, description="The highest idle time-out that a session may set."

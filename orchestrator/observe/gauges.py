@@ -66,6 +66,11 @@ class Gauges(Collector):
                 for session in known
             ),
         )
+        yield GaugeMetricFamily(
+            "paddock_sessions_suspended",
+            "Sessions that have no sandbox until their next use.",
+            sum(session.live and session.suspended for session in known),
+        )
         waiting = Counter(shape.level_name for shape in self._pool.shapes)
         warm = GaugeMetricFamily(
             "paddock_warm_sandboxes",

@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     StringConstraints,
     ValidationError,
 )
@@ -23,6 +24,7 @@ from orchestrator.config.schema_errors import reason
 from orchestrator.config.values import IMAGE_PATTERN
 from orchestrator.policy import toml_lines
 from orchestrator.policy.egress_table import EgressTable
+from paddock.contract.words import IdleAction
 
 _MIB = 1024 * 1024
 # The default and the maximum of a session's recorded bytes.
@@ -175,6 +177,7 @@ class LevelTable(_Table):
     home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
     audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
+    idle_action: Annotated[IdleAction, Strict(False)] = IdleAction.END
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
     requires: RequiresTable

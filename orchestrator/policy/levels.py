@@ -23,7 +23,7 @@ from orchestrator.policy.level_file import (
     RiskTier,
 )
 from orchestrator.policy.requirements import Requirements
-from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN
+from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN, IdleAction
 from sandbox_agent.protocol import Confinement
 
 # The level of a session that names none.
@@ -69,6 +69,8 @@ class Level:
     variables: tuple[tuple[str, str], ...] = ()
     # The images that its sessions may have, by name or short name; None: any on the list.
     images: tuple[str, ...] | None = None
+    # What happens to its idle sessions, unless they ask for something else.
+    idle_action: IdleAction = IdleAction.END
 
     def offline(self) -> "Level":
         """The same level without a network."""
@@ -99,6 +101,7 @@ class Level:
             "egress": self.egress.stored(),
             "variables": dict(self.variables),
             "images": None if self.images is None else list(self.images),
+            "idle_action": self.idle_action,
             "sha256": self.sha256,
         }
 
@@ -209,6 +212,7 @@ def _level(name: str, file: LevelFile) -> Level:
         egress=table.egress.rules(),
         variables=tuple(table.variables.items()),
         images=None if table.images is None else tuple(table.images),
+        idle_action=table.idle_action,
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 
@@ -231,6 +235,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "variables": tuple(public.get("variables", {}).items()),
             "images": None if images is None else tuple(images),
             "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
+            "idle_action": IdleAction(public.get("idle_action", IdleAction.END)),
         }
     )
 

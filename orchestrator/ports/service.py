@@ -21,7 +21,6 @@ from orchestrator.ports import port_rows
 from orchestrator.ports.limits import PortLimits
 from orchestrator.ports.links import expiry, link_token
 from orchestrator.ports.open_port import OpenPort, time_text
-from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -124,11 +123,9 @@ class Ports:
         """When a link's token expires, in unix seconds; None if it does not hold for the port."""
         return expiry(self._secret, port.opening, token, time.time())
 
-    async def gone(self, sandbox: Sandbox) -> None:
+    async def ended(self, session: Session) -> None:
         """Records that the ports of an ended session are closed."""
-        session = sandbox.parts.plan.session
-        if not session.live:
-            await self._end_all(session)
+        await self._end_all(session)
 
     async def recover(self, sessions: Iterable[Session]) -> None:
         """Takes over the ports that an earlier control plane has opened."""

@@ -161,6 +161,10 @@ class Sandboxes:
         # Requests that still waited for an answer have failed.
         await self._subscribers.gone(sandbox)
 
+    async def ended(self, session: Session) -> None:
+        """Closes what a session that has ended held outside of its sandbox."""
+        await self._subscribers.ended(session)
+
     async def remove(self, sandbox: Sandbox) -> None:
         """Removes the rest of a silenced sandbox; the next start finds what can't be removed."""
         await sandbox.parts.close()

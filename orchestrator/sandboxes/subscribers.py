@@ -17,7 +17,8 @@ Record = Callable[[Session, AgentEvent], Awaitable[tuple[AgentEvent, Recorded]]]
 OfEvents = Callable[[Session, AgentEvent, Recorded], None]
 OfHellos = Callable[[Session, Hello], None]
 OfViolations = Callable[[Session, str], Awaitable[None]]
-OfEnds = Callable[["Sandbox"], Awaitable[None]]
+OfGone = Callable[["Sandbox"], Awaitable[None]]
+OfEnds = Callable[[Session], Awaitable[None]]
 
 
 class Subscribers:
@@ -33,6 +34,7 @@ class Subscribers:
         self._of_events: dict[str, list[OfEvents]] = {name: [] for name in AGENT_OPERATIONS}
         self._of_hellos: list[OfHellos] = []
         self._of_violations: list[OfViolations] = []
+        self._of_gone: list[OfGone] = []
         self._of_ends: list[OfEnds] = []
 
     def on_event(self, subscriber: OfEvents, *operations: str) -> None:
@@ -54,8 +56,12 @@ class Subscribers:
         """Subscribes to agents that broke the protocol: they were taken over, or are not ours."""
         self._of_violations.append(subscriber)
 
-    def on_gone(self, subscriber: OfEnds) -> None:
+    def on_gone(self, subscriber: OfGone) -> None:
         """Subscribes to sandboxes that are silenced or about to be released; nothing runs there."""
+        self._of_gone.append(subscriber)
+
+    def on_end(self, subscriber: OfEnds) -> None:
+        """Subscribes to sessions that have ended, with or without a sandbox."""
         self._of_ends.append(subscriber)
 
     # Called by links and sandboxes.
@@ -78,5 +84,10 @@ class Subscribers:
 
     async def gone(self, sandbox: Sandbox) -> None:
         """Reports that nothing runs in the sandbox any more."""
-        for subscriber in self._of_ends:
+        for subscriber in self._of_gone:
             await subscriber(sandbox)
+
+    async def ended(self, session: Session) -> None:
+        """Reports that the session has ended; its sandbox, if it had one, is silent."""
+        for subscriber in self._of_ends:
+            await subscriber(session)

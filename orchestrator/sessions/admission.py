@@ -23,7 +23,8 @@ def admit(
     """Raises CapacityExhaustedError with `retry_after` if there is no room for another sandbox."""
     if active >= max_active:
         raise CapacityExhaustedError(
-            f"{active} of {max_active} sandboxes are in use: close one, or raise max_active",
+            f"{active} of {max_active} sandboxes are in use, and none of their sessions can be "
+            "suspended: close one, or raise max_active",
             retry_after=_RETRY_SECONDS,
         )
     if resources.free_memory_bytes < min_free_memory_bytes:

@@ -18,16 +18,16 @@ from orchestrator.consume import pack_rows
 from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
 from orchestrator.errors import MaxRefinementsError, PaddockError, ValidationError
 from orchestrator.fault_points import FaultPoint
-from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
 from orchestrator.policy.session_egress import check_own_rules, narrowing_of
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import admission, session_rows
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.room import Room
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from orchestrator.sessions.workspaces import Workspaces
@@ -46,7 +46,6 @@ class Creation:
     def __init__(
         self,
         settings: Settings,
-        node: Node,
         levels: Levels,
         images: ListedImages,
         database: Database,
@@ -55,11 +54,11 @@ class Creation:
         workspaces: Workspaces,
         sessions: Registry,
         shares: Shares,
+        room: Room,
         scrub: Callable[[], None],
         metrics: Metrics,
     ) -> None:
         self._settings = settings
-        self._node = node
         self._levels = levels
         self._images = images
         self._database = database
@@ -68,6 +67,7 @@ class Creation:
         self._workspaces = workspaces
         self._registry = sessions
         self._shares = shares
+        self._room = room
         self._scrub = scrub
         self._metrics = metrics
 
@@ -101,14 +101,12 @@ class Creation:
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
         looking = self._sandboxes.look_up(session.image)
-        left = await self._resources()
-        # Before the pool gives way, too: a refused creation must not cost it anything.
+        # Before anything gives way, too: a refused creation must not cost others anything.
         self._check_share(principal, session)
-        while self._short_of_memory(left) and await self._sandboxes.pool.give_up_one():
-            left = await self._resources()
+        left = await self._room.make()
         # Nothing else comes in between from here to the reservation.
         self._check_share(principal, session)
-        self._admit(len(self._registry), left)
+        self._room.admit(left)
         self._registry.reserve(session)
         try:
             if request.id is not None:
@@ -135,9 +133,6 @@ class Creation:
             raise MaxRefinementsError(
                 f"the pack of {work_id} was refined {MAX_REFINEMENTS} times: MaxRefinementsExceeded"
             )
-
-    def _short_of_memory(self, left: Resources) -> bool:
-        return left.free_memory_bytes < self._settings.min_free_memory_bytes
 
     def _check_share(self, principal: Principal, session: Session) -> None:
         """Raises RateLimitedError or CapacityExhaustedError if the key has no room for it."""
@@ -186,6 +181,7 @@ class Creation:
             requested_limits=request.limits,
             limits=effective_limits(level, request.limits),
             idle_timeout=idle_timeout,
+            requested_idle_action=request.idle_action,
             wall_timeout=wall_timeout,
             budget=Budget(datetime.fromisoformat(created_at), _budget(request.budget, level)),
             handle_sha256=handle,
@@ -203,30 +199,6 @@ class Creation:
             own_rules=_own_rules(request, level),
             secrets=secrets_held,
             pack=request.consume,
-        )
-
-    async def _resources(self) -> Resources:
-        """The host's free resources. Raises: CapacityExhaustedError if its disk does not answer."""
-        try:
-            return await self._node.resources()
-        except OSError:  # includes TimeoutError
-            raise admission.silent() from None
-
-    async def check_room(self, sandboxes: int, memory_bytes: int) -> None:
-        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes.
-
-        Above the lowest free memory, that many bytes must be free, too.
-        """
-        self._admit(sandboxes, await self._resources(), memory_bytes)
-
-    def _admit(self, sandboxes: int, left: Resources, memory_bytes: int = 0) -> None:
-        settings = self._settings
-        admission.admit(
-            sandboxes,
-            settings.max_active,
-            left,
-            settings.min_free_memory_bytes + memory_bytes,
-            settings.min_free_disk_bytes,
         )
 
     async def _start(

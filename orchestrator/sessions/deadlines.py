@@ -10,7 +10,7 @@ from orchestrator.errors import PaddockError
 from orchestrator.observe.log_context import session_context
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
-from paddock.contract.words import Status
+from paddock.contract.words import IdleAction, Status
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +29,15 @@ class Deadline(StrEnum):
 def deadlines(session: Session) -> Mapping[Deadline, datetime]:
     """The session's present deadlines; none once it is over.
 
-    Idle: nothing happened for the time-out; it does not apply while the session is paused, a
-    command runs, or a tool's answer is pending. Wall: it has existed for the time-out. Budget: its
+    Idle: nothing happened for the time-out; it does not apply while the session is paused, is used,
+    or is suspended because it was idle. Wall: it has existed for the time-out. Budget: its
     time is used up. The last two continue during a pause.
     """
     found: dict[Deadline, datetime] = {}
     if not session.live:
         return found
-    if session.status is Status.ACTIVE and not session.at_work:
+    rests = session.suspended and session.idle_action is IdleAction.SUSPEND
+    if session.status is Status.ACTIVE and not session.in_use and not rests:
         last = datetime.fromisoformat(session.last_activity_at)
         found[Deadline.IDLE] = last + timedelta(seconds=session.idle_timeout)
     if session.wall_timeout is not None:

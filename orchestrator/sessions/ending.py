@@ -112,6 +112,7 @@ class Ending:
                     await self._silence(sandbox, rationale, hands_over)
                     FaultPoint.CLOSE_SILENCED.reached()
                     await self._gaps.close(session, terminals)
+                    await self._sandboxes.ended(session)
                 finally:
                     session.over.set_result(None)
             finally:

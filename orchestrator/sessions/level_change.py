@@ -58,7 +58,8 @@ class LevelChange:
     def needed(self, session: Session, level: Level) -> bool:
         """Whether the session's level differs from this level as its file is now."""
         same = session.level.name == level.name and session.level.sha256 == level.sha256
-        return not same or session.sandbox is None or session.gate is not None
+        closed = session.gate is not None or (session.sandbox is None and not session.suspended)
+        return not same or closed
 
     def lowers(self, session: Session, level: Level) -> bool:
         """Whether a change to that level may make the session stricter.
@@ -114,6 +115,9 @@ class LevelChange:
             raise InvalidTransitionError("the session is paused: resume it first")
         await self._sandboxes.check_level(level)
         args = {"from": session.level.name, "to": level.name, "ignored": ignored}
+        if session.suspended:
+            await self._pin_suspended(session, principal, level, limits, args, admitted)
+            return
         if self.lowers(session, level):
             async with self._closing(session, level), self._moves.begin() as move:
                 await self._lower(session, principal, level, args)
@@ -199,6 +203,31 @@ class LevelChange:
         if old is not None and not (thaws and await self._stopper.thaw(old)):
             session.sandbox = None
             await self._discard(session, old)
+
+    async def _pin_suspended(
+        self,
+        session: Session,
+        principal: Principal,
+        level: Level,
+        limits: SessionLimits,
+        args: dict[str, Any],
+        admitted: AbstractAsyncContextManager[None],
+    ) -> None:
+        """Records the level, with which the session's next use restores it; nothing runs.
+
+        Raises: AuditUnavailableError; a lower level is recorded later then.
+        """
+        lowers = self.lowers(session, level)
+        if lowers:
+            self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
+            session.set_level(level)
+        if not await self._stops.recorded(session):
+            raise AuditUnavailableError("this or an earlier stop is not on record yet: try again")
+        async with admitted:
+            if not lowers:
+                await self._pin(session, principal, level, args)
+                session.set_level(level)
+            session.limits = limits
 
     async def _pin(
         self,

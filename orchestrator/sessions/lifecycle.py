@@ -1,6 +1,7 @@
 """Transitions of a session's status, and the classification of its end. No I/O."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from orchestrator.errors import InvalidTransitionError
 from paddock.contract.words import Activity, Rationale, Status
@@ -19,6 +20,14 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 }
 
 
+class Suspension(StrEnum):
+    """How far a session's sandbox is given up, or given back."""
+
+    BEGINNING = "beginning"
+    SUSPENDED = "suspended"
+    RESTORING = "restoring"
+
+
 @dataclass(frozen=True, slots=True)
 class Termination:
     """How a session ended. `exit_classification` is SUCCESS or FAILURE; times are RFC 3339."""
@@ -35,8 +44,10 @@ def check_transition(current: Status, wanted: Status) -> None:
         raise InvalidTransitionError(f"a session that is {current} cannot become {wanted}")
 
 
-def activity(status: Status, running: int) -> Activity:
+def activity(status: Status, running: int, *, suspended: bool = False) -> Activity:
     """A session's activity, from its status and the number of busy commands and tools."""
     if status not in LIVE:
         return Activity.CLOSED
+    if suspended:
+        return Activity.SUSPENDED
     return Activity.RUNNING if running else Activity.IDLE

@@ -38,6 +38,8 @@ class Pausing:
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox without waiting for other changes of the session.
 
+        In a suspended one, nothing runs: it is not restored before it is resumed and used.
+
         Raises: InvalidTransitionError; SandboxUnavailableError if it could only be killed.
         """
         if session.sandbox is not None and (
@@ -45,9 +47,10 @@ class Pausing:
         ):
             await self._stopper.hold(session.sandbox)
         async with session.lock:
-            sandbox = _sandbox(session, Status.PAUSED)
-            # The lock's holder may have thawed or replaced it.
-            await self._stopper.hold(sandbox)
+            check_transition(session.status, Status.PAUSED)
+            if not session.suspended:
+                # The lock's holder may have thawed or replaced it.
+                await self._stopper.hold(_sandbox(session))
             FaultPoint.PAUSE_FROZEN.reached()
             session.status = Status.PAUSED
             self._deadlines.watch(session)
@@ -63,11 +66,18 @@ class Pausing:
         stays frozen; SandboxUnavailableError.
         """
         async with session.lock:
-            sandbox = _sandbox(session, Status.ACTIVE)
-            _check_goes_on(sandbox)
+            check_transition(session.status, Status.ACTIVE)
+            if not session.suspended:
+                _check_goes_on(_sandbox(session))
             self._recorder.check_room(session)
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError("the session's pause is not on record yet: try again")
+            if session.suspended:  # its next use restores it
+                await self._record(principal, session, Status.ACTIVE)
+                session.status = Status.ACTIVE
+                self._deadlines.watch(session)
+                return
+            sandbox = _sandbox(session)
             await self._engine.resume(sandbox.container_id)
             FaultPoint.RESUME_THAWED.reached()
             try:
@@ -103,9 +113,8 @@ def _check_goes_on(sandbox: Sandbox) -> None:
         raise SandboxUnavailableError("the session is ending")
 
 
-def _sandbox(session: Session, wanted: Status) -> Sandbox:
-    """Raises InvalidTransitionError; SandboxUnavailableError if the session has no sandbox."""
-    check_transition(session.status, wanted)
+def _sandbox(session: Session) -> Sandbox:
+    """Raises SandboxUnavailableError if the session has no sandbox."""
     if session.sandbox is None:
         raise SandboxUnavailableError(session.gate or "the session has no sandbox")
     return session.sandbox

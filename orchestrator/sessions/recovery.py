@@ -156,7 +156,10 @@ class Recovery:
         else:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
-            if row.sandbox is None:
+            if row.suspension is not None:
+                await self._sessions.suspensions.recover(session, row.suspension)
+                self._found.sessions_recovered += 1
+            elif row.sandbox is None:
                 await self._leave_closed(session)
             else:
                 await self._adopt(session, container)

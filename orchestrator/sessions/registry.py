@@ -5,12 +5,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.access.limits import KeyUsage
-from orchestrator.errors import ConflictError
+from orchestrator.errors import CapacityExhaustedError, ConflictError
 from orchestrator.policy.levels import SessionLimits
 from orchestrator.sessions.session import Session
 
 # Ended sessions kept in memory; above this number, the oldest are forgotten early.
 _MOST_ENDED = 10_000
+# Sessions that have not ended, with or without a sandbox.
+_MOST_LIVE = 10_000
+_RETRY_SECONDS = 10
 
 
 class Registry:
@@ -29,8 +32,20 @@ class Registry:
         """The number of live sessions, including those being created."""
         return len(self._live) + len(self._reserved)
 
+    @property
+    def holding(self) -> int:
+        """How many of them have a sandbox, or are about to get one."""
+        return len(self._reserved) + sum(not each.suspended for each in self._live.values())
+
     def reserve(self, session: Session) -> None:
-        """Reserves the id of a session that is being created. Raises: ConflictError."""
+        """Reserves the id of a session that is being created.
+
+        Raises: ConflictError; CapacityExhaustedError if there are too many sessions.
+        """
+        if len(self) >= _MOST_LIVE:
+            raise CapacityExhaustedError(
+                f"there are {_MOST_LIVE} sessions: end some", retry_after=_RETRY_SECONDS
+            )
         name = session.id.casefold()
         if name in self._live or name in self._reserved:
             raise ConflictError(f"a session with the id {session.id} exists", field="id")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.consume.pack import Pack
+from paddock.contract.words import IdleAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class NewSession:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     limits: dict[str, int | float] = field(default_factory=dict)
     idle_timeout: int | None = None
+    idle_action: IdleAction | None = None
     wall_timeout: int | None = None
     budget: dict[str, int | float] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()

@@ -2,7 +2,13 @@
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -41,13 +47,15 @@ from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.room import Room
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_rows import SessionRow
 from orchestrator.sessions.session_secrets import check_not_stored
+from orchestrator.sessions.suspension import Suspensions
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
-from paddock.contract.words import Rationale, Status
+from paddock.contract.words import IdleAction, Rationale, Status
 
 T = TypeVar("T")
 
@@ -92,9 +100,23 @@ class Sessions:
         self.registry = Registry(settings.terminated_ttl)
         self.deadlines = Deadlines(self.expire)
         self.shares = Shares(settings, self.registry)
+        # An idle session gives way to a new one, and to one that is used again.
+        self.room = Room(
+            *(settings, node, sandboxes.pool, self.registry),
+            lambda: self.suspensions.suspend_one(),
+        )
+        self.suspensions = Suspensions(
+            database,
+            recorder,
+            stops,
+            sandboxes,
+            self.registry,
+            self.room,
+            self.shares,
+            self.deadlines,
+        )
         self._creation = Creation(
             settings,
-            node,
             levels,
             images,
             database,
@@ -103,6 +125,7 @@ class Sessions:
             workspaces,
             self.registry,
             self.shares,
+            self.room,
             scrub,
             metrics,
         )
@@ -222,10 +245,6 @@ class Sessions:
         self.deadlines.watch(session)
         return session, handle
 
-    async def check_room(self, sandboxes: int, memory_bytes: int) -> None:
-        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes."""
-        await self._creation.check_room(sandboxes, memory_bytes)
-
     def existing(self, principal: Principal, session_id: str) -> Session | None:
         """The caller's live session with that id."""
         session = self.registry.get(session_id)
@@ -273,7 +292,7 @@ class Sessions:
         )
 
     async def expire(self, session: Session) -> None:
-        """Ends a session with a passed deadline; otherwise does nothing.
+        """Ends a session with a passed deadline, or suspends it; otherwise does nothing.
 
         If it is already ending, waits for that. While the control plane shuts down, no end begins:
         the next start finds it.
@@ -286,6 +305,9 @@ class Sessions:
             async with session.lock:  # held by the caller that ends it, until nothing is left
                 return
         deadline = due(session, datetime.now(UTC))
+        suspends = deadline is Deadline.IDLE and session.idle_action is IdleAction.SUSPEND
+        if suspends and await self.suspensions.suspend(session, "idle"):
+            return
         if deadline is Deadline.BUDGET:
             self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
         if deadline is not None:
@@ -321,8 +343,17 @@ class Sessions:
         """Thaws it; its agent answers when this returns."""
         await self._tasks.shield(self._pausing.resume(principal, session))
 
+    def using(self, principal: Principal, session: Session) -> AbstractAsyncContextManager[None]:
+        """Keeps the session's sandbox, or gives it one again if it was suspended.
+
+        Raises: the errors of `Suspensions.using`.
+        """
+        return self.suspensions.using(principal, session)
+
     async def interrupt(self, principal: Principal, session: Session) -> None:
         """Ends every running command; the session continues."""
+        if session.suspended and session.status is Status.ACTIVE:
+            return  # nothing runs
         session.check_open()
         await self._executions.cancel_all(session, "interrupted")
 
@@ -414,7 +445,8 @@ class Sessions:
                 yield
 
         await self._level_change.run(session, principal, level, limits, ignored, admitted())
-        await self._workspaces.resized(workspace, size)
+        if not session.suspended:  # it is resized when it is restored
+            await self._workspaces.resized(workspace, size)
 
     async def set_episode(
         self, principal: Principal, session: Session, episode_id: str | None
@@ -463,6 +495,7 @@ class Sessions:
         await self.deadlines.close()
         await self._inspector.close()
         await self._tasks.drain()
+        await self.suspensions.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]
         for sandbox in sandboxes:
             await self._sandboxes.leave(sandbox)

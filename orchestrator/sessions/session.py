@@ -23,10 +23,10 @@ from orchestrator.link.messages import Chunk
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.ports.open_port import SessionPorts
 from orchestrator.sessions.budget import Budget
-from orchestrator.sessions.lifecycle import LIVE, Termination
+from orchestrator.sessions.lifecycle import LIVE, Suspension, Termination
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.workspace.slots import Workspace
-from paddock.contract.words import Status
+from paddock.contract.words import IdleAction, Status
 from sandbox_agent.protocol import MOST_STORED
 
 if TYPE_CHECKING:
@@ -158,6 +158,12 @@ class Session:
     busy_terminals: int = 0
     commands: dict[str, Command] = field(default_factory=dict)
     ports: SessionPorts = field(default_factory=SessionPorts)
+    # How far its sandbox is given up; None: it is not.
+    suspension: Suspension | None = None
+    # What it asked for when it is idle; None: its level's.
+    requested_idle_action: IdleAction | None = None
+    # The number of requests that need its sandbox now, or will at once.
+    uses: int = 0
     # Serializes all changes of the status, the level and the sandbox.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Held while evidence of one of its commands is written.
@@ -185,6 +191,16 @@ class Session:
         return self.status in LIVE
 
     @property
+    def suspended(self) -> bool:
+        """Whether it has no sandbox until its next use."""
+        return self.suspension is Suspension.SUSPENDED
+
+    @property
+    def idle_action(self) -> IdleAction:
+        """What happens when it was idle for its time-out."""
+        return self.requested_idle_action or self.level.idle_action
+
+    @property
     def egress_rules(self) -> SessionRules:
         """What it may reach at present."""
         return SessionRules(self.id, self.level.egress, self.own_rules)
@@ -210,6 +226,20 @@ class Session:
         """The number of commands and terminals that are busy; a tool at its prompt is not."""
         return len(self.running) + self.busy_terminals
 
+    @property
+    def in_use(self) -> bool:
+        """Whether something is running in it or is about to."""
+        return self.at_work > 0 or self.uses > 0
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Counts a request that needs its sandbox."""
+        self.uses += 1
+        try:
+            yield
+        finally:
+            self.uses -= 1
+
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Counts a terminal as busy."""
@@ -223,12 +253,14 @@ class Session:
         """The sandbox, if it may receive new work.
 
         Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError if paused,
-        ConflictError while the level changes or its secrets are unknown, SandboxUnavailableError
-        without a sandbox.
+        ConflictError while the level changes, its secrets are unknown or it is suspended;
+        SandboxUnavailableError without a sandbox.
         """
         self.check_live()
         if self.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
+        if self.suspension is not None:
+            raise ConflictError("the session is suspended, and nothing runs in it: try again")
         if self.gate is not None and self.lock.locked():
             raise ConflictError(self.gate)  # it is being changed right now
         if self.gate is not None or self.sandbox is None:

@@ -11,14 +11,15 @@ from orchestrator.consume import pack_rows
 from orchestrator.consume.pack import Pack
 from orchestrator.egress.session_rules import OwnRules
 from orchestrator.egress.usage import EgressUsage
+from orchestrator.errors import SandboxUnavailableError
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.sessions.budget import Budget, Kind
-from orchestrator.sessions.lifecycle import LIVE, Termination
+from orchestrator.sessions.lifecycle import LIVE, Suspension, Termination
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
-from paddock.contract.words import Rationale, Status
+from paddock.contract.words import IdleAction, Rationale, Status
 
 
 def insert(connection: sqlite3.Connection, session: Session) -> None:
@@ -26,11 +27,11 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
-        " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
+        " work_id, reissues, policy_resolved_ref, episode_id, episodes, idle_action,"
         " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at,"
         " consume)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
         (
             session.key,
             session.id,
@@ -54,6 +55,7 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.policy_resolved_ref,
             session.episode_id,
             session.episodes,
+            session.requested_idle_action,
             session.handle_sha256,
             json.dumps(session.secrets.stored.names),
             session.secrets.stored.key,
@@ -89,6 +91,21 @@ def with_level(
     stored = json.dumps(level.stored())
     egress = json.dumps(session.own_rules.at_another_level().stored())
     return updating(session, permission_level=level.name, level=stored, egress=egress, **columns)
+
+
+def suspending(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that suspends the session: it has no sandbox."""
+    return updating(session, suspension=Suspension.SUSPENDED, sandbox=None, container_id=None)
+
+
+def restored(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that gives the session its present sandbox. Raises: SandboxUnavailableError."""
+    sandbox = session.sandbox
+    if sandbox is None:
+        raise SandboxUnavailableError("the session has no sandbox")
+    return updating(
+        session, suspension=None, sandbox=sandbox.name, container_id=sandbox.container_id
+    )
 
 
 def with_rules(session: Session, rules: OwnRules) -> Callable[[sqlite3.Connection], None]:
@@ -169,6 +186,7 @@ _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
     " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, egress, egress_used,"
     " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
+    " suspension, idle_action,"
     " handle_sha256,"
     " acknowledged,"
     " secret_names, seal_key, incarnation,"
@@ -177,8 +195,9 @@ _COLUMNS = (
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
     " coalesce(workspaces.quota, 'none') AS workspace_quota,"
-    " (SELECT time FROM events WHERE session_key = sessions.key ORDER BY seq DESC LIMIT 1)"
-    " AS last_event"
+    # A suspension is no use of the session.
+    " (SELECT time FROM events WHERE session_key = sessions.key"
+    " AND operation <> 'session.suspended' ORDER BY seq DESC LIMIT 1) AS last_event"
 )
 # Large: only for sessions that may still be used.
 _PACK = "(SELECT pack FROM packs WHERE session_key = sessions.key) AS pack"
@@ -204,6 +223,7 @@ class SessionRow:
             Quota(row["workspace_quota"]),
         )
         self.sandbox: str | None = row["sandbox"]
+        self.suspension = None if row["suspension"] is None else Suspension(row["suspension"])
         self.acknowledged = bool(row["acknowledged"])
         self.session = Session(
             key=row["key"],
@@ -232,6 +252,9 @@ class SessionRow:
             policy_resolved_ref=row["policy_resolved_ref"],
             episode_id=row["episode_id"],
             episodes=row["episodes"],
+            requested_idle_action=(
+                None if row["idle_action"] is None else IdleAction(row["idle_action"])
+            ),
             reissues=row["reissues"],
             own_rules=OwnRules.restored(json.loads(row["egress"])),
             egress_usage=EgressUsage.restored(json.loads(row["egress_used"])),

@@ -132,6 +132,10 @@ class SessionSecrets:
         self._given = dict.fromkeys(given)
         self._rebuild()
 
+    def learn_none(self) -> None:
+        """Notes that no agent holds any of them: the session has no sandbox."""
+        self._known = True
+
     def cut(self, text: str) -> str:
         """The text without the secrets."""
         return self.redactor.text(text)

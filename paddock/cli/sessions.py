@@ -99,6 +99,10 @@ async def create(
     idle_timeout: Annotated[
         int | None, typer.Option(min=1, metavar="SECONDS", help="Maximum idle time.")
     ] = None,
+    idle_action: Annotated[
+        str | None,
+        typer.Option(metavar="end|suspend", help="What happens then: by default its level's."),
+    ] = None,
     wall_timeout: Annotated[
         int | None, typer.Option(min=1, metavar="SECONDS", help="Maximum lifetime.")
     ] = None,
@@ -129,6 +133,7 @@ async def create(
             env=variables,
             secrets=secrets or None,
             idle_timeout=idle_timeout,
+            idle_action=idle_action,
             wall_timeout=wall_timeout,
             budget=limits,
             mounts=mount,

@@ -39,6 +39,7 @@ class Sessions(Face[F]):
         secrets: Mapping[str, str] | None = None,
         limits: Mapping[str, int | float] | None = None,
         idle_timeout: int | None = None,
+        idle_action: str | None = None,
         wall_timeout: int | None = None,
         budget: Mapping[str, int | float] | None = None,
         mounts: Sequence[str] | None = None,
@@ -65,7 +66,9 @@ class Sessions(Face[F]):
                 begin with `SECRET_`.
             limits: lower ones than the level's: `cpus`, `memory_bytes`, `pids`, `tmp_bytes`,
                 `workspace_bytes`.
-            idle_timeout: seconds without work until it is ended.
+            idle_timeout: seconds without work until it is ended or suspended.
+            idle_action: `end` or `suspend`: then it keeps its workspace, and has a sandbox again at
+                its next use; None: its level's.
             wall_timeout: seconds until it is ended, used or not.
             budget: its total limits: `time` and `cpu_seconds` in seconds, `cost` in dollars,
                 `commands`, `output_bytes`, `audit_bytes`, `iterations`, `tokens`, `egress_bytes`.
@@ -93,6 +96,7 @@ class Sessions(Face[F]):
             secrets=secrets,
             limits=limits,
             idle_timeout=idle_timeout,
+            idle_action=idle_action,
             wall_timeout=wall_timeout,
             budget=budget,
             mounts=mounts,
@@ -121,6 +125,7 @@ class Sessions(Face[F]):
         secrets: Mapping[str, str] | None = None,
         limits: Mapping[str, int | float] | None = None,
         idle_timeout: int | None = None,
+        idle_action: str | None = None,
         wall_timeout: int | None = None,
         budget: Mapping[str, int | float] | None = None,
         mounts: Sequence[str] | None = None,
@@ -145,6 +150,7 @@ class Sessions(Face[F]):
             secrets=secrets,
             limits=limits,
             idle_timeout=idle_timeout,
+            idle_action=idle_action,
             wall_timeout=wall_timeout,
             budget=budget,
             mounts=mounts,

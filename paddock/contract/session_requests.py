@@ -81,9 +81,15 @@ class SessionBody(Body):
     )
     limits: LimitsBody = Field(default_factory=LimitsBody)
     idle_timeout: int | None = Field(
-        default=None, ge=1, description="Seconds without activity after which the session ends."
+        default=None,
+        ge=1,
+        description="Seconds without activity after which the session ends or is suspended.",
     )
-
+    idle_action: Literal["end", "suspend"] | None = Field(
+        default=None,
+        description="Whether it is ended then, or suspended until its next use; default: its "
+        "level's.",
+    )
     wall_timeout: int | None = Field(
         default=None,
         ge=1,

@@ -14,6 +14,7 @@ from paddock.contract.commands import Command
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import (
     Activity,
+    IdleAction,
     Rationale,
     Start,
     Status,
@@ -60,6 +61,7 @@ EXAMPLE: dict[str, Any] = {
     "policy_resolved_ref": None,
     "episode_id": None,
     "consume": None,
+    "idle_action": "end",
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
@@ -116,7 +118,10 @@ class Sandbox(Model):
 class Deadlines(Model):
     """When the session ends by itself, whichever comes first; all null after its end."""
 
-    idle_at: Time | None = Field(description="Also null while it is busy or paused.")
+    idle_at: Time | None = Field(
+        description="When it ends or is suspended, as its `idle_action` says. Also null while it "
+        "is busy, paused, or suspended because it was idle."
+    )
     wall_at: Time | None = Field(
         description="From `wall_timeout`, also during a pause; null if there is none."
     )
@@ -157,7 +162,7 @@ class Session(Model):
     activity: Annotated[Activity, Strict(False), WORDS]
     permission_level: LevelName
     workspace: Workspace
-    sandbox: Sandbox | None
+    sandbox: Sandbox | None = Field(description="Null while it is suspended, and after its end.")
     labels: dict[str, str]
     role: str = Field(description="Its agent's role in Cedar policies.")
     tools: list[str] | None = Field(
@@ -171,6 +176,9 @@ class Session(Model):
     episode_id: str | None = Field(description="The caller's name of the episode of the work.")
     consume: Consume | None = Field(
         description="Its context pack; null: it reads whatever its level permits."
+    )
+    idle_action: Annotated[IdleAction, Strict(False), WORDS] = Field(
+        description="What happens at `deadlines.idle_at`."
     )
     limits: LevelLimits
     created_at: Time

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, Strict, model_validator
 
 from paddock.contract.base import WORDS, Count, LevelName, Model, RiskTier, Sha256, example
 from paddock.contract.fields import (
@@ -20,6 +20,7 @@ from paddock.contract.requests import (
     check_one,
     exactly_one,
 )
+from paddock.contract.words import IdleAction
 
 _LIMITS = {
     "cpus": 0.5,
@@ -42,6 +43,7 @@ _LOW = {
     "audit_bytes": 268435456,
     "noexec": True,
     "guard_writes": True,
+    "idle_action": "end",
     "rates": {
         "disk_read": None,
         "disk_write": 52428800,
@@ -207,6 +209,9 @@ class Level(Model):
     guard_writes: bool = Field(
         description="Where any command is allowed: those known to write may name paths of the "
         "workspace only."
+    )
+    idle_action: Annotated[IdleAction, Strict(False), WORDS] = Field(
+        description="What happens to idle sessions, unless they ask for something else."
     )
     rates: LevelRates
     egress: LevelEgress = Field(description="What may be reached with the network `egress`.")

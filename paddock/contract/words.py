@@ -39,11 +39,19 @@ class Start(StrEnum):
 
 
 class Activity(StrEnum):
-    """A session's current activity."""
+    """A session's current activity; suspended: it has no sandbox until its next use."""
 
     IDLE = "idle"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     CLOSED = "closed"
+
+
+class IdleAction(StrEnum):
+    """What happens to a session that was idle for its time-out."""
+
+    END = "end"
+    SUSPEND = "suspend"
 
 
 class Rationale(StrEnum):

@@ -74,6 +74,7 @@ class Known:
     # Whether its sandbox is lost, so that the session waits for its level to be set again.
     closed: bool = False
     rules: OwnRules = NO_OWN_RULES
+    suspended: bool = False
 
 
 class MortalEngine(FakeEngine):
@@ -176,7 +177,7 @@ class Restarts(RuleBasedStateMachine):
         known = self.live(name)
         if known is None or known.status is Status.PAUSED:
             return
-        session = self.session(name)
+        session, fails = self.session(name), fails and not known.suspended
         changing = self.plane.sessions.change_settings(ADMIN, session, level, {})
         if fails and (known.closed or level != known.level):
             self.engine.fail_next("create")
@@ -240,9 +241,36 @@ class Restarts(RuleBasedStateMachine):
             known.handle = self.run(self.plane.sessions.rotate_handle(ADMIN, self.session(name)))
 
     @rule(name=st.sampled_from(IDS))
+    def suspend(self, name: str) -> None:
+        known = self.live(name)
+        if known:
+            idle = known.status is Status.ACTIVE and not known.closed and not known.suspended
+            done = self.run(self.plane.sessions.suspensions.suspend(self.session(name), "room"))
+            assert done == idle
+            known.suspended = known.suspended or idle
+
+    @rule(name=st.sampled_from(IDS), fails=st.booleans())
+    def use(self, name: str, fails: bool) -> None:
+        known = self.live(name)
+        if known is None:
+            return
+        restores = known.suspended and known.status is Status.ACTIVE
+        if fails and restores:
+            self.engine.fail_next("create")
+            with pytest.raises(PaddockError):
+                self.run(self.used(name))
+        else:
+            self.run(self.used(name))
+            known.suspended = known.suspended and not restores
+
+    async def used(self, name: str) -> None:
+        async with self.plane.sessions.using(ADMIN, self.session(name)):
+            pass
+
+    @rule(name=st.sampled_from(IDS))
     def kill_the_sandbox(self, name: str) -> None:
         known = self.live(name)
-        if known is None or known.closed:
+        if known is None or known.closed or known.suspended:
             return
         session = self.session(name)
 
@@ -279,7 +307,7 @@ class Restarts(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(
         name=st.sampled_from(IDS),
-        what=st.sampled_from(("create", "close", "level")),
+        what=st.sampled_from(("create", "close", "level", "suspend", "use")),
         level=st.sampled_from(LEVELS),
         writes=st.integers(0, 6),
     )
@@ -296,6 +324,10 @@ class Restarts(RuleBasedStateMachine):
             work = sessions.create(ADMIN, NewSession(id=name, permission_level=level))
         elif what == "close":
             work = sessions.close(ADMIN, self.session(name), purge=False)
+        elif what == "suspend":
+            work = sessions.suspensions.suspend(self.session(name), "room")
+        elif what == "use":
+            work = self.used(name)
         else:
             work = sessions.change_settings(ADMIN, self.session(name), level, {})
         self.run(self.killed(work, writes))
@@ -332,14 +364,13 @@ class Restarts(RuleBasedStateMachine):
         assert before is not None
         assert found is not None
         assert found.key == before.key
-        if what == "close":
-            before.status = found.status
-            before.closed = found.live and found.sandbox is None
-        else:
+        if what == "level":
             assert found.level.name in {level, before.level}
-            before.status = found.status
             self.at_level(before, found.level.name)
-            before.closed = found.live and found.sandbox is None
+        if what in ("suspend", "use"):
+            assert (found.status, before.closed) == (before.status, found.gate is not None)
+        before.status, before.suspended = found.status, found.suspended
+        before.closed = found.live and found.sandbox is None and not found.suspended
 
     @invariant()
     def nobody_is_lost(self) -> None:
@@ -359,8 +390,9 @@ class Restarts(RuleBasedStateMachine):
             session = self.session(name)
             assert session.level.name == known.level
             assert session.own_rules == known.rules
-            assert (session.sandbox is None) == known.closed
-            if known.status is Status.ACTIVE and not known.closed:
+            assert session.suspended == known.suspended
+            assert (session.sandbox is None) == (known.closed or known.suspended)
+            if known.status is Status.ACTIVE and session.sandbox is not None:
                 session.check_open()
 
     @invariant()

@@ -295,6 +295,6 @@ async def test_what_waits_leaves_memory_to_sessions(
         return Resources(free_memory_bytes=2**20, free_disk_bytes=2**40)
 
     monkeypatch.setattr(api.plane.node, "resources", little)
-    await api.plane.sessions.check_room(0, 2**20)
+    await api.plane.sessions.room.check(0, 2**20)
     with pytest.raises(CapacityExhaustedError, match="memory"):
-        await api.plane.sessions.check_room(0, 2**20 + 1)
+        await api.plane.sessions.room.check(0, 2**20 + 1)

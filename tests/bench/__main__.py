@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import egress, measures, ports, recovery, sessions
+from tests.bench import egress, measures, ports, recovery, sessions, suspension
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,7 +25,7 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
-_MORE = ("sessions", "recovery", "egress", "ports")
+_MORE = ("sessions", "recovery", "egress", "ports", "suspension")
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
@@ -57,6 +57,8 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await egress.egress(1 if arguments.quick else 3))
             if "ports" in arguments.parts:
                 print_table(await ports.ports(1 if arguments.quick else 3))
+            if "suspension" in arguments.parts:
+                print_table(await suspension.suspension(3 if arguments.quick else 10))
         finally:
             floors.close()
 
@@ -90,8 +92,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="*",
         default=_PARTS,
         help="floors, peers (both by default), sessions (how cost grows with their number), "
-        "recovery (how long a start takes after a kill), egress (what the way out costs), or ports "
-        "(what an open port costs)",
+        "recovery (how long a start takes after a kill), egress (what the way out costs), ports "
+        "(what an open port costs), or suspension (of idle sessions)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

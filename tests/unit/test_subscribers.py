@@ -117,12 +117,13 @@ async def test_messages_are_told_in_the_order_of_subscription(
         subscribers.on_hello(log.note(f"hello {name}"))
         subscribers.on_violation(log.note_later(f"violation {name}"))
         subscribers.on_gone(log.note_later(f"gone {name}"))
+        subscribers.on_end(log.note_later(f"ended {name}"))
     subscribers.hello(SESSION, cast(Any, None))
     await subscribers.violation(SESSION, "garbage")
     await subscribers.gone(cast(Any, None))
-    expected = [
-        f"{message} {name}" for message in ("hello", "violation", "gone") for name in ("one", "two")
-    ]
+    await subscribers.ended(SESSION)
+    messages = ("hello", "violation", "gone", "ended")
+    expected = [f"{message} {name}" for message in messages for name in ("one", "two")]
     assert log.said == expected
 
 

@@ -1,0 +1,283 @@
+"""Suspends idle sessions: they keep their workspace, and get a sandbox again at their next use."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from orchestrator.access.keys import Principal
+from orchestrator.access.shares import Shares
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
+from orchestrator.errors import AuditUnavailableError, PaddockError
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sandboxes.service import Sandboxes
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.lifecycle import Suspension
+from orchestrator.sessions.registry import Registry
+from orchestrator.sessions.room import Room
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import Database
+from orchestrator.task_scope import TaskScope
+from orchestrator.workspace import slots
+from paddock.contract.words import Status
+
+log = logging.getLogger(__name__)
+
+_SYSTEM = "system"
+# Streams that read or write the workspace.
+_TRANSFERS = ("downloads", "uploads")
+
+
+def can_be_suspended(session: Session) -> bool:
+    """Whether nothing of the session would be interrupted or forgotten without its sandbox.
+
+    Open terminals and open ports count as running. A session with secrets keeps its sandbox:
+    without it, a restart of the control plane would lose the values. So does one with a context
+    pack, with which its files are compared when a sandbox starts, and it may have changed them.
+    """
+    sandbox, secrets = session.sandbox, session.secrets
+    return (
+        sandbox is not None
+        and sandbox.link.connected
+        and _is_untouched(session)
+        and session.suspension is None
+        and not session.lock.locked()
+        and not session.in_use
+        and not session.terminals
+        and not session.ports.open
+        and not any(session.streams[kind] for kind in _TRANSFERS)
+        and all(command.settled for command in session.commands.values())
+        and session.pack is None
+        and secrets.known
+        and secrets.message() is None
+    )
+
+
+def least_recently_used(sessions: Iterable[Session]) -> Session | None:
+    """The session to suspend first; None if none can be."""
+    idle = (session for session in sessions if can_be_suspended(session))
+    return min(idle, key=lambda session: (session.last_activity_at, session.key), default=None)
+
+
+class Suspensions:
+    """Suspends and restores sessions. A session that is in use is never suspended."""
+
+    def __init__(
+        self,
+        database: Database,
+        recorder: Recorder,
+        stops: StopRecords,
+        sandboxes: Sandboxes,
+        sessions: Registry,
+        room: Room,
+        shares: Shares,
+        deadlines: Deadlines,
+    ) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._stops = stops
+        self._sandboxes = sandboxes
+        self._registry = sessions
+        self._room = room
+        self._shares = shares
+        self._deadlines = deadlines
+        self._leaving = TaskScope("the suspension of a session")
+        self._returning = TaskScope("the restoration of a session")
+        # By session key: all that use a session wait for the same restoration.
+        self._restorations: dict[str, asyncio.Task[None]] = {}
+
+    async def drain(self) -> None:
+        """Waits for what is being suspended or restored."""
+        await self._returning.drain()
+        await self._leaving.drain()
+
+    # Suspending.
+
+    async def suspend_one(self) -> bool:
+        """Suspends the least recently used idle session; whether there is room for another now.
+
+        Raises: AuditUnavailableError, and nothing is suspended.
+        """
+        session = least_recently_used(self._registry.live)
+        if session is not None:
+            await self.suspend(session, "room")
+            return True
+        some = not self._leaving.idle
+        await self._leaving.one_ended()
+        return some
+
+    async def suspend(self, session: Session, reason: str) -> bool:
+        """Whether the session, which was idle, is suspended now. `reason`: room or idle.
+
+        Raises: AuditUnavailableError, and the session keeps its sandbox.
+        """
+        if not can_be_suspended(session):
+            return False
+        # Whoever wants to use it from now on waits, and restores it.
+        session.suspension = Suspension.BEGINNING
+        return await self._leaving.shield(self._suspend(session, reason))
+
+    async def _suspend(self, session: Session, reason: str) -> bool:
+        async with session.lock:
+            sandbox = session.sandbox
+            if sandbox is None or not _is_untouched(session):
+                session.suspension = None
+                return False
+            sandbox.shut_off()
+            try:
+                await sandbox.link.settled()
+                await self._record_suspended(session, {"reason": reason})
+            except BaseException:
+                session.suspension = None
+                sandbox.reopen()
+                self._record_kept(session)
+                raise
+            session.sandbox = None
+            try:
+                await self._release(sandbox)
+            finally:
+                session.suspension = Suspension.SUSPENDED
+                self._deadlines.watch(session)
+        log.info("session %s is suspended: %s", session.id, reason)
+        return True
+
+    async def _release(self, sandbox: Sandbox) -> None:
+        """Removes the sandbox; the next start finds what can't be removed."""
+        try:
+            await self._sandboxes.quiesce(sandbox, "suspended")
+            await self._sandboxes.discard(sandbox)
+        except PaddockError as error:
+            log.error("sandbox %s is not removed completely: %s", sandbox.name, error.detail)
+
+    async def _record_suspended(
+        self, session: Session, args: dict[str, Any], error: str | None = None
+    ) -> None:
+        lost = [command.id for command in session.commands.values() if command.output_bytes]
+        await self._recorder.record(
+            session,
+            EventDraft(
+                "session.suspended",
+                actor=_SYSTEM,
+                args=args,
+                made=Made(result={"output_lost": lost}),
+                error=error,
+                stop=error is not None,
+            ),
+            effect=session_rows.suspending(session),
+        )
+
+    def _record_kept(self, session: Session) -> None:
+        """Records that it was not suspended after all, as it is not known what the row says."""
+
+        async def write() -> None:
+            if session.live and session.sandbox is not None and session.suspension is None:
+                await self._recorder.record(
+                    session,
+                    EventDraft(
+                        "session.restored",
+                        actor=_SYSTEM,
+                        error="the suspension could not be recorded, and did not take place",
+                        stop=True,
+                    ),
+                    effect=session_rows.restored(session),
+                )
+
+        self._stops.add(session, write)
+
+    # Restoring.
+
+    @asynccontextmanager
+    async def using(self, principal: Principal, session: Session) -> AsyncGenerator[None]:
+        """Keeps an active session from being suspended; one that is suspended is restored first.
+
+        Raises: CapacityExhaustedError if there is no room, RateLimitedError,
+        AuditUnavailableError, and the errors of `Sandboxes.start`; it stays suspended then.
+        """
+        with session.using():
+            if session.suspension is not None and session.status is Status.ACTIVE:
+                await self._restored(principal, session)
+            yield
+
+    async def _restored(self, principal: Principal, session: Session) -> None:
+        """Waits for the session's restoration, which it begins if nobody else has."""
+        running = self._restorations.get(session.key)
+        if running is None:
+            running = self._returning.begin(self._restore(principal, session))
+            self._restorations[session.key] = running
+            running.add_done_callback(lambda _: self._restorations.pop(session.key))
+        await asyncio.shield(running)
+
+    async def _restore(self, principal: Principal, session: Session) -> None:
+        with await self._shares.turn(principal):
+            async with session.lock:
+                if not session.suspended or session.status is not Status.ACTIVE:
+                    return
+                self._recorder.check_room(session)
+                if not await self._stops.recorded(session):
+                    raise AuditUnavailableError("an earlier stop is not on record yet: try again")
+                looking = self._sandboxes.look_up(session.image)
+                left = await self._room.make()
+                self._room.admit(left)
+                session.suspension = Suspension.RESTORING
+                try:
+                    await self._start(principal, session, looking)
+                except BaseException as error:
+                    session.suspension = Suspension.SUSPENDED
+                    self._record_failure(session, error)
+                    raise
+                session.suspension = None
+                self._deadlines.watch(session)
+
+    async def _start(
+        self, principal: Principal, session: Session, looking: asyncio.Task[str] | None
+    ) -> None:
+        """Records the restoration, and starts a sandbox; if that fails, nothing of it is left."""
+        await self._recorder.record(
+            session,
+            EventDraft("session.restored", actor=principal.name, decision="allow"),
+            effect=session_rows.updating(session, suspension=Suspension.RESTORING),
+        )
+        sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
+        session.sandbox = sandbox
+        row, size = session_rows.restored(session), session.limits.workspace_bytes
+
+        def write(connection: sqlite3.Connection) -> None:
+            row(connection)
+            slots.set_size(connection, session.workspace.id, size)  # it may have changed meanwhile
+
+        try:
+            await self._database.write(write)
+        except BaseException:
+            session.sandbox = None
+            await self._sandboxes.discard(sandbox)
+            raise
+
+    def _record_failure(self, session: Session, error: BaseException) -> None:
+        detail = error.detail if isinstance(error, PaddockError) else "interrupted"
+        told = f"the session could not be restored: {detail}"
+        self._stops.add(session, lambda: self._record_suspended(session, {}, told))
+
+    async def recover(self, session: Session, suspension: Suspension) -> None:
+        """Takes over a session that an earlier control plane suspended."""
+        session.suspension = Suspension.SUSPENDED
+        session.secrets.learn_none()
+        if suspension is Suspension.RESTORING:
+            told = "the control plane ended while it restored the session"
+            await self._record_suspended(session, {}, told)
+
+
+def _is_untouched(session: Session) -> bool:
+    """Whether no other change of the session has begun."""
+    return (
+        session.status is Status.ACTIVE
+        and session.gate is None
+        and not session.ending
+        and session.budget.exceeded is None
+        and session.sandbox is not None
+        and session.sandbox.freezing is None
+    )

@@ -1,0 +1,77 @@
+"""Suspended sessions with real containers: nothing of the sandbox stays, and all files do."""
+
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import pytest
+
+from images.builder import build
+from orchestrator.audit import query
+from tests.support.box import TESTER, Box
+from tests.support.leaks import assert_kept_are_whole, instance
+from tests.support.plane import opened
+from tests.support.server import Server, serving
+
+_KEEP = "umask 077; echo kept > file; ln -s file link; mkdir d; echo $$ > /tmp/gone; id -u"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image() -> None:
+    build(report=lambda _line: None)
+
+
+async def test_it_gets_a_sandbox_again_with_its_files_level_and_uid(sandbox_image: str) -> None:
+    async with opened(image=sandbox_image, max_active=1, warm_sandboxes=1) as plane:
+        first = await Box.create(plane, "high", budget={"commands": 100, "cpu_seconds": 60})
+        uid = (await first.bash(_KEEP)).stdout
+        sandbox = first.session.sandbox
+        assert sandbox is not None
+        second = await Box.create(plane, "low")
+        assert first.session.suspended
+        assert await plane.engine.inspect(sandbox.container_id) is None
+        assert not sandbox.directory.path.exists()
+        async with plane.sessions.using(TESTER, first.session):
+            seen = await first.bash("cat link; stat -c %a file d; test ! -e /tmp/gone; id -u")
+            assert (seen.exit_code, seen.stdout) == (0, f"kept\n600\n700\n{uid}")
+        assert second.session.suspended
+        assert len(await plane.engine.list()) == 1
+        # At another level, and through the same start as a new session.
+        await plane.sessions.change_settings(TESTER, second.session, "medium", {})
+        async with plane.sessions.using(TESTER, second.session):
+            assert second.session.level.name == "medium"
+            assert (await second.run("pwd")).stdout == "/workspace\n"
+        found = await query.events(plane.database, first.session.key, limit=100)
+        told = [event["operation"] for event in found if event["operation"].startswith("session.")]
+        once = ["session.suspended", "session.restored"]
+        assert told == ["session.create", *once, "session.suspended"]
+
+
+async def test_suspended_sessions_outlive_a_killed_control_plane(tmp_path: Path) -> None:
+    async with serving(tmp_path / "state", PADDOCK_MAX_ACTIVE="1") as server:
+        for name in ("one", "two"):
+            body = {"id": name, "permission_level": "low"}
+            await server.ok("POST", "/api/sessions", body)
+            url = f"/api/sessions/{name}/files?path=file"
+            async with server.client.put(url, data=name.encode()) as answer:
+                assert answer.status == 200
+        await server.kill()
+        await server.start()
+        assert await _activities(server) == {"one": "suspended", "two": "idle"}
+        path = "/api/sessions/one/exec"
+        assert (await server.ok("POST", path, {"command": "cat file"}))["stdout"] == "one"
+        await server.kill()
+        await server.start()
+        assert await _activities(server) == {"one": "idle", "two": "suspended"}
+        with closing(docker.APIClient(version="auto")) as client:
+            label = f"paddock.instance={instance(server.state_dir)}"
+            assert len(client.containers(all=True, filters={"label": label})) == 1
+        for name in ("one", "two"):
+            assert (await server.ok("GET", f"/api/sessions/{name}/audit/verify"))["ok"]
+            await server.ok("DELETE", f"/api/sessions/{name}?purge=true")
+        assert_kept_are_whole(server.state_dir)
+
+
+async def _activities(server: Server) -> dict[str, str]:
+    page = await server.ok("GET", "/api/sessions")
+    return {item["id"]: item["activity"] for item in page["items"]}

@@ -256,10 +256,16 @@ async def test_an_approval_that_could_not_be_used_stays(api: Api) -> None:
     assert (await api.json("POST", path + "/exec", json=CALL))["exit_code"] == 0
 
 
-async def test_nothing_can_be_approved_once_the_session_has_ended(api: Api) -> None:
+@pytest.mark.parametrize("suspended", [False, True])
+async def test_nothing_can_be_approved_once_the_session_has_ended(
+    api: Api, suspended: bool
+) -> None:
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     path = f"/api/sessions/{session['id']}"
     pending = await api.json("POST", path + "/exec", json=CALL, status=202)
+    if suspended:
+        (live,) = api.plane.sessions.registry.live
+        assert await api.plane.sessions.suspensions.suspend(live, "room")
     await api.json("DELETE", path)
     place = f"/api/approvals/{pending['approval']['id']}"
     body = {"decision": "approve", "reason": None}

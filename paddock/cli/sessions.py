@@ -43,11 +43,16 @@ async def list_all(
     label: Annotated[
         str | None, typer.Option(metavar="KEY:VALUE", help="Only sessions with this label.")
     ] = None,
+    work: Annotated[
+        str | None, typer.Option("--work", metavar="ID", help="Only sessions of this work.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the sessions that the key may see, newest first."""
     wanted = pairs([label], "--label", ":") if label else {}
-    sessions = await paddock.sessions.list(status=status, label=next(iter(wanted.items()), None))
+    sessions = await paddock.sessions.list(
+        status=status, label=next(iter(wanted.items()), None), work_id=work
+    )
     found = [session.info for session in sessions]
     if as_json:
         print_json([info.raw for info in found])
@@ -118,6 +123,9 @@ async def create(
         typer.Option(metavar="TOOL", help="A tool that it may open; by default any."),
     ] = None,
     reach: Reached = None,
+    work: Annotated[
+        str | None, typer.Option("--work", metavar="ID", help="Your name of its work.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session; its handle, with which an agent uses it, is shown only once."""
@@ -140,6 +148,7 @@ async def create(
             role=role,
             tools=tool,
             egress=egress,
+            work_id=work,
         )
     if as_json:
         print_json({**session.info.raw, "handle": session.handle})

@@ -288,6 +288,7 @@ async def test_a_session_from_beginning_to_end(api: Api) -> None:
     made = objects(
         await run_beside(
             *("sessions", "create", "--id", "one", "--level", "low", "--label", "team=a"),
+            *("--work", "issue-4711", "--idle-action", "suspend"),
             *("--idle-timeout", "60", "--json"),
         )
     )
@@ -299,7 +300,9 @@ async def test_a_session_from_beginning_to_end(api: Api) -> None:
         ended = await run_beside("sessions", *arguments)
         assert (ended.status, ended.out) == (0, "")
         assert arguments[1] in ended.line
-    listed = await run_beside("sessions", "list", "--label", "team:a")
+    for wanted in ("--work", "another"), ("--status", "paused"):
+        assert "one" not in (await run_beside("sessions", "list", *wanted)).out
+    listed = await run_beside("sessions", "list", "--label", "team:a", "--work", "issue-4711")
     assert [line.split()[:4] for line in listed.out.splitlines()] == [
         ["SESSION", "STATUS", "ACTIVITY", "LEVEL"],
         ["one", "active", "idle", "low"],

@@ -27,7 +27,7 @@ from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.room import Room
+from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from orchestrator.sessions.workspaces import Workspaces
@@ -54,7 +54,7 @@ class Creation:
         workspaces: Workspaces,
         sessions: Registry,
         shares: Shares,
-        room: Room,
+        room: SandboxRoom,
         scrub: Callable[[], None],
         metrics: Metrics,
     ) -> None:

@@ -47,7 +47,7 @@ from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.room import Room
+from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_rows import SessionRow
 from orchestrator.sessions.session_secrets import check_not_stored
@@ -101,7 +101,7 @@ class Sessions:
         self.deadlines = Deadlines(self.expire)
         self.shares = Shares(settings, self.registry)
         # An idle session gives way to a new one, and to one that is used again.
-        self.room = Room(
+        self.room = SandboxRoom(
             *(settings, node, sandboxes.pool, self.registry),
             lambda: self.suspensions.suspend_one(),
         )

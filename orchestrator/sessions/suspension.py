@@ -19,7 +19,7 @@ from orchestrator.sessions import session_rows
 from orchestrator.sessions.deadlines import Deadlines
 from orchestrator.sessions.lifecycle import Suspension
 from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.room import Room
+from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -74,7 +74,7 @@ class Suspensions:
         stops: StopRecords,
         sandboxes: Sandboxes,
         sessions: Registry,
-        room: Room,
+        room: SandboxRoom,
         shares: Shares,
         deadlines: Deadlines,
     ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterable
+from contextlib import ExitStack
 from typing import TypeVar
 
 import pytest
@@ -44,7 +45,10 @@ async def test_removals_that_hang_delay_no_other_session(api: Api) -> None:
     first, *others = await _some_at_a_time(_create(api) for _ in range(COUNT))
     listed = await api.json("GET", "/api/sessions?limit=1000")
     assert len(listed["items"]) == COUNT
-    await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
+    with ExitStack() as used:
+        for session in api.plane.sessions.registry.live:
+            used.enter_context(session.using())
+        await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
     hanging = [api.engine.hang_next("remove") for _ in others]
     # Without HTTP: a client has fewer connections.
     sessions = api.plane.sessions

@@ -9,7 +9,7 @@ from orchestrator.sessions import admission
 from orchestrator.sessions.registry import Registry
 
 
-class Room:
+class SandboxRoom:
     """The host's room for sandboxes: `make` it, then `admit` without waiting in between."""
 
     def __init__(

@@ -110,6 +110,16 @@ async def test_a_level_change_takes_one(warm: Api) -> None:
     assert (shown["permission_level"], shown["sandbox"]["start"]) == ("low", "warm")
 
 
+async def test_a_restored_session_takes_one(warm: Api) -> None:
+    made = await warm.session(permission_level="low")
+    await ready(warm.plane)
+    (session,) = warm.plane.sessions.registry.live
+    assert await warm.plane.sessions.suspensions.suspend(session, "idle")
+    path = f"/api/sessions/{made['id']}"
+    await warm.json("POST", path + "/exec", json={"command": "ls"})
+    assert (await warm.json("GET", path))["sandbox"]["start"] == "warm"
+
+
 async def test_one_that_can_t_be_taken_over_is_removed(
     warm: Api, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,7 +22,7 @@ def image() -> None:
 
 
 async def test_it_gets_a_sandbox_again_with_its_files_level_and_uid(sandbox_image: str) -> None:
-    async with opened(image=sandbox_image, max_active=1, warm_sandboxes=1) as plane:
+    async with opened(image=sandbox_image, max_active=1) as plane:
         first = await Box.create(plane, "high", budget={"commands": 100, "cpu_seconds": 60})
         uid = (await first.bash(_KEEP)).stdout
         sandbox = first.session.sandbox

@@ -234,7 +234,7 @@ class Suspensions:
                 self._deadlines.watch(session)
 
     async def _start(
-        self, principal: Principal, session: Session, looking: asyncio.Task[str] | None
+        self, principal: Principal, session: Session, looking: asyncio.Task[str]
     ) -> None:
         """Records the restoration, and starts a sandbox; if that fails, nothing of it is left."""
         await self._recorder.record(

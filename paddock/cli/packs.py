@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, SessionId, example
-from paddock.cli.remote import remote
+from paddock.cli.options import AsJson, OptionalLevel, SessionId, example
+from paddock.cli.remote import Connection, perhaps_remote, remote
 from paddock.cli.terminal import age, note, print_fields, print_json, print_table, size, working
 
 if TYPE_CHECKING:
     from paddock.client import ContextPack, PackInfo, Paddock
 
 _WORKSPACE = "/workspace/"
+_ANYTHING = ["Read", "ListFiles", "Search", "Write", "Execute"]
 _Root = Annotated[
     Path, typer.Option("--from", metavar="DIR", help="The local directory that has the files.")
 ]
@@ -30,10 +32,21 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=example("paddock refine web-1 --add src/users.py"))(refine)
 
 
-def pack(
+@perhaps_remote
+async def pack(
+    connection: Connection,
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Files, and directories with all files.")
+        list[str],
+        typer.Argument(metavar="PATH...", help="Files, and directories with all files."),
     ],
+    observe: Annotated[
+        bool,
+        typer.Option(
+            "--observe",
+            help="Instead of PATH, a command after --: the files that it reads, when it runs in a "
+            "session that has the files of DIR.",
+        ),
+    ] = False,
     tools: Annotated[
         list[str] | None,
         typer.Option("--tools", metavar="CLASS", help="Read, ListFiles, Execute, Write, …"),
@@ -55,6 +68,7 @@ def pack(
         Path | None,
         typer.Option("--root", metavar="DIR", help="The local directory that is the workspace."),
     ] = None,
+    level: OptionalLevel = None,
 ) -> None:
     """Make a context pack of local files, with their hashes, and print it as JSON.
 
@@ -62,9 +76,12 @@ def pack(
     """
     from paddock.client import packs
 
-    missing = [str(path) for path in paths if not path.exists()]
-    if missing:
-        raise Failure(f"{missing[0]} does not exist", status=Status.USAGE)
+    if observe:
+        async with connection.open() as paddock:
+            found = await observed(paddock, paths, root or Path(), level)
+        root, shell = root or Path(), [*(shell or ()), shlex.join(paths)]
+        paths = [str(root / name) for name in found]
+    _check_there(paths)
     with _only_packs():
         made = packs.pack(
             *paths,
@@ -75,10 +92,36 @@ def pack(
             manifest_id=manifest_id,
             root=root,
         )
-    top = packs.root_of(paths, root)
+    top = packs.root_of(paths, root) if paths else root or Path()
     with contextlib.redirect_stdout(sys.stderr):
         _show(made, top)
     print_json(packs.pack_body(made))
+
+
+async def observed(
+    paddock: "Paddock", words: list[str], root: Path, level: str | None
+) -> list[str]:
+    """The files below `root` that a command reads, when it runs with all of them.
+
+    It runs in a session of its own, which is purged. What else it reads is told.
+    """
+    told = {"mode": "warn", "write_allowlist": ["."], "shell_allowlist": [shlex.join(words)]}
+    with working("running the command"):
+        session_id = await stage(paddock, None, root)
+        session = await paddock.sessions.create(
+            id=session_id, permission_level=level, consume={**told, "tool_allowlist": _ANYTHING}
+        )
+        try:
+            result = await session.exec(argv=words)
+            events = session.audit.events(operation="read", decision="allow")
+            seen = {str(event.args.get("path")) async for event in events}
+        finally:
+            await session.close(purge=True)
+    note(f"the command ended with status {result.exit_code}")
+    inside = {path.removeprefix(_WORKSPACE) for path in seen if path.startswith(_WORKSPACE)}
+    for path in sorted(path for path in seen if not path.startswith("/workspace")):
+        note(f"of the image: {path}")
+    return sorted(name for name in inside if (root / name).is_file())
 
 
 @remote
@@ -156,18 +199,21 @@ async def told_misses(paddock: "Paddock", session_id: str) -> bool:
 
 async def stage(
     paddock: "Paddock",
-    files: list[str],
+    files: list[str] | None,
     source: Path,
     *,
     session_id: str | None = None,
     image: str | None = None,
 ) -> str:
-    """Uploads files into a workspace, by an ordinary session that ends then; returns its id."""
+    """Uploads files into a workspace, by an ordinary session that ends then; returns its id.
+
+    `files` None: all.
+    """
     session = await paddock.sessions.create(id=session_id, permission_level="low", image=image)
     try:
-        if files:
+        if files != []:
             sent = await session.files.upload_dir(source, only=files)
-            if sent.skipped:
+            if sent.skipped and files is not None:
                 raise Failure(f"not regular files in {source}: {', '.join(sent.skipped)}")
     except BaseException:
         await session.close(purge=session_id is None)
@@ -201,6 +247,13 @@ def _only_packs(prefix: str = "") -> Iterator[None]:
         raise Failure(f"{prefix}{what}", status=Status.USAGE) from None
     except (OSError, ValueError) as error:
         raise Failure(f"{prefix}{error}", status=Status.USAGE) from None
+
+
+def _check_there(paths: list[str]) -> None:
+    """Raises: Failure for a path that does not exist."""
+    missing = [path for path in paths if not Path(path).exists()]
+    if missing:
+        raise Failure(f"{missing[0]} does not exist", status=Status.USAGE)
 
 
 def _show(pack: "ContextPack", root: Path) -> None:

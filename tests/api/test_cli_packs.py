@@ -9,7 +9,7 @@ import pytest
 from paddock import PaddockSync
 from paddock.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, Api
-from tests.support.cli import run, run_beside
+from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
 from tests.support.until import until
 
@@ -25,14 +25,16 @@ def directory(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path
     return tmp_path
 
 
-def packed(*arguments: str) -> str:
-    made = run("pack", *arguments)
+async def packed(*arguments: str) -> str:
+    made = await run_beside("pack", *arguments)
     assert made.status == 0, made.err
     return made.out
 
 
-def test_a_pack_is_printed_and_shown(directory: Path) -> None:
-    made = run("pack", "src", "--shell", "cat *", "--write", "out", "--mode", "soft_fail")
+async def test_a_pack_is_printed_and_shown(directory: Path) -> None:
+    made = await run_beside(
+        "pack", "src", "--shell", "cat *", "--write", "out", "--mode", "soft_fail"
+    )
     told = json.loads(made.out)
     assert [entry["path"] for entry in told["entries"]] == ["/workspace/a.py", "/workspace/b.py"]
     assert told["tool_allowlist"] == ["Execute", "ListFiles", "Read", "Search", "Write"]
@@ -40,7 +42,7 @@ def test_a_pack_is_printed_and_shown(directory: Path) -> None:
     for text in ("/workspace/a.py", "2 B", "total", "9 B", "cat *", told["manifest_id"]):
         assert text in made.err
     # In any order, it is the same pack.
-    listed = packed("src/b.py", "src/a.py"), packed("src/a.py", "src/b.py")
+    listed = await packed("src/b.py", "src/a.py"), await packed("src/a.py", "src/b.py")
     assert listed[0] == listed[1]
 
 
@@ -55,14 +57,14 @@ def test_a_pack_is_printed_and_shown(directory: Path) -> None:
         (("src", "--root", "src/a.py"), "src"),
     ],
 )
-def test_what_is_no_pack_is_refused(arguments: tuple[str, ...], said: str) -> None:
-    made = run("pack", *arguments)
+async def test_what_is_no_pack_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    made = await run_beside("pack", *arguments)
     assert (made.status == Status.USAGE) is bool(said)
     assert said in made.err
 
 
 async def test_a_command_runs_limited_to_a_pack(api: Api, directory: Path) -> None:
-    (directory / "pack.json").write_text(packed("src/a.py", "--shell", "cat *"))
+    (directory / "pack.json").write_text(await packed("src/a.py", "--shell", "cat *"))
     api.agents.plays["cat"] = Play(b"a\n")
     ended = await run_beside("run", "--pack", "pack.json", "--", "cat", "src/a.py")
     assert (ended.status, ended.out) == (0, "a\n"), ended.err
@@ -87,7 +89,7 @@ async def test_a_command_runs_limited_to_a_pack(api: Api, directory: Path) -> No
 
 
 async def test_a_session_that_missed_a_file_is_refined(api: Api, directory: Path) -> None:
-    pack = json.loads(packed("src/a.py", "--shell", "cat *"))
+    pack = json.loads(await packed("src/a.py", "--shell", "cat *"))
     api.agents.files["src/a.py"] = b"a\n"
     await api.session(id="web", consume=pack, work_id="w-1")
     url = "/api/sessions/web/reads"
@@ -114,7 +116,7 @@ async def test_a_session_that_missed_a_file_is_refined(api: Api, directory: Path
 
 
 async def test_a_command_that_misses_keeps_its_session(api: Api, directory: Path) -> None:
-    (directory / "pack.json").write_text(packed("src/a.py", "--shell", "cat *"))
+    (directory / "pack.json").write_text(await packed("src/a.py", "--shell", "cat *"))
     api.agents.plays["cat"] = Play(holds=True)
 
     running = asyncio.create_task(run_beside("run", "--pack", "pack.json", "--", "cat", "src/b.py"))
@@ -147,3 +149,23 @@ def _asked(api: Api) -> bool:
     """Whether an agent was told to run something."""
     agents = api.agents.by_run_dir.values()
     return any(name == "exec" for agent in agents for name, _ in agent.requests)
+
+
+async def test_what_a_command_reads_becomes_a_pack(api: Api) -> None:
+    api.agents.plays["python3"] = Play(holds=True)
+    arguments = ("pack", "--observe", "--root", ".", "--level", "high", "--", "python3", "-m", "a")
+    running = asyncio.create_task(run_beside(*arguments))
+    await until(lambda: _asked(api))
+    for path in ("/workspace/src/a.py", "/workspace/src", "/workspace/missing", "/opt/lib"):
+        args = {"path": path, "program": "/usr/bin/python3", "manifest_id": "x"}
+        api.agent.emit("read", decision="allow", rule="CTX-ALLOWLIST-001", args=args)
+    api.agent.end(next(iter(api.agent._running)))
+    made = await running
+    assert made.status == 0, made.err
+    told = json.loads(made.out)
+    assert [entry["path"] for entry in told["entries"]] == ["/workspace/src/a.py"]
+    assert told["shell_allowlist"] == ["python3 -m a"]
+    assert "of the image: /opt/lib" in made.err
+    assert set(api.agents.files) == {"src/a.py", "src/b.py"}
+    found = (await api.json("GET", "/api/sessions?status=ended"))["items"]
+    assert {item["status"] for item in found} == {"completed"}

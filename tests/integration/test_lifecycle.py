@@ -129,12 +129,12 @@ async def test_images_must_be_listed_present_and_ours(
 ) -> None:
     missing = "paddock-test/missing:latest"
     async with opened(image=sandbox_image, images=(foreign_image, missing)) as plane:
-        for image, error, said in [
-            ("debian:latest", ValidationError, "not on the operator's list"),
-            (missing, EngineUnavailableError, "build or pull it there"),
-            (foreign_image, ValidationError, "has sandbox protocol None"),
+        for image, said in [
+            ("debian:latest", "not on the operator's list"),
+            (missing, "get it with `docker pull"),
+            (foreign_image, "is not a sandbox image"),
         ]:
-            with pytest.raises(error, match=said):
+            with pytest.raises(ValidationError, match=said):
                 await plane.sessions.create(TESTER, NewSession(image=image))
         assert plane.sessions.list(TESTER) == []
 

@@ -7,8 +7,9 @@ from orchestrator.sessions.session import MAX_RUNNING
 from sandbox_agent.protocol import Configuration, Message
 
 # The container's processes that are not the session's: the agent, its forwarder, a guard for each
-# command, and the agent's file workers.
+# command, and the agent's file workers. In a session with a pack, each guard has a broker.
 _OWN_PROCESSES = 1 + 1 + MAX_RUNNING + 8
+_BROKERS = MAX_RUNNING
 
 
 def configuration_of(plan: Plan) -> Message:
@@ -26,6 +27,7 @@ def _configuration(plan: Plan) -> Configuration:
     level, limits, budget = plan.level, plan.limits, plan.session.budget
     targets = [mount.target for mount in plan.mounts.values()]
     confinement = level.confinement
+    own_processes = _OWN_PROCESSES + (_BROKERS if plan.session.pack is not None else 0)
     return Configuration(
         level=level.name,
         uid=plan.session.workspace.uid,
@@ -35,7 +37,7 @@ def _configuration(plan: Plan) -> Configuration:
         home=level.home,
         cpus=limits.cpus,
         memory_bytes=limits.memory_bytes,
-        processes=max(8, limits.pids - _OWN_PROCESSES),
+        processes=max(8, limits.pids - own_processes),
         output_bytes=level.output_bytes,
         max_running=MAX_RUNNING,
         cpu_used_us=budget.used(Kind.CPU_SECONDS),

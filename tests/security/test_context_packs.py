@@ -5,6 +5,7 @@ same workspace.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 import shlex
@@ -27,6 +28,8 @@ from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
 from sandbox_agent.protocol import Message
 from tests.support.box import PATIENCE, TESTER, Box
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -233,3 +236,36 @@ async def test_links_lead_to_nothing_outside(packed: Packed) -> None:
     await box.close()
     with pytest.raises(ConflictError):
         await packed("low", pack({"src/alias": CANARY}), *links)
+
+
+MISSES = {
+    "low": ["cat", "src/secret.py"],
+    "high": ["python3", "src/secret.py"],
+}
+
+
+@pytest.mark.parametrize("level", sorted(MISSES))
+async def test_a_program_that_misses_something_ends_the_session(packed: Packed, level: str) -> None:
+    box = await packed(level, pack(LISTED, commands=("*",)))
+    for argv in (["cat", "README.md"], ["grep", "-rn", "listed", "src/main.py"], ["ls", "-l"]):
+        assert (await box.run(argv=argv)).exit_code == 0, argv
+    if level == "high":
+        for argv in (["-c", "import json, ssl, subprocess, tempfile"], ["src/main.py"]):
+            assert (await box.run(argv=["python3", *argv])).exit_code == 0, argv
+    assert box.session.live
+    with contextlib.suppress(SessionTerminatedError):
+        missed = await box.run(argv=MISSES[level])
+        assert CANARY not in missed.stdout + missed.stderr
+    await box.event("coordination.context_refinement_request")
+    await until(lambda: left_behind(box.plane.settings.state_dir) == NOTHING)
+    assert box.session.termination is not None
+    assert box.session.termination.rationale_code is Rationale.CONTEXT_MISS
+    event, *_ = await box.events("read")
+    assert event["decision"] == "deny"
+    assert event["args"]["path"] == "/workspace/src/secret.py"
+    assert event["args"]["manifest_id"] == "fix"
+    assert event["args"]["syscall"] == "openat"
+    after = (await operations(box))[-3:]
+    assert after.index("session.terminated") < after.index(
+        "coordination.context_refinement_request"
+    )

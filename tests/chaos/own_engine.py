@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import docker
+import psutil
 
 from orchestrator.workspace.mounts import mounts_under, unmount
 
@@ -17,7 +18,7 @@ _START_SECONDS = 60
 
 
 class OwnEngine:
-    """A Docker engine with its data, sockets and containers in one directory; without networks."""
+    """A Docker engine with data, sockets and containers in one directory, and its own networks."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -39,12 +40,14 @@ class OwnEngine:
                 *("containerd", "--config", str(config), "--address", self._socket),
                 *("--root", str(directory / "root"), "--state", str(directory / "state")),
             )
+        # In a network namespace of its own, because two engines would change the same bridge and
+        # the same rules.
         self._process = await self._run(
-            *("dockerd", "--host", self.url, "--live-restore", "--containerd", self._socket),
+            *("unshare", "--net", "--", "dockerd", "--host", self.url),
+            *("--live-restore", "--containerd", self._socket),
             *("--data-root", str(directory / "data"), "--exec-root", str(directory / "exec")),
             *("--pidfile", str(directory / "pid")),
             *("--containerd-namespace", name, "--containerd-plugins-namespace", f"{name}-p"),
-            *("--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"),
         )
         async with asyncio.timeout(_START_SECONDS):
             while not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - it tells nobody
@@ -84,9 +87,18 @@ class OwnEngine:
         assert self._containerd is not None
         self._containerd.terminate()
         await self._containerd.wait()
+        self._kill_left_over()
         for point in reversed(mounts_under(str(self._directory))):
             unmount(point)
         shutil.rmtree(self._directory)
+
+    def _kill_left_over(self) -> None:
+        """An engine that is killed while it starts a container forgets it, and it runs on."""
+        for shim in psutil.process_iter(["cmdline"]):
+            words = shim.info["cmdline"] or []
+            if "-namespace" in words and self._directory.parent.name in words:
+                for process in (*shim.children(recursive=True), shim):
+                    process.kill()
 
     async def load(self, image: str) -> None:
         """Copies an image from the host's engine."""

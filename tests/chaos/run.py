@@ -97,7 +97,7 @@ async def chaos(
 ) -> Chaos:
     """Kills the control plane at each of these points, and examines what the next start finds.
 
-    With an `engine` of its own, which has no networks, all sessions are at low.
+    With an `engine` of its own, whose networks end with it, all sessions are at low.
     """
     done = Chaos()
     levels = ("low", "high") if engine is None else ("low",)

@@ -5,7 +5,10 @@ more) counts like any other, so that it is not free.
 """
 
 from api.context import Context
+from orchestrator.access.keys import Role
 from orchestrator.errors import PaddockError
+from orchestrator.secrets.outside import holder_of
+from orchestrator.secrets.secret import Holder
 from orchestrator.sessions.session import Session
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
@@ -72,6 +75,26 @@ def closes_port(context: Context, body: None = None) -> bool:
     if session is None:
         return False
     return any(str(number) == context.path["port"] for number in session.ports.open)
+
+
+def removes_secret(context: Context, body: None = None) -> bool:
+    """Whether requests may have the secret: one of the caller's key, or any for an admin."""
+    principal, secrets = context.principal, context.plane.secrets
+    holders = secrets.holders if principal.role is Role.ADMIN else [Holder(principal.name)]
+    return any(_is_usable(context, holder) for holder in holders if not holder.session_key)
+
+
+def removes_session_secret(context: Context, body: None = None) -> bool:
+    """Whether the session's requests may have the secret, which is its own."""
+    session = _session(context)
+    if session is None:
+        return False
+    return _is_usable(context, holder_of(session))
+
+
+def _is_usable(context: Context, holder: Holder) -> bool:
+    found = context.plane.secrets.get(holder, context.path["name"])
+    return found is not None and found.value is not None
 
 
 def denies_approval(context: Context, body: ApprovalBody) -> bool:

@@ -38,7 +38,6 @@ from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.consume.firewall import ContextFirewall
 from orchestrator.consume.refinement import Refinement
 from orchestrator.egress.interception import Interception
-from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.part import EgressPart
 from orchestrator.egress.resolver import CheckedResolver, Resolver
 from orchestrator.egress.service import SessionEgress
@@ -62,6 +61,8 @@ from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.shapes import cold_levels
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.warm_pool import WarmPool
+from orchestrator.secrets.outside import OutsideSecrets
+from orchestrator.secrets.sealing import Sealer
 from orchestrator.sessions.agent_events import AgentEvents
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.file_archives import FileArchives
@@ -196,8 +197,11 @@ class ControlPlane:
         )
         agent_events = AgentEvents(recorder, budgets)
         self._resources.push_async_callback(agent_events.close)
-        secrets_outside = OutsideSecrets.load(settings.secrets)
-        self.executions = Executions(recorder, self.metrics, budgets, secrets_outside.variables)
+        self.secrets = OutsideSecrets(
+            self.database, recorder, self.reload.secrets, Sealer(settings.state_dir)
+        )
+        await self.secrets.load()
+        self.executions = Executions(recorder, self.metrics, budgets, self.secrets.variables)
         self._resources.push_async_callback(self.executions.close)
         firewall = ContextFirewall(
             recorder, lambda session, error, then: self.sessions.miss(session, error, then)
@@ -227,7 +231,7 @@ class ControlPlane:
             budgets,
             resolver or CheckedResolver(),
             interception,
-            secrets_outside,
+            self.secrets,
         )
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
@@ -282,6 +286,7 @@ class ControlPlane:
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
         await self.ports.recover(self.sessions.registry.all)
+        await self.secrets.recover(self.sessions.registry.all)
         await remove_left(self.database, settings.state_dir / "evidence")
         await self.approvals.recover()
         self.archiving = Archiving(

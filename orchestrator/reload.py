@@ -1,4 +1,4 @@
-"""Levels, keys, images and rules of tools: read at the start, and again when a file changes.
+"""What the operator configures in files: read at the start, and again when a file changes.
 
 A broken edit changes nothing: the last valid version stays in force until the file is fixed.
 """
@@ -24,6 +24,7 @@ from orchestrator.config.watched_files import Source, ensure_file, fingerprint, 
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sandboxes.listed_images import ListedImages
+from orchestrator.secrets.configured import ConfiguredSecrets
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
@@ -47,7 +48,9 @@ _UNREADABLE = "reading it failed; the log says how"
 
 
 class Reload:
-    """The operator's present configuration: `levels`, `keys`, `images`, `tools` follow its files.
+    """The operator's present configuration.
+
+    `levels`, `keys`, `images`, `secrets` and `tools` follow its files.
 
     `problems` says by file why its latest version is not in force.
     """
@@ -55,7 +58,7 @@ class Reload:
     def __init__(self, settings: Settings) -> None:
         """Reads the files.
 
-        Raises: ConfigError that names the file, if keys, levels or images are broken.
+        Raises: ConfigError that names the file, if keys, levels, images or secrets are broken.
         """
         self.problems: dict[Path, str] = {}
         directory = settings.levels_dir
@@ -100,6 +103,13 @@ class Reload:
         if directory is not None:
             files = partial(files_or_folder, level_files, directory)
             self._sources.append(Source(directory, files, read_levels, False, levels_seen))
+        values = [each.file for each in settings.secrets.values() if each.file is not None]
+        seen = fingerprints(values)
+        self.secrets = ConfiguredSecrets(settings.secrets)
+        if values:
+            self._sources.append(
+                Source(None, lambda: values, self.secrets.read, True, seen, secret=True)
+            )
         self.tools = ToolRules(settings, LastGood(settings.state_dir / "last-good"))
         self._sources += [self._first_reading(rules) for rules in self.tools.files()]
         self._looking = asyncio.Lock()

@@ -14,6 +14,7 @@ from api.handlers import (
     policies,
     ports,
     processes,
+    secrets,
     sessions,
     settings,
     terminals,
@@ -22,8 +23,8 @@ from api.handlers import (
 from api.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, settings, egress, images, commands, processes, files, file_archives, terminals),
-    *(tools, approvals, ports, packs),
+    *(sessions, settings, egress, secrets, images, commands, processes, files, file_archives),
+    *(terminals, tools, approvals, ports, packs),
     *(events, audit, health, policies),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

@@ -7,7 +7,7 @@ from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.openapi.schemas import component_schemas
 from paddock.contract.problem import Problem
-from paddock.contract.words import ID_PATTERN
+from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME
 
 # The project's version in pyproject.toml.
 VERSION = "0.1.0"
@@ -42,6 +42,7 @@ _TAGS = {
     "Context packs": "Sessions that read the files of a pack and nothing else.",
     "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
+    "Secrets": "Values that only the proxy has, for requests that name them.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
     "Health": "Liveness, readiness and metrics.",
@@ -110,6 +111,14 @@ def _parameters() -> dict[str, Any]:
             "description": "A command's id.",
             "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
             "example": "8d3c0f5a1b2e4967",
+        },
+        "name": {
+            "name": "name",
+            "in": "path",
+            "required": True,
+            "description": "A secret's name.",
+            "schema": {"type": "string", "pattern": f"^{OUTSIDE_NAME}$"},
+            "example": "openai",
         },
         "port": {
             "name": "port",

@@ -46,6 +46,8 @@ OPERATIONS = frozenset(
         "coordination.context_refinement_request",
         "port.open",
         "port.close",
+        "secret.set",
+        "secret.remove",
         "budget.exceeded",
         "approval.request",
         "approval.decision",

@@ -1,6 +1,7 @@
 """Whether there is room to record more: in the quotas of keys, and on the disk."""
 
 import logging
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.access.keys import KeyRing, Role
 from orchestrator.access.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
+from orchestrator.audit.writer import ROW_BYTES, Effect
 from orchestrator.errors import CapacityExhaustedError, RateLimitedError
 from orchestrator.node.resources import free_bytes
 from orchestrator.store.database import Database
@@ -48,7 +50,8 @@ class RecordRoom:
         """Loads the sizes from the ledger. Raises: StoreError."""
         rows = await database.read(
             lambda connection: connection.execute(
-                "SELECT owner, sum(audit_bytes) FROM sessions GROUP BY owner"
+                "SELECT owner, sum(audit_bytes) FROM (SELECT owner, audit_bytes FROM sessions"
+                " UNION ALL SELECT owner, audit_bytes FROM key_usage) GROUP BY owner"
             ).fetchall()
         )
         self._bytes = Counter(dict(rows))
@@ -109,6 +112,21 @@ class RecordRoom:
         except OSError as error:
             log.error("the free disk space is not known: %s", error)
             return 0 if self._looked is None else self._looked[1]
+
+
+def charging(owner: str) -> Effect:
+    """An effect that counts the event that it commits with for a key, not for a session."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO key_usage (owner, audit_bytes)"
+            " SELECT ?, length(CAST(body AS BLOB)) + ? FROM events"
+            " WHERE id = (SELECT max(id) FROM events)"
+            " ON CONFLICT (owner) DO UPDATE SET audit_bytes = audit_bytes + excluded.audit_bytes",
+            (owner, ROW_BYTES),
+        )
+
+    return effect
 
 
 def _short(what: str) -> CapacityExhaustedError:

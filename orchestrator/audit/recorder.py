@@ -6,10 +6,10 @@ from typing import Any
 
 from orchestrator.audit.events import EventDraft, EventError
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.record_room import RecordRoom
+from orchestrator.audit.record_room import RecordRoom, charging
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.refusals import Marks, Refusals
-from orchestrator.audit.writer import Effect
+from orchestrator.audit.writer import Effect, both
 from orchestrator.link.messages import AgentEvent
 from orchestrator.observe.metrics import Metrics
 from orchestrator.sessions.budget import Kind
@@ -169,6 +169,18 @@ class Recorder:
             text = f"the agent's report was malformed: {error}"
             bare = draft._replace(rule=None, args={}, result=None, error=text)
             return await self.record(session, bare, effect, names=EVENT_MEMBERS)
+
+    async def record_of_key(self, owner: str, draft: EventDraft, effect: Effect) -> Recorded:
+        """Records an event of a key that concerns no single session; the key pays for it.
+
+        Raises: AuditUnavailableError; the errors of `check_room`, except for the record of a stop.
+        """
+        if self._room is not None and not draft.stop:
+            self._room.check(owner)
+        recorded = await self._ledger.append(draft, both(effect, charging(owner)))
+        if self._room is not None:
+            self._room.add(owner, recorded.bytes)
+        return recorded
 
     async def record_system(self, draft: EventDraft) -> Recorded:
         """Records an event that concerns no single session. Raises: AuditUnavailableError."""

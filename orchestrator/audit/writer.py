@@ -31,7 +31,7 @@ _STORAGE_ERRORS = frozenset(
 )
 _MAX_HEADS = 10_000
 # The size of an event besides its text: hashes, columns, index entries.
-_ROW_BYTES = 512
+ROW_BYTES = 512
 # A session's row holds the size of its chain.
 _COUNT_BYTES = "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?"
 # The counts for statistics.
@@ -180,7 +180,7 @@ class Batch:
             text=text,
             prev_hash=head.hash,
             hash=event_hash,
-            bytes=len(text.encode()) + _ROW_BYTES,
+            bytes=len(text.encode()) + ROW_BYTES,
             body=body,
         )
 

@@ -1,6 +1,6 @@
 """The operator's list of secrets that the way out adds to requests: where each comes from and goes.
 
-The values themselves are read by `load_secret`, once, at the start.
+The values themselves are read by `load_secret`, at the start and when a file changes.
 """
 
 import os
@@ -20,12 +20,14 @@ from pydantic import (
 )
 
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import read_regular
 from orchestrator.egress.hosts import HostError, parse_host
-from paddock.contract.words import LEVEL_PATTERN
+from paddock.contract.words import LEVEL_PATTERN, OUTSIDE_NAME, OUTSIDE_SECRET
 
-NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,63}"
 # As long as a header field may be, and as a search for it in the record needs.
-_VALUE = re.compile(r"[\x21-\x7e]{8,8192}")
+_LEAST, _MOST = OUTSIDE_SECRET
+_VALUE = re.compile(rf"[\x21-\x7e]{{{_LEAST},{_MOST}}}")
+VALUE_RULE = f"must have {_LEAST} to {_MOST} visible ASCII characters, and no other"
 _FRAMING = frozenset(
     {"connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding"}
 )
@@ -56,24 +58,31 @@ _Level = Annotated[str, StringConstraints(pattern=f"^{LEVEL_PATTERN}$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
-class OperatorSecret(BaseModel):
-    """A secret, the hosts that receive it, and the sessions that may use it."""
+class SecretUse(BaseModel):
+    """Which requests a secret is for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    file: Path | None = None
-    # A variable of the control plane.
-    environment: str | None = None
     hosts: Annotated[tuple[_Host, ...], Field(min_length=1, max_length=64)]
-    levels: Annotated[tuple[_Level, ...], Field(min_length=1, max_length=64)]
-    # Names of API keys whose sessions may use it; None: all.
-    keys: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    # Levels whose sessions may use it; None: all.
+    levels: Annotated[tuple[_Level, ...], Field(min_length=1, max_length=64)] | None = None
     # The commands' variable that has the placeholder; None: commands must be told it.
     variable: _Variable | None = None
     headers: Annotated[tuple[_Header, ...], Field(min_length=1, max_length=16)] = (
         "authorization",
         "x-api-key",
     )
+
+
+class OperatorSecret(SecretUse):
+    """A secret, the hosts that receive it, and the sessions that may use it."""
+
+    file: Path | None = None
+    # A variable of the control plane.
+    environment: str | None = None
+    levels: Annotated[tuple[_Level, ...], Field(min_length=1, max_length=64)]
+    # Names of API keys whose sessions may use it; None: all.
+    keys: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -86,7 +95,7 @@ def check_names(secrets: Mapping[str, OperatorSecret]) -> None:
     """Raises: ValueError."""
     variables: dict[str, str] = {}
     for name, secret in secrets.items():
-        if not re.fullmatch(NAME_PATTERN, name):
+        if not re.fullmatch(OUTSIDE_NAME, name):
             raise ValueError(f"{name[:64]!r} is not a name of lower-case letters, digits, _ and -")
         if secret.variable is not None:
             other = variables.setdefault(secret.variable, name)
@@ -99,17 +108,23 @@ def load_secret(name: str, secret: OperatorSecret) -> SecretStr:
     source = str(secret.file or secret.environment)
     try:
         if secret.file is not None:
-            text = secret.file.read_text(encoding="ascii")
+            text = read_regular(secret.file, 2 * _MOST).decode("ascii")
         else:
             text = os.environ[secret.environment or ""]
+        return checked_value(text.strip())
     except OSError as error:
         raise ConfigError(f"secrets: {name}: {source}: {error.strerror}") from None
     except KeyError:
         raise ConfigError(f"secrets: {name}: the variable {source} is not set") from None
     except UnicodeDecodeError:
-        text = ""
-    if not _VALUE.fullmatch(text.strip()):
-        raise ConfigError(
-            f"secrets: {name}: {source}: must have 8 to 8192 visible ASCII characters, and no other"
-        )
-    return SecretStr(text.strip())
+        reason = VALUE_RULE
+    except ValueError as error:
+        reason = str(error)
+    raise ConfigError(f"secrets: {name}: {source}: {reason}")
+
+
+def checked_value(text: str) -> SecretStr:
+    """The value of a secret. Raises: ValueError that does not contain it."""
+    if not _VALUE.fullmatch(text):
+        raise ValueError(VALUE_RULE)
+    return SecretStr(text)

@@ -26,7 +26,7 @@ class Source:
     at_once: bool
     # What was read last: a sha256 for each file, empty for a missing one.
     seen: dict[Path, str]
-    # The file contains a key, so not even its hash is recorded.
+    # The files contain keys, so not even their hashes are recorded.
     secret: bool = False
 
     def watched(self) -> Iterable[Path]:

@@ -14,12 +14,12 @@ from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.live_rules import LiveRules
 from orchestrator.egress.meter import Meter, SpentError
-from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.fair_share import Pace
+from orchestrator.secrets.outside import OutsideSecrets
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
 

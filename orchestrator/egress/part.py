@@ -4,13 +4,13 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.door import Door
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
-from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.engine.base import Container
 from orchestrator.node.base import Node
 from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.secrets.outside import OutsideSecrets
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.session import Session

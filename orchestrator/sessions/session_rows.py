@@ -13,6 +13,7 @@ from orchestrator.egress.session_rules import OwnRules
 from orchestrator.egress.usage import EgressUsage
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
+from orchestrator.secrets.secret_rows import removing_all
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.lifecycle import LIVE, Suspension, Termination
 from orchestrator.sessions.session import Session
@@ -139,6 +140,7 @@ def with_end(
         end(connection)
         if termination.rationale_code is not Rationale.CONTEXT_MISS:
             pack_rows.forget(connection, session.key)
+        removing_all(session.key)(connection)
 
     return apply
 
@@ -178,6 +180,7 @@ def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
             (Status.ABORTED, _format(datetime.now(UTC)), session_key),
         )
         pack_rows.forget(connection, session_key)
+        removing_all(session_key)(connection)
 
     return apply
 

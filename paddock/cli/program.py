@@ -20,6 +20,7 @@ from paddock.cli import (
     ports,
     ptys,
     run,
+    secrets,
     sessions,
     tools,
 )
@@ -83,6 +84,7 @@ def build() -> TyperGroup:
         ("files", files.app),
         ("ptys", ptys.app),
         ("egress", egress.app),
+        ("secrets", secrets.app),
         ("tools", all_tools),
     ):
         app.add_typer(commands, name=name)

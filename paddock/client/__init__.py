@@ -67,6 +67,7 @@ from paddock.contract.files import FileEntry, FileList
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
 from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
 from paddock.contract.ports import OpenedPort, Port
+from paddock.contract.secrets import Secret
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
 from paddock.contract.system import (
@@ -145,6 +146,7 @@ __all__ = [
     "SandboxProcess",
     "SandboxUnavailableError",
     "SandboxUsage",
+    "Secret",
     "Session",
     "SessionEgress",
     "SessionInfo",

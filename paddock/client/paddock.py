@@ -13,6 +13,7 @@ from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method,
 from paddock.client.parsing import read, read_items
 from paddock.client.requests import EXPLAIN, given
 from paddock.client.retry import RetryPolicy
+from paddock.client.secrets import Secrets
 from paddock.client.sessions import Sessions
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
@@ -64,6 +65,7 @@ class _Client(Face[F]):
         self.images: Images[F] = Images(link)
         self.approvals: Approvals[F] = Approvals(link)
         self.archives: Archives[F] = Archives(link)
+        self.secrets: Secrets[F] = Secrets(link, "/api")
 
     def _thread(self) -> LoopThread | None:
         """The thread that runs coroutines for callers without an event loop."""

@@ -16,6 +16,7 @@ from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
 from paddock.client.results import ExecEvent
+from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
@@ -58,6 +59,7 @@ class Session(Face[F]):
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)
         self.ports: Ports[F] = Ports(link, self._path)
+        self.secrets: Secrets[F] = Secrets(link, self._path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"

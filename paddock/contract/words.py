@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Literal
 
 LEVEL_PATTERN = r"[a-z][a-z0-9-]{0,31}"
 LEVEL_NAMES = ("low", "medium", "high")  # the ones that always exist
@@ -11,6 +12,9 @@ ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MOUNT_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 MAX_LINE = 8192  # characters of one line sent to a tool
 SECRET_BYTES = (8, 32 * 1024)  # bytes of a secret's value, minimum and maximum
+OUTSIDE_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of one that only the proxy has
+SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
+OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has
 MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves the calendar
 # The largest limit of a budget, in internal units: no sum exceeds 64 bits, no deadline the
 # calendar.

@@ -36,7 +36,7 @@ DECLARED = {
     "interrupt_session read_packed_file",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
-    "open_port close_port "
+    "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "archive_audit list_archives change_egress add_egress_rules refine_session",
     Access.METRICS: "metrics",
 }

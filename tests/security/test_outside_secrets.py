@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from pydantic import SecretStr
 
+from orchestrator.config.operator_secrets import SecretUse
 from orchestrator.control_plane import ControlPlane
-from tests.support.box import Box
+from orchestrator.secrets.secret import Holder
+from tests.support.box import TESTER, Box
 from tests.support.egress import Names, NamesResolver, Web, certificate, hello, level_with, web
 from tests.support.plane import clear, running, state
 
@@ -15,6 +18,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOST, OTHER = "api.example", "other.example"
 VALUE = "sk-canary-" + "7d1f" * 8
+# Set over the API.
+OWN = "sk-canary-" + "3b9c" * 8
 NAMES = Names()
 # Says where the argument's text is: in files, in variables, or in the memory of processes. The text
 # comes in two halves, so that the search does not find itself.
@@ -44,6 +49,7 @@ import os, urllib.request as r
 request = r.Request(os.environ["URL"], headers={"Authorization": "Bearer " + os.environ["KEY"]})
 print(r.urlopen(request).read().decode(), os.environ["KEY"])
 """
+CALL_OWN = CALL.replace('"KEY"', '"OWN"')
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +89,16 @@ async def plane(
     members = {"levels_dir": levels, "ca_file": roots, "secrets": {"openai": secret}}
     with state(image=sandbox_image, **members) as settings:
         async with running(settings, NamesResolver(NAMES)) as plane:
+            use = SecretUse(hosts=(HOST,), levels=("free",), variable="OWN")
+            await plane.secrets.set(TESTER, Holder(), "own", use, SecretStr(OWN))
             yield plane
             await clear(plane)
         # All that is kept: the ledger, records, and whatever else.
         for path in settings.state_dir.rglob("*"):
             if path.is_file():
-                assert VALUE.encode() not in path.read_bytes(), path
+                data = path.read_bytes()
+                assert VALUE.encode() not in data, path
+                assert OWN.encode() not in data, path
 
 
 def url(servers: dict[str, Web], name: str) -> str:
@@ -106,10 +116,15 @@ async def test_only_its_host_receives_it(
     said = await box.run(argv=["python3", "-c", CALL], env={"URL": url(servers, OTHER)})
     assert said.stdout == "hello\n paddock:openai\n", said
     assert b"Authorization: Bearer paddock:openai\r\n" in servers[OTHER].received[-1]
-    named, unnamed = await box.events("egress.request")
+    said = await box.run(argv=["python3", "-c", CALL_OWN], env={"URL": url(servers, HOST)})
+    assert said.stdout == "hello\n paddock:own\n", said
+    assert f"Authorization: Bearer {OWN}\r\n".encode() in servers[HOST].received[-1]
+    named, unnamed, own = await box.events("egress.request")
+    assert own["args"]["secrets"] == ["own"]
     assert named["args"]["secrets"] == ["openai"]
     assert "secrets" not in unnamed["args"]
     assert VALUE not in caplog.text
+    assert OWN not in caplog.text
 
 
 async def test_another_level_has_neither_value_nor_placeholder(
@@ -124,15 +139,18 @@ async def test_another_level_has_neither_value_nor_placeholder(
 
 async def test_it_is_nowhere_in_the_sandbox(plane: ControlPlane, servers: dict[str, Web]) -> None:
     box = await Box.create(plane, "free")
-    await box.run(argv=["python3", "-c", CALL], env={"URL": url(servers, HOST)})
+    for program in (CALL, CALL_OWN):
+        await box.run(argv=["python3", "-c", program], env={"URL": url(servers, HOST)})
     # The search finds what is there.
     await box.write("canary", f"{VALUE[:-1]}+".encode())
-    for text, places in ((f"{VALUE[:-1]}+", "['/workspace/canary']\n"), (VALUE, "[]\n")):
+    found = f"{VALUE[:-1]}+"
+    for text, places in ((found, "['/workspace/canary']\n"), (VALUE, "[]\n"), (OWN, "[]\n")):
         said = await box.run(argv=["python3", "-c", SEARCH, text[:9], text[9:]])
         assert said.stdout == places, said
     assert box.session.sandbox is not None
     assert memory_with(box, b"paddock-egress"), "the search sees the agent's memory"
     assert memory_with(box, VALUE.encode()) == []
+    assert memory_with(box, OWN.encode()) == []
 
 
 def memory_with(box: Box, wanted: bytes) -> list[str]:

@@ -22,6 +22,7 @@ _PARAMETERS = {
     "command_id": r"[^/]+",
     "terminal_id": r"[^/]+",
     "approval_id": r"[^/]+",
+    "name": r"[^/]+",
     "port": r"[^/]+",
 }
 # Refused before an operation is found.

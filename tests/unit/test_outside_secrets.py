@@ -2,6 +2,7 @@
 
 import base64
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,8 +15,11 @@ from pydantic import SecretStr, ValidationError
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_secrets import OperatorSecret, check_names, load_secret
 from orchestrator.config.settings import load_settings
-from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.request_head import RequestHead
+from orchestrator.secrets.configured import ConfiguredSecrets
+from orchestrator.secrets.outside import OutsideSecrets
+from orchestrator.secrets.sealing import KEY_FILE, Sealer
+from orchestrator.secrets.secret import INSTANCE, Holder, Secret, usable
 from orchestrator.sessions.session import Session
 
 VALUE = "sk-canary-0123456789"
@@ -25,13 +29,40 @@ SECRETS = {
     "mine": OperatorSecret(**{**FIELDS, "keys": ["ci"]}, variable="MINE"),
     "token": OperatorSecret(**FIELDS, headers=("X-Token",)),
 }
-OUTSIDE = OutsideSecrets(SECRETS, {name: SecretStr(f"{VALUE}-{name}") for name in SECRETS})
+
+
+def secret(name: str, use: OperatorSecret, holder: Holder = INSTANCE) -> Secret:
+    return Secret(
+        name,
+        holder,
+        use.hosts,
+        use.headers,
+        use.levels,
+        use.variable,
+        created_at="",
+        set_at="",
+        value=SecretStr(f"{VALUE}-{name}"),
+        keys=use.keys,
+    )
+
+
+BY_NAME = {name: secret(name, use) for name, use in SECRETS.items()}
+
+
+def outside() -> OutsideSecrets:
+    """The secrets, of which nothing is stored."""
+    configured = ConfiguredSecrets({})
+    configured.by_name = BY_NAME
+    return OutsideSecrets(*cast(Any, (None, None, configured, None)))
+
+
+OUTSIDE = outside()
 
 
 def session(level: str = "out", owner: str = "ci", **more: Any) -> Session:
     """Whatever of a session decides about its secrets."""
     members = {"name": level, "network": "egress", "environment": None, **more}
-    return cast(Session, SimpleNamespace(level=SimpleNamespace(**members), owner=owner))
+    return cast(Session, SimpleNamespace(level=SimpleNamespace(**members), owner=owner, key="s"))
 
 
 def filled(field: str, text: str, whose: Session | None = None, **more: Any) -> str:
@@ -200,3 +231,54 @@ def test_the_documented_table_is_valid() -> None:
     (name, members), *_ = tomllib.loads(text)["secrets"].items()
     assert OperatorSecret(**members).variable == "OPENAI_API_KEY"
     assert name == "openai"
+
+
+def test_the_narrowest_of_a_name_or_a_variable_is_used() -> None:
+    use = SECRETS["openai"]
+    own = secret("openai", use, Holder("ci", "s"))
+    of_key = secret("openai", use, Holder("ci"))
+    other = secret("other", use, Holder("ci"))
+    whose = session()
+    assert usable(whose, [BY_NAME, {"openai": of_key}, {"openai": own}])[0]["openai"] is own
+    by_name, by_variable = usable(whose, [BY_NAME, {"other": other}])
+    assert (by_name["openai"], by_variable["OPENAI_API_KEY"]) == (BY_NAME["openai"], other)
+    for holder in (Holder("other"), Holder("ci", "another")):
+        assert not secret("openai", use, holder).serves(whose)
+    # What the narrower one does not serve, the wider one does.
+    elsewhere = replace(of_key, levels=("another",))
+    assert usable(whose, [BY_NAME, {"openai": elsewhere}])[0]["openai"] is BY_NAME["openai"]
+
+
+def test_a_value_without_its_secret_is_lost(tmp_path: Path) -> None:
+    sealer = Sealer(tmp_path)
+    sealed = sealer.seal(SecretStr(VALUE), b"for api.example")
+    assert VALUE.encode() not in sealed
+    assert Sealer(tmp_path).open(sealed, b"for api.example") == SecretStr(VALUE)
+    for changed, bound in (
+        (sealed, b"for other.example"),
+        (sealed[:-1] + bytes([sealed[-1] ^ 1]), b"for api.example"),
+        (b"", b"for api.example"),
+    ):
+        assert sealer.open(changed, bound) is None
+    (tmp_path / KEY_FILE).unlink()
+    assert Sealer(tmp_path).open(sealed, b"for api.example") is None
+
+
+def test_values_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(VALUE)
+    secrets = ConfiguredSecrets(
+        {"a": OperatorSecret(**{**FIELDS, "environment": None, "file": path})}
+    )
+    first = secrets.by_name["a"]
+    secrets.read()()
+    assert secrets.by_name["a"] is first
+    path.write_text(f"{VALUE}-2")
+    replace_all = secrets.read()
+    assert secrets.by_name["a"] is first
+    replace_all()
+    assert secrets.by_name["a"].value == SecretStr(f"{VALUE}-2")
+    path.write_text("short")
+    with pytest.raises(ConfigError):
+        secrets.read()
+    assert secrets.by_name["a"].value == SecretStr(f"{VALUE}-2")

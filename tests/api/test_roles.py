@@ -27,9 +27,10 @@ DECLARED = {
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_ports "
     "list_terminals read_terminal read_transcript follow_session search_audit count_audit "
-    "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack",
+    "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
+    "list_session_secrets",
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
-    "search_all_audit",
+    "search_all_audit list_secrets",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "read_archive write_archive "
     "make_directory make_link move_file open_terminal interact close_terminal "
@@ -73,7 +74,7 @@ def test_viewers_and_metrics_change_nothing() -> None:
 def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]]:
     path = operation.path.replace("{session_id}", "box").replace("{command_id}", command_id)
     path = path.replace("{terminal_id}", "pty-0000000000000000").replace("{port}", "8000")
-    path = path.replace("{approval_id}", "apr-0000000000000000")
+    path = path.replace("{name}", "openai").replace("{approval_id}", "apr-0000000000000000")
     if operation.id in ("read_file", "write_file", "delete_file"):
         path += "?path=a.txt"
     if operation.upload:

@@ -49,6 +49,10 @@ for path in src/a.py build/a.out report.txt notes.txt; do
   curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1/files?path=$path" -H "$auth" -d .
 done
 """
+_SECRET = """
+printf %s sk-0123456789abcdef > openai.key
+paddock secrets set openai --host api.openai.com < openai.key
+"""
 _CLOSED = 'curl -s -o /dev/null -X DELETE "$PADDOCK_URL/api/sessions/web-1" -H "$auth" || true\n'
 _LISTED = 'echo "images = [\'paddock/dev:latest\']" > "$PADDOCK_STATE_DIR/images.toml"\n'
 # A session that has missed a file, which is here.
@@ -162,6 +166,7 @@ def _prelude(example: str) -> str:
         (_DENIED, egress),
         (_FILES, example.startswith("paddock files")),
         (_LISTED, example.startswith(("paddock images add", "paddock images remove"))),
+        (_SECRET, example.startswith("paddock secrets")),
         (_PAUSED, example.startswith("paddock sessions resume")),
     )
     return "".join(text for text, needed in steps if needed)

@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 from api.views.members import members
 from orchestrator.egress.drafts import Draft
-from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import Rules
 from orchestrator.egress.session_rules import Narrowing
 from orchestrator.sessions import session as domain
 from paddock.contract.egress import (

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from orchestrator.egress.rules import Decision
+from orchestrator.errors import PaddockError
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -38,3 +39,8 @@ class RefusedError(Exception):
     def said(cls, status: HTTPStatus, text: str) -> "RefusedError":
         """With an answer of that status and text."""
         return cls(answer(status, text))
+
+    @classmethod
+    def unavailable(cls, error: PaddockError) -> "RefusedError":
+        """The session may reach nothing now, or nothing can be recorded."""
+        return cls.said(HTTPStatus.SERVICE_UNAVAILABLE, f"Paddock: {error.detail}.")

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orchestrator.audit.events import now
-from orchestrator.egress.rules import Decision, Rule
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import Decision
 
 # A sandbox chooses what is denied, so that what is kept of it has an end.
 MOST_DRAFTS = 100

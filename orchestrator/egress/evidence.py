@@ -122,7 +122,7 @@ def _args(head: RequestHead) -> dict[str, Any]:
     if not head.connect:
         shown["path"] = head.path.partition("?")[0]
     if head.secure:
-        shown["inspected"] = True
+        shown["upgraded" if head.upgraded else "inspected"] = True
     if head.secrets:
         shown["secrets"] = list(head.secrets)
     return shown

@@ -67,6 +67,8 @@ class EgressExchange:
         head, rules = self._head, self._rules
         if head is None:
             return True
+        if not head.secure and self._upgraded(head).secure:
+            return False
         addresses = (self._resolver.decide(rules, address, head.port) for address in self._found)
         decision = rules.decide(head.host, head.port, head.requested)
         # An open tunnel can't be inspected any more.
@@ -83,7 +85,7 @@ class EgressExchange:
 
     async def _serve(self) -> None:
         try:
-            head = self._head = await self._read_head(parse_head)
+            head = self._head = self._upgraded(await self._read_head(parse_head))
             decision = self._rules.decide(head.host, head.port, head.requested)
             if decision.inspect:
                 head = self._head = await self._inside(head)
@@ -95,6 +97,11 @@ class EgressExchange:
             await self._answer(refused.answer)
             return
         await self._recorded_transfer(head, addresses, connection_id)
+
+    def _upgraded(self, head: RequestHead) -> RequestHead:
+        """The request as it goes out: in TLS, if a rule says so. From here on it has that port."""
+        port = None if head.connect else self._rules.upgraded(head.host, head.port)
+        return head if port is None else head.in_tls(port)
 
     async def _inside(self, tunnel: RequestHead) -> RequestHead:
         """Takes the host's place in the tunnel; the client is answered in TLS from then on.
@@ -114,7 +121,7 @@ class EgressExchange:
                 await self._evidence.denied(tunnel, Decision(False, TLS_REFUSED, why))
                 raise ConnectionResetError from None
         except PaddockError as error:
-            raise _unavailable(error) from None
+            raise RefusedError.unavailable(error) from None
         return await self._read_head(lambda data: parse_inside(data, host, tunnel.port))
 
     async def _read_head(self, parse: Callable[[bytes], RequestHead]) -> RequestHead:
@@ -149,7 +156,7 @@ class EgressExchange:
         except LookupFailedError as error:
             raise RefusedError.said(HTTPStatus.BAD_GATEWAY, f"{error}.") from None
         except PaddockError as error:
-            raise _unavailable(error) from None
+            raise RefusedError.unavailable(error) from None
         return found.addresses
 
     async def _denied(self, head: RequestHead, decision: Decision) -> RefusedError:
@@ -166,7 +173,7 @@ class EgressExchange:
             recording = self._evidence.allowed(head, decision, addresses)
             return await self._records.shield(recording, lambda id_: self._cut(head, id_))
         except PaddockError as error:
-            raise _unavailable(error) from None
+            raise RefusedError.unavailable(error) from None
 
     def _cut(self, head: RequestHead, connection_id: str) -> None:
         """Records the end of a request that was cut while it was being recorded."""
@@ -292,7 +299,3 @@ class EgressExchange:
                 self._client.finish()
                 while await self._client.read():
                     pass
-
-
-def _unavailable(error: PaddockError) -> RefusedError:
-    return RefusedError.said(HTTPStatus.SERVICE_UNAVAILABLE, f"Paddock: {error.detail}.")

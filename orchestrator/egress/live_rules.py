@@ -19,3 +19,7 @@ class LiveRules:
     def decide_address(self, address: Address, port: int) -> Decision:
         """See `Rules.decide_address`."""
         return self._session.egress_rules.decide_address(address, port)
+
+    def upgraded(self, host: Host, port: int) -> int | None:
+        """See `Rules.upgraded`."""
+        return self._session.egress_rules.upgraded(host, port)

@@ -6,7 +6,8 @@ import shlex
 from orchestrator.egress.addresses import special
 from orchestrator.egress.hosts import Host
 from orchestrator.egress.requested import Glob, Requested, check_glob, check_method
-from orchestrator.egress.rules import WEB_PORTS, Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import WEB_PORTS, Rules
 
 
 def missing_rule(

@@ -34,7 +34,8 @@ class RequestHead(NamedTuple):
     """A request: CONNECT, or one for a URL.
 
     `path` has the query; both it and `headers` are for the upstream. `length` is the length of the
-    body, None if it comes in chunks. `secure`: it came in a tunnel that is inspected.
+    body, None if it comes in chunks. `secure`: it goes out in TLS that begins here, because it came
+    in a tunnel that is inspected, or because it is `upgraded`.
     `secrets` are the names of those whose values are in `headers`.
     """
 
@@ -46,6 +47,7 @@ class RequestHead(NamedTuple):
     length: int | None = 0
     secure: bool = False
     secrets: tuple[str, ...] = ()
+    upgraded: bool = False
 
     @property
     def connect(self) -> bool:
@@ -56,6 +58,10 @@ class RequestHead(NamedTuple):
     def requested(self) -> Requested | None:
         """What it asks of the host; None: a tunnel."""
         return None if self.connect else Requested.of(self.method, self.path, self.headers)
+
+    def in_tls(self, port: int) -> "RequestHead":
+        """The same request, sent to that port in TLS."""
+        return self._replace(port=port, secure=True, upgraded=True)
 
     def upstream(self) -> bytes:
         """The head as the upstream receives it: of the only request on its connection."""

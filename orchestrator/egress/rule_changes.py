@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import Rules
 from orchestrator.egress.session_rules import OwnRules, SessionRules
 
 
@@ -15,6 +16,7 @@ def covers(rule: Rule, other: Rule) -> bool:
         and _within(other.methods, rule.methods)
         and _within(other.paths, rule.paths)
         and (rule.inspect or not other.inspect)
+        and (rule.upgrade or not other.upgrade)
     )
 
 
@@ -31,7 +33,7 @@ def denial(rules: SessionRules, rule: Rule) -> str | None:
     lists = {"level": rules.level.deny, "also": own.also.deny, "only": own.only.deny}
     for layer, deny in lists.items():
         for denied in deny:
-            if covers(denied, replace(rule, inspect=False)):
+            if covers(denied, replace(rule, inspect=False, upgrade=False)):
                 return f"{layer}: deny {denied}"
     return None
 
@@ -98,7 +100,7 @@ def _any_covers(rules: Iterable[Rule], rule: Rule) -> bool:
 
 def _without(deny: tuple[Rule, ...], allowed: Rule) -> tuple[Rule, ...]:
     """The denials that are not about exactly this, whatever their ports are."""
-    whole = replace(allowed, ports=(), inspect=False)
+    whole = replace(allowed, ports=(), inspect=False, upgrade=False)
     return tuple(each for each in deny if replace(each, ports=(), inspect=False) != whole)
 
 

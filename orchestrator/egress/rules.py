@@ -10,82 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from orchestrator.egress.addresses import Network, special
-from orchestrator.egress.hosts import Address, Host, plain
+from orchestrator.egress.addresses import special
+from orchestrator.egress.hosts import Address, Host
 from orchestrator.egress.requested import Glob, Requested
+from orchestrator.egress.rule import Rule
 
 WEB_PORTS = (80, 443)
+# Where `http://` requests to these ports go in TLS; those to other ports stay there.
+_UPGRADED = {80: 443}
 NOT_LISTED = "not-listed"
 ADDRESS_REFUSED = "address-refused"
 NOT_INSPECTED = "not-inspected"
 TLS_REFUSED = "tls-refused"
 _MOST_SHOWN = 200  # of a path, in characters
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Hosts or addresses at certain ports.
-
-    Either `host` is set, a name or `*.name` for all names below it, or `network` is. `ports`,
-    `methods`, `paths` empty: every one. `inspect`: TLS to the host is read.
-    """
-
-    host: str | None = None
-    network: Network | None = None
-    ports: tuple[int, ...] = ()
-    methods: tuple[str, ...] = ()
-    paths: tuple[Glob, ...] = ()
-    inspect: bool = False
-
-    @property
-    def partial(self) -> bool:
-        """Whether it speaks of some requests to its hosts, not of all."""
-        return bool(self.methods or self.paths)
-
-    def allows(self, requested: Requested) -> bool:
-        """Whether it allows this request to one of its hosts."""
-        if not self.partial:
-            return True
-        return requested.plain is not None and self._speaks_of(requested.method, requested.plain)
-
-    def denies(self, requested: Requested) -> bool:
-        """Whether it denies this request: also one that could be read as what it denies."""
-        if not self.partial:
-            return True
-        return requested.plain is None or self._speaks_of(requested.method, requested.plain)
-
-    def _speaks_of(self, method: str, plain: str) -> bool:
-        if self.methods and method not in self.methods:
-            return False
-        return not self.paths or any(glob.matches(plain) for glob in self.paths)
-
-    def matches(self, host: Host, port: int) -> bool:
-        """Whether it speaks of this host at this port. An address matches only networks."""
-        if self.ports and port not in self.ports:
-            return False
-        if not isinstance(host, str):
-            return self.contains(host)
-        if self.host is None:
-            return False
-        if self.host.startswith("*."):
-            return host.endswith(self.host[1:])
-        return host == self.host
-
-    def contains(self, address: Address) -> bool:
-        """Whether it lists the address."""
-        network, address = self.network, plain(address)
-        return network is not None and network.version == address.version and address in network
-
-    @property
-    def cidr(self) -> str | None:
-        """The network as text."""
-        return None if self.network is None else str(self.network)
-
-    def __str__(self) -> str:
-        """As events and answers name it."""
-        ports = "" if not self.ports else ":" + ",".join(map(str, self.ports))
-        parts = [f"{self.host or self.network}{ports}", ",".join(self.methods), *self.paths]
-        return " ".join(str(part) for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +51,9 @@ class Decider(Protocol):
     def decide_address(self, address: Address, port: int) -> Decision:
         """About an address of a host that is allowed: it must be public, or listed."""
 
+    def upgraded(self, host: Host, port: int) -> int | None:
+        """The port to which an `http://` request goes in TLS; None: it does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -135,6 +75,12 @@ class Rules:
             if rule.allows(requested):
                 return _allowed(rule)
         return _not_listed(host, port, requested if allow else None)
+
+    def upgraded(self, host: Host, port: int) -> int | None:
+        """The port to which an `http://` request goes in TLS; None: it does not."""
+        port = _UPGRADED.get(port, port)
+        found = any(rule.upgrade and rule.matches(host, port) for rule in self.allow)
+        return port if found else None
 
     @property
     def inspect(self) -> bool:
@@ -277,6 +223,7 @@ def _stored(rules: Iterable[Rule]) -> list[dict[str, Any]]:
             "methods": list(rule.methods),
             "paths": [str(glob) for glob in rule.paths],
             "inspect": rule.inspect,
+            "upgrade": rule.upgrade,
         }
         for rule in rules
     ]
@@ -291,6 +238,7 @@ def _restored(values: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
             tuple(each.get("methods", ())),
             tuple(map(Glob, each.get("paths", ()))),
             each.get("inspect", False),
+            each.get("upgrade", False),
         )
         for each in values
     )

@@ -6,8 +6,9 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
+from orchestrator.egress.rule import Rule
 from orchestrator.egress.rule_changes import denial, narrows, permits, with_rules
-from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.rules import Rules
 from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
 from orchestrator.errors import AuditUnavailableError, ConflictError, PermissionDeniedError
 from orchestrator.policy.session_egress import check_own_rules

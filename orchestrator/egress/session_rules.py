@@ -11,12 +11,12 @@ from typing import Any, Literal, Self
 from orchestrator.egress.hosts import Address, Host
 from orchestrator.egress.missing import missing_rule, words_of
 from orchestrator.egress.requested import Requested
+from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import (
     ADDRESS_REFUSED,
     NO_RULES,
     NOT_LISTED,
     Decision,
-    Rule,
     Rules,
     any_port,
 )
@@ -112,6 +112,12 @@ class SessionRules:
             lambda rules: missing_rule(rules, address, port),
         )
 
+    def upgraded(self, host: Host, port: int) -> int | None:
+        """As `Rules.upgraded`, by a rule of anybody's."""
+        own = self.own
+        allow = (*self.level.allow, *own.also.allow, *(own.only.allow or ()))
+        return Rules(allow).upgraded(host, port)
+
     def decide_any_port(self, host: Host) -> Decision:
         """As `Rules.decide_any_port`."""
         return any_port(self, (*self.level.allow, *self.own.also.allow), host)
@@ -183,4 +189,5 @@ def _texts(rules: Narrowing | Rules) -> list[str]:
 
 
 def _text(rule: Rule) -> str:
-    return f"{rule} (inspected)" if rule.inspect else str(rule)
+    notes = (" (inspected)" if rule.inspect else "", " (upgraded)" if rule.upgrade else "")
+    return f"{rule}{''.join(notes)}"

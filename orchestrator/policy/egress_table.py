@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from orchestrator.egress.addresses import unlistable
 from orchestrator.egress.hosts import HostError, parse_host
 from orchestrator.egress.requested import Glob, check_glob, check_method
-from orchestrator.egress.rules import WEB_PORTS, Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import WEB_PORTS, Rules
 
 _MOST_RULES = 1000
 _MOST_PORTS = 64
@@ -73,6 +74,7 @@ class AllowTable(_RuleTable):
     host: _Host | None = None
     cidr: Annotated[_Cidr, AfterValidator(_listable)] | None = None
     ports: _Ports = list(WEB_PORTS)
+    upgrade: bool = False
 
 
 class DenyTable(_RuleTable):
@@ -110,9 +112,12 @@ class EgressTable(BaseModel):
 def _contradiction(table: AllowTable | DenyTable) -> str | None:
     if (table.host is None) == (table.cidr is None):
         return "must have either host or cidr"
-    parts = [name for name in ("methods", "paths", "inspect") if getattr(table, name)]
+    names = ("methods", "paths", "inspect", "upgrade")
+    parts = [name for name in names if getattr(table, name, False)]
     if parts and table.host is None:
         return f"{parts[0]} needs host"
+    if "upgrade" in parts and 80 in (table.ports or ()) and 443 not in (table.ports or ()):
+        return "upgrade needs port 443, to which requests to port 80 go"
     if isinstance(table, DenyTable) and parts == ["inspect"]:
         return "inspect needs methods or paths: without them it denies every connection"
     return None
@@ -127,4 +132,5 @@ def _rule(table: AllowTable | DenyTable) -> Rule:
         tuple(table.methods or ()),
         tuple(map(Glob, table.paths or ())),
         table.inspect,
+        isinstance(table, AllowTable) and table.upgrade,
     )

@@ -35,8 +35,8 @@ def rules_text(rules: "Iterable[EgressRule]") -> str | None:
 def rule_text(rule: "EgressRule") -> str:
     """One rule."""
     ports = f":{','.join(map(str, rule.ports))}" if rule.ports else ""
-    inspected = "(inspected)" if rule.inspect else ""
-    parts = [f"{rule.host or rule.cidr}{ports}", ",".join(rule.methods), *rule.paths, inspected]
+    notes = ["(inspected)" if rule.inspect else "", "(upgraded)" if rule.upgrade else ""]
+    parts = [f"{rule.host or rule.cidr}{ports}", ",".join(rule.methods), *rule.paths, *notes]
     return " ".join(part for part in parts if part)
 
 

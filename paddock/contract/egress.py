@@ -12,7 +12,13 @@ from paddock.contract.system import EgressRule, LevelEgress
 # Of one list in a session's own rules.
 MOST_RULES = 100
 
-_ALL: dict[str, Any] = {"cidr": None, "methods": [], "paths": [], "inspect": False}
+_ALL: dict[str, Any] = {
+    "cidr": None,
+    "methods": [],
+    "paths": [],
+    "inspect": False,
+    "upgrade": False,
+}
 _RULE = {**_ALL, "host": "pypi.org", "ports": [80, 443]}
 _DENIED = {**_ALL, "host": "tracker.example", "ports": []}
 _EGRESS: dict[str, Any] = {
@@ -120,6 +126,9 @@ class EgressRuleBody(Body):
     methods: _Parts | None = None
     paths: _Parts | None = None
     inspect: bool = False
+    upgrade: bool | None = Field(
+        default=None, description="In `allow` only: `http://` requests to the host go out in TLS."
+    )
 
 
 _Rules = Annotated[list[EgressRuleBody], Field(max_length=MOST_RULES)]

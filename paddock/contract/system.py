@@ -179,6 +179,7 @@ class EgressRule(Model):
         "path."
     )
     inspect: bool = Field(description="TLS to the host is read, so that each request is decided.")
+    upgrade: bool = Field(description="`http://` requests to the host go out in TLS.")
 
 
 class LevelEgress(Model):

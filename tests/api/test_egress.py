@@ -428,7 +428,13 @@ async def test_a_denied_host_is_a_draft_that_an_admin_applies(client: Client, se
         assert b"Rule: not-listed\n" in await client.get("c.example", server)
     (draft,) = await drafts_of(client)
     proposal = {"host": "c.example", "cidr": None, "ports": [server.port]}
-    assert draft["proposal"] == {**proposal, "methods": [], "paths": [], "inspect": False}
+    assert draft["proposal"] == {
+        **proposal,
+        "methods": [],
+        "paths": [],
+        "inspect": False,
+        "upgrade": False,
+    }
     assert (draft["number"], draft["count"], draft["rule"]) == (1, 3, "not-listed")
     assert (draft["host"], draft["method"], draft["path"]) == ("c.example", "GET", "/")
     assert draft["first_seen"] < draft["last_seen"]

@@ -1,5 +1,6 @@
 """Secrets that only the proxy has, set and removed over HTTP; no answer has a value."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -19,7 +20,7 @@ from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from paddock.contract.words import OUTSIDE_SECRET
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.cli import run_beside
-from tests.support.egress import level_with
+from tests.support.egress import Names, NamesResolver, certificate, hello, level_with, web
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 
@@ -186,6 +187,50 @@ async def test_secrets_survive_a_restart_encrypted(
             await api.json("DELETE", f"/api/sessions/{session['id']}")
     assert await stored(plane) == [("operator", "")]
     await plane.close()
+
+
+async def test_a_request_in_clear_goes_out_in_tls_with_the_value(
+    settings: Settings, engine: FakeEngine, agents: Agents, tmp_path: Path
+) -> None:
+    names = Names()
+    names.answers = {HOST: [["127.0.0.1"]]}
+    async with web(hello(), certificate(tmp_path, HOST)) as server:
+        rules = f'\n[[egress.allow]]\nhost = "{HOST}"\nports = [{server.port}]\nupgrade = true\n'
+        (tmp_path / "out.toml").write_text(level_with(rules))
+        changed = settings.model_copy(update={"ca_file": tmp_path / "cert.pem"})
+        plane = await ControlPlane.open(changed, engine, NamesResolver(names))
+        async with served(plane, engine, agents) as api:
+            told = await out(api)
+            await put(api)
+            at = f"{HOST}:{server.port}"
+            request = f"GET http://{at}/v1?q HTTP/1.1\r\nHost: {at}\r\n"
+            field = "Authorization: Bearer paddock:openai\r\n"
+            assert b"hello" in await ask(plane, told["id"], f"{request}{field}\r\n")
+            assert f"Authorization: Bearer {VALUE}\r\n".encode() in server.received[-1]
+            await api.json("DELETE", PATH, key=OPERATOR_KEY)
+            assert b"hello" in await ask(plane, told["id"], f"{request}{field}\r\n")
+            assert field.encode() in server.received[-1]
+            path = f"/api/sessions/{told['id']}/audit?operation=egress.request"
+            first, second = (await api.json("GET", path))["items"]
+            assert first["args"]["upgraded"] is second["args"]["upgraded"] is True
+            assert (first["args"]["secrets"], first["args"]["path"]) == (["openai"], "/v1")
+            assert "secrets" not in second["args"]
+            await api.json("DELETE", f"/api/sessions/{told['id']}")
+        await plane.close()
+
+
+async def ask(plane: ControlPlane, session_id: str, request: str) -> bytes:
+    """What a program in the sandbox is answered."""
+    session = plane.sessions.registry.get(session_id)
+    assert session is not None
+    assert session.sandbox is not None
+    path = session.sandbox.directory.egress / "egress.sock"
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        writer.write(request.encode())
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 @pytest.mark.parametrize(

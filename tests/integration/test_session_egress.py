@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from api.app import create_app
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.rules import Rule
+from orchestrator.egress.rule import Rule
 from orchestrator.egress.session_rules import Narrowing
 from orchestrator.sessions.requests import NewSession
 from tests.integration.test_egress import until_closed

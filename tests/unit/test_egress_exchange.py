@@ -19,7 +19,8 @@ from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EGRESS_LIMITS
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_head import RequestHead
-from orchestrator.egress.rules import Decision, Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import Decision, Rules
 from orchestrator.egress.stream import accepted
 from orchestrator.egress.usage import EgressUsage
 from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
@@ -69,6 +70,7 @@ class Client:
         self.records = TaskScope("records")
         self.limits = EGRESS_LIMITS._replace(**limits)
         self.admitted = True
+        self.filled: list[RequestHead] = []
         self.names = Names()
         self.names.answers = {"allowed.example": [["127.0.0.1"]], "dead.example": [["127.0.0.1"]]}
         self.rules = Rules((Rule("allowed.example"), Rule("dead.example"), Rule("gone.example")))
@@ -80,6 +82,7 @@ class Client:
             raise SandboxUnavailableError("the session is paused")
 
     def fill(self, head: RequestHead) -> RequestHead:
+        self.filled.append(head)
         return head
 
     async def run(self) -> None:

@@ -12,7 +12,8 @@ import pytest
 from orchestrator.egress.authority import public_directory
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.requested import Glob
-from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import Rules
 from tests.support.egress import Web, certificate, hello, web
 from tests.unit.test_egress_exchange import Client
 
@@ -190,3 +191,51 @@ async def test_a_head_inside_is_waited_for_and_read_only_so_long(tmp_path: Path)
     async with inside(tmp_path) as (_, client):
         long = client.get(more=f"X: {'y' * 20_000}\r\n")
         assert (await client.ask(long)).startswith(b"HTTP/1.1 431 ")
+
+
+def plain(server: Web, more: str = "") -> bytes:
+    at = f"{HOST}:{server.port}"
+    return f"GET http://{at}/in/a HTTP/1.1\r\nHost: {at}\r\n{more}\r\n".encode()
+
+
+async def test_an_http_request_goes_out_in_tls_if_a_rule_says_so(tmp_path: Path) -> None:
+    async with inside(tmp_path) as (server, client):
+        client.rules = Rules((Rule(HOST, paths=(Glob("/in/**"),), upgrade=True),))
+        # The client of the test sends no head in clear to a TLS server.
+        assert await client.say(plain(server)) == server.answer
+        assert server.received[0].startswith(b"GET /in/a HTTP/1.1\r\n")
+        (filled,) = client.filled
+        assert (filled.secure, filled.upgraded) == (True, True)
+
+
+@pytest.mark.parametrize(("named", "trusted"), [("other.example", True), (HOST, False)])
+async def test_an_upgraded_request_needs_a_valid_certificate(
+    tmp_path: Path, named: str, trusted: bool
+) -> None:
+    async with inside(tmp_path, named=named, trusted=trusted) as (server, client):
+        client.rules = Rules((Rule(HOST, upgrade=True),))
+        answer = await client.say(plain(server))
+        assert answer.startswith(b"HTTP/1.1 502 ")
+        assert b"is not valid" in answer
+        assert server.received in ([], [b""])
+
+
+async def test_a_request_that_is_not_upgraded_gets_no_value_in_clear(tmp_path: Path) -> None:
+    async with web(hello()) as server:
+        client = Inside(server, tmp_path, None)
+        client.rules = Rules((Rule(HOST), Rule("other.example", upgrade=True)))
+        assert await client.say(plain(server)) == server.answer
+        assert not client.filled[0].secure
+    # No server in clear gets what a rule upgrades.
+    async with web(hello()) as server:
+        client = Inside(server, tmp_path, None)
+        client.rules = Rules((Rule(HOST), Rule(HOST, upgrade=True)))
+        assert (await client.say(plain(server))).startswith(b"HTTP/1.1 502 ")
+        assert b"in/a" not in b"".join(server.received)
+
+
+async def test_what_is_denied_is_not_upgraded(tmp_path: Path) -> None:
+    async with inside(tmp_path) as (server, client):
+        client.rules = Rules((Rule(HOST, paths=(Glob("/out/**"),), upgrade=True),))
+        assert (await client.say(plain(server))).startswith(b"HTTP/1.1 403 ")
+        assert server.connections == 0

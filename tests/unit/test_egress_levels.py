@@ -82,6 +82,12 @@ def test_rules_are_in_one_spelling_and_have_the_usual_ports(tmp_path: Path) -> N
         ('[[egress.allow]]\nhost = "a.org"\npaths = ["/***"]', "paths.0: may have * and **"),
         ('[[egress.allow]]\ncidr = "10.0.0.0/8"\ninspect = true', "allow.0: inspect needs host"),
         ('[[egress.deny]]\nhost = "a.org"\ninspect = true', "deny.0: inspect needs methods"),
+        ('[[egress.allow]]\ncidr = "10.0.0.0/8"\nupgrade = true', "allow.0: upgrade needs host"),
+        ('[[egress.deny]]\nhost = "a.org"\nupgrade = true', "egress.deny.0.upgrade"),
+        (
+            '[[egress.allow]]\nhost = "a.org"\nports = [80]\nupgrade = true',
+            "allow.0: upgrade needs port 443",
+        ),
         ("[[egress.allow]]\nports = [80]", "egress.allow.0: must have either host or cidr"),
         (
             '[[egress.deny]]\nhost = "a.org"\ncidr = "10.0.0.0/8"',
@@ -131,6 +137,7 @@ def test_a_session_s_level_keeps_its_rules(tmp_path: Path) -> None:
         "methods": [],
         "paths": [],
         "inspect": False,
+        "upgrade": False,
     }
 
 

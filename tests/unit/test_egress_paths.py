@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.egress.requested import Glob, PathError, Requested, plain_path
-from orchestrator.egress.rules import NOT_INSPECTED, NOT_LISTED, Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import NOT_INSPECTED, NOT_LISTED, Rules
 
 SEGMENT = st.from_regex(r"[a-zA-Z0-9_~é-]{1,8}", fullmatch=True)
 PATH = st.lists(SEGMENT, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))

@@ -5,8 +5,9 @@ from hypothesis import given
 
 from orchestrator.egress.hosts import Host
 from orchestrator.egress.requested import Glob, Requested
+from orchestrator.egress.rule import Rule
 from orchestrator.egress.rule_changes import covers, denial, narrows, permits, with_rules
-from orchestrator.egress.rules import NOT_LISTED, Rule, Rules
+from orchestrator.egress.rules import NOT_LISTED, Rules
 from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
 from tests.unit.test_egress_session_rules import HOSTS, NARROWINGS, PORTS, REQUESTS, RULES, SETS
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.egress.hosts import parse_host
-from orchestrator.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rules
 
 RULES = Rules(
     allow=(
@@ -80,6 +81,16 @@ def test_an_address_must_be_public_or_listed(address: str, port: int, rule: str)
 def test_a_rule_can_t_list_what_no_sandbox_may_reach() -> None:
     everything = Rules(allow=(Rule(None, ipaddress.ip_network("0.0.0.0/0")),))
     assert not everything.decide_address(ipaddress.ip_address("127.0.0.1"), 80).allow
+
+
+def test_http_requests_are_upgraded_to_the_port_of_a_rule() -> None:
+    rules = Rules((Rule("a.org", ports=(80, 443), upgrade=True), Rule("b.org")))
+    assert rules.upgraded("a.org", 80) == rules.upgraded("a.org", 443) == 443
+    assert rules.upgraded("a.org", 8080) is None
+    assert rules.upgraded("b.org", 80) is None
+    other = Rules((Rule("a.org", ports=(8443,), upgrade=True), Rule("a.org", ports=(80,))))
+    assert (other.upgraded("a.org", 8443), other.upgraded("a.org", 80)) == (8443, None)
+    assert Rules.restored(json.loads(json.dumps(rules.stored()))) == rules
 
 
 @given(st.from_regex(r"[a-z]{1,8}(\.[a-z]{1,8}){0,3}", fullmatch=True), st.integers(1, 65535))

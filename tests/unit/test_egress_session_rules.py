@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.egress.hosts import Address, Host, parse_host
 from orchestrator.egress.requested import Glob, Requested
-from orchestrator.egress.rules import NO_RULES, Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import NO_RULES, Rules
 from orchestrator.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules, SessionRules
 from orchestrator.errors import ValidationError
 from orchestrator.policy.session_egress import narrowing_of, rules_of

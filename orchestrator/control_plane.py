@@ -38,6 +38,7 @@ from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.consume.firewall import ContextFirewall
 from orchestrator.consume.refinement import Refinement
 from orchestrator.egress.interception import Interception
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.part import EgressPart
 from orchestrator.egress.resolver import CheckedResolver, Resolver
 from orchestrator.egress.service import SessionEgress
@@ -224,6 +225,8 @@ class ControlPlane:
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
         subscribers.on_event(firewall.on_miss, "read")
+        self.key_bytes = KeyBytes(self.keys, settings.key_limits)
+        await self.key_bytes.load(self.database)
         interception = Interception(settings.state_dir, settings.ca_file)
         way_out = EgressPart(
             node,
@@ -232,6 +235,7 @@ class ControlPlane:
             resolver or CheckedResolver(),
             interception,
             self.secrets,
+            self.key_bytes,
         )
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
@@ -264,7 +268,9 @@ class ControlPlane:
         )
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
-        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, node, self.pool))
+        self.metrics.add(
+            Gauges(self.sessions, self.levels, self.ledger, node, self.pool, self.key_bytes)
+        )
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(
             settings,

@@ -121,6 +121,12 @@ def create(
         int | None,
         typer.Option(min=0, help="Maximum size of its sessions' audit records, in bytes."),
     ] = None,
+    max_egress_bytes_per_day: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Maximum bytes of its sessions to and from the outside on one day, in UTC."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a key and print it; it is not shown again.
@@ -154,6 +160,7 @@ def create(
             requests_per_second,
             handle_requests_per_second,
             max_audit_bytes,
+            max_egress_bytes_per_day,
         ),
         bounds=KeyBounds(max_level, tuple(image) if image else None, tuple(tool) if tool else None),
         expires_at=None if expires is None else _moment(expires),

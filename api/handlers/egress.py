@@ -28,7 +28,7 @@ _TAG = "Sessions"
 )
 async def show_egress(context: Context) -> SessionEgress:
     """The rules of the session's way out, and what it has used of it."""
-    return session_egress(context.session())
+    return session_egress(context.session(), context.plane.key_bytes)
 
 
 @operation(
@@ -61,7 +61,7 @@ async def change_egress(context: Context, body: EgressBody) -> SessionEgress:
     await context.work.complete(
         context.plane.egress.change(context.principal, session, only, also, body.revision)
     )
-    return session_egress(session)
+    return session_egress(session, context.plane.key_bytes)
 
 
 @operation(
@@ -90,7 +90,7 @@ async def add_egress_rules(context: Context, body: EgressRulesBody) -> SessionEg
     await context.work.complete(
         context.plane.egress.add(context.principal, session, rules.allow, rules.deny, body.drafts)
     )
-    return session_egress(session)
+    return session_egress(session, context.plane.key_bytes)
 
 
 @operation(

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from api.views.members import members
 from orchestrator.egress.drafts import Draft
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import Rules
 from orchestrator.egress.session_rules import Narrowing
@@ -13,12 +14,13 @@ from paddock.contract.egress import (
     EgressDrafts,
     EgressNarrowing,
     EgressUsage,
+    KeyEgress,
     SessionEgress,
 )
 from paddock.contract.system import EgressRule, LevelEgress
 
 
-def session_egress(shown: domain.Session) -> SessionEgress:
+def session_egress(shown: domain.Session, key_bytes: KeyBytes) -> SessionEgress:
     """What the session may reach, and what it has used."""
     own = shown.own_rules
     return SessionEgress(
@@ -28,6 +30,9 @@ def session_egress(shown: domain.Session) -> SessionEgress:
         also=rules(own.also),
         revision=own.revision,
         used=EgressUsage(**asdict(shown.egress_usage)),
+        key=KeyEgress(
+            bytes_today=key_bytes.used(shown.owner), max_bytes_per_day=key_bytes.limit(shown.owner)
+        ),
     )
 
 

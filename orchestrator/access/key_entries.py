@@ -57,6 +57,7 @@ class KeyEntry(BaseModel):
     requests_per_second: _Rate | None = None
     handle_requests_per_second: _Rate | None = None
     max_audit_bytes: _Count | None = None
+    max_egress_bytes_per_day: _Count | None = None
     max_level: Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")] | None = None
     images: Annotated[list[_Image], Field(min_length=1)] | None = None
     tools: list[_Tool] | None = None

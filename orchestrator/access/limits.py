@@ -14,6 +14,7 @@ _CPU_DIGITS = 6
 REQUESTS = "requests_per_second"
 HANDLE_REQUESTS = "handle_requests_per_second"
 AUDIT_BYTES = "max_audit_bytes"
+EGRESS_BYTES = "max_egress_bytes_per_day"
 WAITING = "waiting_creations"
 SESSION_STREAMS = "session_max_streams"
 KEY_STREAMS = "key_max_streams"
@@ -27,7 +28,8 @@ class KeyLimits:
 
     They count live sessions and their cores and bytes of memory in total; workspaces, including
     kept ones, and the bytes that they may grow to; requests with the key, and with the handle of
-    each of its sessions; and bytes of the ledger, including those of ended sessions.
+    each of its sessions; bytes of the ledger, including those of ended sessions; and bytes to and
+    from the outside on one day.
     """
 
     max_sessions: int | None = None
@@ -38,6 +40,7 @@ class KeyLimits:
     requests_per_second: float | None = None
     handle_requests_per_second: float | None = None
     max_audit_bytes: int | None = None
+    max_egress_bytes_per_day: int | None = None
 
     def over(self, defaults: "KeyLimits") -> "KeyLimits":
         """These limits, with the defaults for those that are not set."""

@@ -290,6 +290,12 @@ class Settings(BaseSettings):
         description="Total size of a key's sessions in the audit ledger, including ended "
         "ones until they are archived. Unset: no quota.",
     )
+    key_max_egress_bytes_per_day: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes that a key's sessions move to and from the outside through the way out "
+        "on one day, in UTC. Unset: no quota.",
+    )
     key_requests_per_second: float = Field(
         default=1000, gt=0, allow_inf_nan=False, description="Requests of one key."
     )
@@ -427,6 +433,7 @@ class Settings(BaseSettings):
             self.key_requests_per_second,
             self.key_handle_requests_per_second,
             self.key_max_audit_bytes,
+            self.key_max_egress_bytes_per_day,
         )
 
     @property

@@ -6,11 +6,13 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.evidence import ConnectionEvidence
 from orchestrator.egress.exchange import EgressExchange
 from orchestrator.egress.interception import Interception
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.live_rules import LiveRules
 from orchestrator.egress.meter import Meter, SpentError
@@ -29,6 +31,18 @@ log = logging.getLogger(__name__)
 _FAILED_SECONDS = 1.0
 
 
+class Proxy(NamedTuple):
+    """What serves the connections of all sessions."""
+
+    recorder: Recorder
+    resolver: Resolver
+    interception: Interception
+    secrets: OutsideSecrets
+    key_bytes: KeyBytes
+    limits: EgressLimits
+    shares: ConnectionShares
+
+
 class Door:
     """Who connects here is the session: only its sandbox has the socket.
 
@@ -39,30 +53,23 @@ class Door:
         self,
         session: Session,
         sandbox: str,
-        recorder: Recorder,
-        resolver: Resolver,
-        interception: Interception,
-        secrets: OutsideSecrets,
-        limits: EgressLimits,
-        shares: ConnectionShares,
+        proxy: Proxy,
         on_spent: Callable[[Session], None],
     ) -> None:
         """`sandbox` is the sandbox's name. `on_spent` ends a session with no budget left."""
         self._session = session
         self._sandbox = sandbox
-        self._resolver = resolver
-        self._interception = interception
-        self._secrets = secrets
-        self._limits = limits
-        self._shares = shares
+        self._proxy = proxy
+        self._limits = proxy.limits
         self._on_spent = on_spent
-        self._evidence = ConnectionEvidence(recorder, session)
-        self._pace = Pace(limits.pace_seconds, limits.burst)
+        self._evidence = ConnectionEvidence(proxy.recorder, session, proxy.key_bytes)
+        self._pace = Pace(proxy.limits.pace_seconds, proxy.limits.burst)
         self._accepting = TaskScope("the way out of a sandbox")
         self._exchanges = TaskScope("a connection of a sandbox")
         self._records = TaskScope("the record of a sandbox's connection")
         self._served: dict[EgressExchange, asyncio.Task[None]] = {}
         self._shut = False
+        self._ignore_key = proxy.key_bytes.on_spent(session.owner, self.recheck)
 
     def open(self, listener: socket.socket) -> None:
         """Serves connections to the socket, which it closes in the end."""
@@ -74,7 +81,7 @@ class Door:
         self._exchanges.cancel()
 
     def recheck(self) -> None:
-        """Ends the connections that the session's rules do not allow any more."""
+        """Ends the connections that the session's rules or its key do not allow any more."""
         for exchange, task in self._served.items():
             if not exchange.allowed():
                 task.cancel()
@@ -91,6 +98,7 @@ class Door:
 
     async def close(self) -> None:
         """Closes the socket and all connections."""
+        self._ignore_key()
         await self._accepting.close()
         await self.settled()
 
@@ -111,22 +119,27 @@ class Door:
                 self._exchanges.spawn(self._serve(connection))
 
     async def _serve(self, connection: socket.socket) -> None:
-        with connection, self._shares.taken(self._session.owner) as admitted:
+        with connection, self._proxy.shares.taken(self._session.owner) as admitted:
             if not admitted:
                 return
+            session, proxy = self._session, self._proxy
             meter = Meter(
-                self._session.budget, self._session.egress_usage, self._limits.transfer_bytes
+                session.budget,
+                proxy.key_bytes,
+                session.owner,
+                session.egress_usage,
+                self._limits.transfer_bytes,
             )
             exchange = EgressExchange(
                 await accepted(connection, self._limits.head_bytes),
-                LiveRules(self._session),
-                self._resolver,
-                self._interception,
+                LiveRules(session, proxy.key_bytes),
+                proxy.resolver,
+                proxy.interception,
                 self._evidence,
                 meter,
                 self._limits,
                 self._admit,
-                partial(self._secrets.fill, self._session),
+                partial(proxy.secrets.fill, session),
                 self._records,
             )
             try:

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import both
 from orchestrator.egress import connections
 from orchestrator.egress.drafts import Denied
 from orchestrator.egress.hosts import Address
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.request_head import RequestHead
 from orchestrator.egress.rules import Decision
 from orchestrator.link.fair_share import Pace
@@ -32,9 +34,10 @@ class ConnectionEnd(NamedTuple):
 class ConnectionEvidence:
     """The records of one session's connections."""
 
-    def __init__(self, recorder: Recorder, session: Session) -> None:
+    def __init__(self, recorder: Recorder, session: Session, key_bytes: KeyBytes) -> None:
         self._recorder = recorder
         self._session = session
+        self._key_bytes = key_bytes
         self._pace = Pace(1 / _DENIALS_PER_SECOND, _BURST)
 
     async def allowed(
@@ -102,7 +105,8 @@ class ConnectionEvidence:
             stop=True,
         )
         effect = connections.closed(self._session, connection_id)
-        await self._recorder.record(self._session, draft, effect)
+        used = self._key_bytes.storing(self._session.owner)
+        await self._recorder.record(self._session, draft, both(effect, used))
 
 
 def _without_secrets(

@@ -14,8 +14,9 @@ from orchestrator.egress.hosts import Address
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.reading import read_head
 from orchestrator.egress.request_body import BodyError, body_of
-from orchestrator.egress.request_head import HeadError, RequestHead, parse_head, parse_inside
+from orchestrator.egress.request_head import RequestHead, parse_head, parse_inside
 from orchestrator.egress.resolver import LookupFailedError, Resolver
 from orchestrator.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.egress.stream import Stream
@@ -85,7 +86,9 @@ class EgressExchange:
 
     async def _serve(self) -> None:
         try:
-            head = self._head = self._upgraded(await self._read_head(parse_head))
+            head = self._head = self._upgraded(
+                await read_head(self._client, self._limits, parse_head)
+            )
             decision = self._rules.decide(head.host, head.port, head.requested)
             if decision.inspect:
                 head = self._head = await self._inside(head)
@@ -122,27 +125,9 @@ class EgressExchange:
                 raise ConnectionResetError from None
         except PaddockError as error:
             raise RefusedError.unavailable(error) from None
-        return await self._read_head(lambda data: parse_inside(data, host, tunnel.port))
-
-    async def _read_head(self, parse: Callable[[bytes], RequestHead]) -> RequestHead:
-        """Raises: RefusedError."""
-        try:
-            async with asyncio.timeout(self._limits.head_seconds):
-                return parse(await self._client.read_head(self._limits.head_bytes))
-        except TimeoutError:
-            raise RefusedError.said(
-                HTTPStatus.REQUEST_TIMEOUT, "The request took too long."
-            ) from None
-        except asyncio.LimitOverrunError:
-            raise RefusedError.said(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's head is too long."
-            ) from None
-        except asyncio.IncompleteReadError:
-            raise ConnectionResetError from None
-        except HeadError as error:
-            raise RefusedError.said(
-                HTTPStatus.BAD_REQUEST, f"Paddock refused this request: {error}."
-            ) from None
+        return await read_head(
+            self._client, self._limits, lambda data: parse_inside(data, host, tunnel.port)
+        )
 
     async def _addresses(self, head: RequestHead, decision: Decision) -> tuple[Address, ...]:
         """The addresses to connect to, if the request is allowed. Raises: RefusedError."""
@@ -193,6 +178,9 @@ class EgressExchange:
                 raise
         except OSError as failed:
             error = f"lost: {type(failed).__name__}"
+        except asyncio.CancelledError:
+            error = str(self._meter.spent or "cut")
+            raise
         finally:
             ended = ConnectionEnd(
                 self._meter.sent,

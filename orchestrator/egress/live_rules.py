@@ -1,20 +1,26 @@
 """Decisions by the rules that a session has at that moment."""
 
 from orchestrator.egress.hosts import Address, Host
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.requested import Requested
 from orchestrator.egress.rules import Decision
 from orchestrator.sessions.session import Session
 
 
 class LiveRules:
-    """A change of the session's rules holds from its next decision on."""
+    """A change of the session's rules holds from its next decision on.
 
-    def __init__(self, session: Session) -> None:
+    Nothing is allowed if the session's key has no bytes left.
+    """
+
+    def __init__(self, session: Session, key_bytes: KeyBytes) -> None:
         self._session = session
+        self._key_bytes = key_bytes
 
     def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
         """See `Rules.decide`."""
-        return self._session.egress_rules.decide(host, port, requested)
+        decision = self._session.egress_rules.decide(host, port, requested)
+        return self._key_bytes.decided(self._session.owner, decision)
 
     def decide_address(self, address: Address, port: int) -> Decision:
         """See `Rules.decide_address`."""

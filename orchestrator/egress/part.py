@@ -1,8 +1,9 @@
 """The way out as a part of a sandbox."""
 
 from orchestrator.audit.recorder import Recorder
-from orchestrator.egress.door import Door
+from orchestrator.egress.door import Door, Proxy
 from orchestrator.egress.interception import Interception
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
@@ -30,16 +31,13 @@ class EgressPart(Part):
         resolver: Resolver,
         interception: Interception,
         secrets: OutsideSecrets,
+        key_bytes: KeyBytes,
         limits: EgressLimits = EGRESS_LIMITS,
     ) -> None:
         self._node = node
-        self._recorder = recorder
         self._budgets = budgets
-        self._resolver = resolver
-        self._interception = interception
-        self._secrets = secrets
-        self._limits = limits
-        self._shares = ConnectionShares(limits.key_connections)
+        shares = ConnectionShares(limits.key_connections)
+        self._proxy = Proxy(recorder, resolver, interception, secrets, key_bytes, limits, shares)
         self._ends = TaskScope("the end of a session without budget")
 
     async def open(self, plan: Plan) -> None:
@@ -50,12 +48,7 @@ class EgressPart(Part):
         plan.door = Door(
             plan.session,
             plan.name,
-            self._recorder,
-            self._resolver,
-            self._interception,
-            self._secrets,
-            self._limits,
-            self._shares,
+            self._proxy,
             self._spent,
         )
         plan.door.open(listener)

@@ -7,6 +7,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from orchestrator.audit.ledger import Ledger
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.node.base import Load, Node
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.service import Sessions
@@ -23,6 +24,7 @@ class Gauges(Collector):
         ledger: Ledger,
         node: Node,
         pool: WarmPool,
+        key_bytes: KeyBytes,
     ) -> None:
         """`levels` are the names of the levels in force."""
         self._sessions = sessions
@@ -30,11 +32,17 @@ class Gauges(Collector):
         self._ledger = ledger
         self._node = node
         self._pool = pool
+        self._key_bytes = key_bytes
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics."""
         yield from self._of_sessions()
         yield from self._of_the_ledger()
+        yield CounterMetricFamily(
+            "paddock_egress_bytes",
+            "Bytes of all sessions to and from the outside, through the way out, since the start.",
+            self._key_bytes.total,
+        )
         yield from _of_the_host(self._node.load())
 
     def _of_sessions(self) -> Iterator[Metric]:

@@ -125,5 +125,10 @@ def _show(found: "SessionEgress", *, as_json: bool) -> None:
             ("requests", f"{used.allowed} allowed, {used.denied} denied"),
             ("bytes", f"{size(used.sent)} sent, {size(used.received)} received"),
             ("open", used.connections),
+            ("key today", f"{size(found.key.bytes_today)}{_of(found.key.max_bytes_per_day)}"),
         )
     )
+
+
+def _of(limit: int | None) -> str:
+    return "" if limit is None else f" of {size(limit)}"

@@ -28,6 +28,7 @@ _EGRESS: dict[str, Any] = {
     "also": {"allow": [{**_RULE, "host": "files.example", "ports": [443]}], "deny": []},
     "revision": 2,
     "used": {"allowed": 31, "denied": 2, "sent": 48213, "received": 1902771, "connections": 1},
+    "key": {"bytes_today": 7340032, "max_bytes_per_day": 10737418240},
 }
 
 
@@ -65,6 +66,13 @@ class EgressUsage(Model):
     connections: Count = Field(description="Connections that are open now.")
 
 
+class KeyEgress(Model):
+    """What all sessions of the key have moved to and from the outside today, in UTC."""
+
+    bytes_today: Count
+    max_bytes_per_day: Count | None = Field(description="Null: no limit.")
+
+
 class SessionEgress(Model):
     """What a session may reach, and what it has used.
 
@@ -82,6 +90,7 @@ class SessionEgress(Model):
     also: LevelEgress = Field(description="Set by an admin; a change of level drops them.")
     revision: Count = Field(description="Counts the changes of `only` and `also`.")
     used: EgressUsage
+    key: KeyEgress
 
 
 _Parts = Annotated[list[str], Field(max_length=64)]

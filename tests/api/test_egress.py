@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import KeyRing, Principal, Role, digest
+from orchestrator.access.limits import KeyLimits
 from orchestrator.audit import query
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.egress import connections
 from orchestrator.egress.evidence import ConnectionEvidence
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.request_head import parse_head
 from orchestrator.egress.session_rules import OwnRules
 from orchestrator.engine.fake import FakeEngine
@@ -527,7 +530,9 @@ async def test_ten_thousand_denied_requests_do_not_flood_the_record(
 ) -> None:
     """What is recorded of them is counted, and each is in the numbers."""
     # The door lets only so many through per second, so the record is asked directly.
-    evidence = ConnectionEvidence(client.api.plane.egress._recorder, client.session)
+    evidence = ConnectionEvidence(
+        client.api.plane.egress._recorder, client.session, client.api.plane.key_bytes
+    )
     head = parse_head(b"GET http://c.example/ HTTP/1.1\r\nHost: c.example\r\n\r\n")
     decision = client.session.egress_rules.decide(head.host, head.port, head.requested)
     for _ in range(10_000):
@@ -541,3 +546,44 @@ async def test_ten_thousand_denied_requests_do_not_flood_the_record(
     (ended,) = await client.events("session.terminated")
     assert told + ended["args"].get("untold_refusals", 0) == 10_000
     assert len(events) < 200
+
+
+async def test_the_end_of_a_key_s_bytes_cuts_its_connections_and_denies_others(
+    api: Api, server: Web, endless: Endless, engine: FakeEngine, agents: Agents
+) -> None:
+    plane = api.plane
+    first, second = await client_of(api), await client_of(api)
+    async with first.asking("a.example", endless) as reader:
+        # This one moves nothing when the bytes end.
+        await endless.stalled.wait()
+        used = (await second.show())["key"]["bytes_today"]
+        assert used > 0
+        limits = KeyLimits(max_egress_bytes_per_day=used + 50)
+        principals = {digest(OPERATOR_KEY): Principal("operator", Role.OPERATOR, limits=limits)}
+        principals |= {digest(ADMIN_KEY): Principal("admin", Role.ADMIN)}
+        plane.keys.replace(KeyRing(principals))
+        await second.get("a.example", server)
+        await reader.read()
+        await until(lambda: endless.open == 0)
+    denied = (await second.get("a.example", server)).decode()
+    assert "Rule: key-egress-bytes\n" in denied
+    assert f"max_egress_bytes_per_day of the key operator is {used + 50}" in denied
+    shown = (await first.show())["key"]
+    assert shown == {"bytes_today": used + 50, "max_bytes_per_day": used + 50}
+    for client in (first, second):
+        (closed,) = await client.events("egress.close")
+        assert closed["error"] == "max_egress_bytes_per_day of the key is used up"
+    *_, event = await second.events("egress.request")
+    assert (event["decision"], event["rule"]) == ("deny", "key-egress-bytes")
+    admin = Client(api, await api.session(permission_level="out"))
+    assert b"hello" in await admin.get("a.example", server)
+    # The count survives a restart.
+    ((stored,),) = await plane.database.read(
+        lambda connection: connection.execute(
+            "SELECT egress_bytes FROM key_usage WHERE owner = 'operator'"
+        ).fetchall()
+    )
+    assert stored == used + 50
+    again = KeyBytes(plane.keys, KeyLimits())
+    await again.load(plane.database)
+    assert again.used("operator") == used + 50

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import KeyRing
+from orchestrator.access.limits import KeyLimits
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.egress.exchange import EgressExchange
 from orchestrator.egress.hosts import Address
 from orchestrator.egress.interception import Interception
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EGRESS_LIMITS
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_head import RequestHead
@@ -70,6 +73,7 @@ class Client:
         self.records = TaskScope("records")
         self.limits = EGRESS_LIMITS._replace(**limits)
         self.admitted = True
+        self.key_limit: int | None = None
         self.filled: list[RequestHead] = []
         self.names = Names()
         self.names.answers = {"allowed.example": [["127.0.0.1"]], "dead.example": [["127.0.0.1"]]}
@@ -86,7 +90,9 @@ class Client:
         return head
 
     async def run(self) -> None:
-        meter = Meter(self.budget, EgressUsage(), self.limits.transfer_bytes)
+        key_bytes = KeyBytes(KeyRing({}), KeyLimits(max_egress_bytes_per_day=self.key_limit))
+        usage, most = EgressUsage(), self.limits.transfer_bytes
+        meter = Meter(self.budget, key_bytes, "ci", usage, most)
         exchange = EgressExchange(
             await accepted(self._theirs, self.limits.head_bytes),
             *(self.rules, NamesResolver(self.names), self.interception, self.evidence, meter),
@@ -294,3 +300,12 @@ async def test_a_cancelled_connection_is_on_record() -> None:
         await client.records.drain()
         assert client.evidence.said[-1] == "closed allowed.example: cut"
         client.ours.close()
+
+
+async def test_a_transfer_ends_with_the_bytes_of_its_key() -> None:
+    async with serving(Endless()) as (server, client):
+        client.key_limit = 200_000
+        await client.say(get(server))
+        (end,) = client.evidence.ends
+        assert end.sent + end.received == 200_000
+        assert end.error == "max_egress_bytes_per_day of the key is used up"

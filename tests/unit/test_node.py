@@ -10,9 +10,12 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from orchestrator.access.keys import KeyRing
+from orchestrator.access.limits import KeyLimits
 from orchestrator.checks.base import CheckStatus
 from orchestrator.checks.host import resource_checks
 from orchestrator.config.settings import Settings
+from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.node import local
 from orchestrator.node.base import Node, Resources
@@ -122,8 +125,13 @@ def test_metrics_of_the_host_are_the_node_s() -> None:
     lag = SimpleNamespace(pending=0, oldest_seconds=0.0)
     ledger = SimpleNamespace(lag=lambda: lag, committed=0)
     pool = cast(Any, SimpleNamespace(shapes=[]))
-    registry.register(Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode(), pool))
+    key_bytes = KeyBytes(KeyRing({}), KeyLimits())
+    key_bytes.add("ci", 5)
+    registry.register(
+        Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode(), pool, key_bytes)
+    )
     text = generate_latest(registry).decode()
     assert "paddock_host_cpus 2.0" in text
+    assert "paddock_egress_bytes_total 5.0" in text
     assert 'paddock_host_cpu_seconds_total{mode="user"} 1.5' in text
     assert "paddock_host_disk_total_bytes 8.589934592e+09" in text

@@ -31,7 +31,9 @@ _Owner = Annotated[
 ]
 
 
-@app.command("set", epilog=example("paddock secrets set openai --host api.openai.com --file openai.key"))
+@app.command(
+    "set", epilog=example("paddock secrets set openai --host api.openai.com --file openai.key")
+)
 @remote
 async def set_one(
     paddock: "Paddock",

@@ -28,7 +28,8 @@ from pydantic import SecretStr
 from orchestrator.access.keys import Principal, Role, digest
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.rule import Rule
+from orchestrator.egress.rules import Rules
 from orchestrator.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules
 from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.engine.fake import FakeEngine

@@ -83,8 +83,17 @@ class OutsideSecrets:
         }
 
     def fill(self, session: Session, head: RequestHead) -> RequestHead:
-        """The request with the values of the session's secrets that it names."""
-        return filled(head, self._usable(session)[0])
+        """The request with the values of the session's secrets that it names.
+
+        From now on they are removed from the session's record.
+        """
+        by_name, _ = self._usable(session)
+        head = filled(head, by_name)
+        for name in head.secrets:
+            value = by_name[name].value
+            if value is not None:
+                session.secrets.went_out(name, value.get_secret_value())
+        return head
 
     def of_session(self, session: Session) -> list[Secret]:
         """Those that it may use at present, by name, and those of its own."""

@@ -19,6 +19,8 @@ from sandbox_agent.redaction import Redactor
 # The limit for one session, because every recorded text is searched for each secret.
 MOST_VALUES = 64
 MOST_BYTES = 64 * 1024
+# Values that only the proxy has, the latest ones.
+_MOST_OUTSIDE = 16
 
 
 class StoredSecrets(NamedTuple):
@@ -53,6 +55,8 @@ class SessionSecrets:
         self._known = variables is not None
         # Values for single commands; a dictionary for its order.
         self._given: dict[str, None] = {}
+        # Values that went out in its requests, by name: its agent never has them.
+        self._outside: dict[str, str] = {}
         self._rebuild()
         _check_size(self._variables.values())
 
@@ -136,6 +140,16 @@ class SessionSecrets:
         """Notes that no agent holds any of them: the session has no sandbox."""
         self._known = True
 
+    def went_out(self, name: str, value: str) -> None:
+        """The proxy has put it into a request; what a host may have answered is removed, too."""
+        if self._outside.get(name) == value:
+            return
+        self._outside.pop(name, None)
+        self._outside[name] = value
+        while len(self._outside) > _MOST_OUTSIDE:
+            del self._outside[next(iter(self._outside))]
+        self._rebuild()
+
     def cut(self, text: str) -> str:
         """The text without the secrets."""
         return self.redactor.text(text)
@@ -154,7 +168,8 @@ class SessionSecrets:
         return {*self._variables.values(), *self._given}
 
     def _rebuild(self) -> None:
-        self.redactor = Redactor((*self._known_values(), *self._lease))
+        others = (*self._lease, *self._outside.values())
+        self.redactor = Redactor((*self._known_values(), *others))
 
     def _sealed(self, values: Mapping[str, str]) -> Message:
         return {name: [value, self._seal(value)] for name, value in values.items()}

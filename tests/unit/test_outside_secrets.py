@@ -21,6 +21,8 @@ from orchestrator.secrets.outside import OutsideSecrets
 from orchestrator.secrets.sealing import KEY_FILE, Sealer
 from orchestrator.secrets.secret import INSTANCE, Holder, Secret, usable
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from sandbox_agent.redaction import MARK
 
 VALUE = "sk-canary-0123456789"
 FIELDS: dict[str, Any] = {"environment": "X", "hosts": ["api.example"], "levels": ["out"]}
@@ -62,7 +64,10 @@ OUTSIDE = outside()
 def session(level: str = "out", owner: str = "ci", **more: Any) -> Session:
     """Whatever of a session decides about its secrets."""
     members = {"name": level, "network": "egress", "environment": None, **more}
-    return cast(Session, SimpleNamespace(level=SimpleNamespace(**members), owner=owner, key="s"))
+    level_of = SimpleNamespace(**members)
+    secrets = SessionSecrets(StoredSecrets(), {})
+    found = SimpleNamespace(level=level_of, owner=owner, key="s", secrets=secrets)
+    return cast(Session, found)
 
 
 def filled(field: str, text: str, whose: Session | None = None, **more: Any) -> str:
@@ -77,6 +82,18 @@ def test_a_placeholder_becomes_the_value() -> None:
     assert filled("x-token", "a paddock:token b") == f"a {VALUE}-token b"
     head = RequestHead("GET", "api.example", 443, "/", ((b"X-Api-Key", b"paddock:openai"),))
     assert OUTSIDE.fill(session(), head._replace(secure=True)).secrets == ("openai",)
+
+
+def test_a_value_that_went_out_is_cut_out_of_the_record() -> None:
+    whose = session()
+    assert whose.secrets.cut(f"a {VALUE}-openai b") == f"a {VALUE}-openai b"
+    filled("Authorization", "Bearer paddock:openai", whose)
+    assert whose.secrets.cut(f"a {VALUE}-openai b") == f"a {MARK} b"
+    assert whose.secrets.message() is None  # its agent does not get it
+    for number in range(100):
+        whose.secrets.went_out("changed", f"{VALUE}-{number}")
+        whose.secrets.went_out(f"n{number}", f"{VALUE}-n{number}")
+    assert whose.secrets.cut(f"{VALUE}-n99") == MARK
 
 
 def test_a_placeholder_in_basic_credentials_becomes_the_value() -> None:

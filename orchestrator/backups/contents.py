@@ -12,7 +12,7 @@ DATABASE = "paddock.db"
 ARCHIVE = "archive"
 KEYS_FILE = "keys.toml"
 # Who has one of these can use the instance, or sign in its name.
-PRIVATE = ("admin.key", "preview.key", "anchor.key", "egress-ca")
+PRIVATE = ("admin.key", "preview.key", "anchor.key", "secrets.key", "egress-ca")
 # The database names their files.
 BELONGS_TO_DATABASE = ("evidence", ARCHIVE)
 _OTHERS = ("anchor.pub", "images.toml", "last-good", "evidence")

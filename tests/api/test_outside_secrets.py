@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.backups.contents import PRIVATE
 from orchestrator.config.operator_secrets import OperatorSecret
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
@@ -170,6 +171,7 @@ async def test_secrets_survive_a_restart_encrypted(
         if path.is_file():
             assert VALUE.encode() not in path.read_bytes(), path
     assert (settings.state_dir / KEY_FILE).stat().st_mode & 0o777 == 0o600
+    assert KEY_FILE in PRIVATE
     plane = await reopened(settings, engine, agents)
     assert sent(plane, told["id"]) == VALUE
     assert sent(plane, told["id"], "own") == f"{VALUE}-own"

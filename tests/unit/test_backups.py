@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
     """The settings of an instance with every kind of file."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    for name in ("evidence/0123/pty-1/raw", "archive/0123.tar.gz", *PRIVATE[:3], "keys.toml"):
+    for name in ("evidence/0123/pty-1/raw", "archive/0123.tar.gz", *PRIVATE[:4], "keys.toml"):
         path = state / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"the content of {name}")
@@ -91,7 +91,7 @@ async def test_what_is_backed_up_is_restored(filled: Settings, tmp_path: Path) -
     *same, last = events(other.state_dir)
     assert same == events(filled.state_dir)
     assert last[:2] == ("system", 1)
-    for name in ("evidence/0123/pty-1/raw", "archive/0123.tar.gz", *PRIVATE[:3], "keys.toml"):
+    for name in ("evidence/0123/pty-1/raw", "archive/0123.tar.gz", *PRIVATE[:4], "keys.toml"):
         path = other.state_dir / name
         assert path.read_text() == f"the content of {name}"
         assert path.stat().st_mode & 0o777 == 0o600

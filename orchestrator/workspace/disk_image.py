@@ -72,6 +72,8 @@ class DiskImages:
 
     def mount(self, slot: Path) -> None:
         """Mounts the image unless it is mounted. Raises: MountError, OSError."""
+        # A resizing that was killed leaves its copy of the image.
+        (slot / _DRAFT).unlink(missing_ok=True)
         target = slot / _MOUNT
         target.mkdir(mode=0o700, exist_ok=True)
         if not mounts.is_mounted(str(target)):

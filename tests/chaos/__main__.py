@@ -59,7 +59,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="how often each point (2)")
     parser.add_argument("--storms", type=int, default=60, help="kills at random moments (60)")
     parser.add_argument("--agents", type=int, default=10, help="kills of agents (10)")
-    parser.add_argument("--engine", type=int, default=10, help="kills of an engine (10)")
+    parser.add_argument(
+        "--engine", type=int, default=0, help="kills of an engine of the run's own (0)"
+    )
     parser.add_argument("--only", help="only points whose name begins with this")
     parser.add_argument("--seed", type=int, help="repeats the choices of an earlier run")
     arguments = parser.parse_args()

@@ -92,6 +92,7 @@ class Clients:
         `meanwhile`: further values that its status may have if it was not.
         """
         expected = self.sessions[session]
+        status_before = set(expected.status)
         before = {name: set(getattr(expected, name)) for name in after}
         for name, value in after.items():
             getattr(expected, name).add(value)
@@ -101,7 +102,7 @@ class Clients:
             for name, value in after.items():
                 setattr(expected, name, {value})
             if "status" not in after:
-                expected.status -= meanwhile
+                expected.status = status_before
         elif status >= 400:
             for name, values in before.items():
                 setattr(expected, name, values | {after[name]})

@@ -295,3 +295,11 @@ def test_a_refill_that_fails_leaves_nothing(
         slots.refill(32 * MIB)
     assert list((tmp_path / "prepared").iterdir()) == []
     assert devices_below(tmp_path) == []
+
+
+def test_a_copy_that_a_killed_resizing_left_is_removed(images: DiskImages, slot: Path) -> None:
+    """Its workspace may never be resized again, and the copy is as large."""
+    images.open(slot, UID, 64 * MIB)
+    (slot / "workspace.img.new").write_bytes(b"half a copy")
+    images.mount(slot)
+    assert everything(slot) == ["fs", "workspace.img"]

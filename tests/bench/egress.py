@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from images.builder import build
 from tests.bench.fetching import CLIENT, MIB, flat, on_host
 from tests.bench.plane import BenchError
 from tests.bench.report import Result, compare
-from tests.bench.rounds import by_turns
+from tests.bench.rounds import Turn, by_turns
 from tests.support.box import Box
 from tests.support.egress import Names, NamesResolver, certificate, level_with
 from tests.support.plane import opened
@@ -52,6 +53,17 @@ class _Way:
         taken = [[float(each) for each in outcome.stdout.split()] for outcome in outcomes]
         return taken[0] if boxes == 1 else [max(each[0] for each in taken)]
 
+    async def commands(self, download: Turn) -> Sequence[float]:
+        """The seconds of each command in another sandbox, one after another, meanwhile."""
+        taken = []
+        task = asyncio.ensure_future(download())
+        while not task.done():
+            began = time.perf_counter()
+            await self.boxes[-1].run(argv=["true"])
+            taken.append(time.perf_counter() - began)
+        await task
+        return taken
+
     async def outside(self, url: str, times: int = 1, at_once: int = 1) -> Sequence[float]:
         """The seconds of a client on the host, which knows the server by its address."""
         for name in (_PLAIN, _READ):
@@ -71,7 +83,13 @@ async def egress(rounds: int, size: int = _GIB) -> list[Result]:
         for name, host in (("", _PLAIN), (", inspected", _READ)):
             url = way.url("https", host, size)
             what = f"download of {size // MIB} MiB{name}"
-            results += await flat(what, rounds, partial(way.inside, url), partial(way.outside, url))
+            inside, outside = partial(way.inside, url), partial(way.outside, url)
+            results += await flat(what, rounds, inside, outside)
+            ours, direct = await by_turns(
+                rounds, partial(way.commands, inside), partial(way.commands, outside)
+            )
+            other = "beside a direct one"
+            results.append(compare(f"a command beside this download{name}", ours, other, direct))
         url = way.url("https", _PLAIN, MIB)
         many = partial(way.inside, url, _AT_ONCE, _AT_ONCE, _SESSIONS)
         alone = partial(way.outside, url, _SESSIONS * _AT_ONCE, _SESSIONS * _AT_ONCE)

@@ -19,10 +19,11 @@ _RESTART_SECONDS = 1.0
 class Forwarder:
     """Relays connections to the loopback port to the proxy on the host."""
 
-    def __init__(self, loop: Loop, abi: int) -> None:
-        """Connections wait until `start`. Raises: OSError."""
+    def __init__(self, loop: Loop, abi: int, uid: int) -> None:
+        """`uid` is the session's. Connections wait until `start`. Raises: OSError."""
         self._loop = loop
         self._abi = abi
+        self._uid = uid
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -45,7 +46,7 @@ class Forwarder:
             self._again()
             return
         if pid == 0:
-            forwarder_process.run(self._listener, self._abi)
+            forwarder_process.run(self._listener, self._abi, self._uid)
         self._loop.on_exit(pid, self._again)
 
     def _again(self) -> None:

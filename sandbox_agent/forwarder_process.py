@@ -1,36 +1,62 @@
 """The forwarder's own process: relays bytes between loopback and the proxy's socket.
 
-It looks at no byte. The proxy decides, and knows the session by the socket.
+It looks at no byte. The proxy decides, and knows the session by the socket. The forwarder's side of
+the socket is named after the program that has the connection, which is advice.
 """
 
+import contextlib
+import itertools
 import os
 import selectors
 import socket
-from typing import NoReturn
+import time
+from typing import NamedTuple, NoReturn
 
+from sandbox_agent import program_finder
 from sandbox_agent.protocol import EGRESS_DIR, EGRESS_SOCKET_NAME, FORWARDER_UID
 from sandbox_agent.relay import Relay, run_confined
 
 # The proxy serves no more at once; further connections wait in the backlog.
 MOST_CONNECTIONS = 64
+# After that, a connection goes on without its program's name.
+_FINDING_SECONDS = 0.5
 
 
-def run(listener: socket.socket, abi: int) -> NoReturn:
-    """Runs in a new child of the agent."""
+def run(listener: socket.socket, abi: int, uid: int) -> NoReturn:
+    """Runs in a new child of the agent; `uid` is the session's."""
     proxy = os.path.join(EGRESS_DIR, EGRESS_SOCKET_NAME)
-    kept = [listener.fileno()]
-    run_confined("forwarder", FORWARDER_UID, abi, kept, lambda: Relays(listener, proxy).run())
+    finder = program_finder.start(uid)
+    kept = [listener.fileno(), *([] if finder is None else [finder.fileno()])]
+    run_confined(
+        "forwarder", FORWARDER_UID, abi, kept, lambda: Relays(listener, proxy, finder).run()
+    )
+
+
+class _Asked(NamedTuple):
+    """A connection whose program is being found, until a time of the monotonic clock."""
+
+    client: socket.socket
+    until: float
 
 
 class Relays:
     """All connections; serves until an error."""
 
-    def __init__(self, listener: socket.socket, proxy: str) -> None:
+    def __init__(
+        self, listener: socket.socket, proxy: str, finder: socket.socket | None = None
+    ) -> None:
+        """`finder` is that of `program_finder`; None: no program is known."""
         self._listener = listener
         self._proxy = proxy
+        self._finder = finder
         self._selector = selectors.DefaultSelector()
         self._open: set[Relay] = set()
+        # By the numbers of the questions, the oldest first.
+        self._asked: dict[int, _Asked] = {}
+        self._numbers = itertools.count()
         self._accepting = False
+        if finder is not None:
+            self._selector.register(finder, selectors.EVENT_READ)
 
     def run(self) -> NoReturn:
         """Raises: OSError if the selector fails."""
@@ -40,36 +66,80 @@ class Relays:
     def step(self, timeout: float | None = None) -> None:
         """Serves what is ready."""
         self._accept_while_room()
-        for key, events in self._selector.select(timeout):
-            if key.data is None:
+        for key, events in self._selector.select(self._patience(timeout)):
+            if key.fileobj is self._listener:
                 self._accept()
+            elif key.fileobj is self._finder:
+                self._answered()
             elif key.data in self._open and not key.data.serve(key.fileobj, events):
                 self._open.remove(key.data)
+        while self._asked and next(iter(self._asked.values())).until <= time.monotonic():
+            self._connect(next(iter(self._asked)), "")
 
     def close(self) -> None:
         """Ends all connections."""
         for relay in self._open:
             relay.close()
+        for asked in self._asked.values():
+            asked.client.close()
         self._open.clear()
+        if self._finder is not None:
+            self._finder.close()
         self._selector.close()
 
     def _accept_while_room(self) -> None:
-        room = len(self._open) < MOST_CONNECTIONS
+        room = len(self._open) + len(self._asked) < MOST_CONNECTIONS
         if room and not self._accepting:
             self._selector.register(self._listener, selectors.EVENT_READ)
         elif self._accepting and not room:
             self._selector.unregister(self._listener)
         self._accepting = room
 
+    def _patience(self, timeout: float | None) -> float | None:
+        """How long to wait for an event: until a connection has waited for its name too long."""
+        if not self._asked:
+            return timeout
+        left = max(0.0, next(iter(self._asked.values())).until - time.monotonic())
+        return left if timeout is None else min(timeout, left)
+
     def _accept(self) -> None:
         try:
-            client, _ = self._listener.accept()
-            # Or parts of an answer wait 40 ms for the client to acknowledge earlier ones.
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client, (_, port) = self._listener.accept()
         except OSError:  # it is gone already
             return
+        number = next(self._numbers)
+        self._asked[number] = _Asked(client, time.monotonic() + _FINDING_SECONDS)
+        try:
+            if self._finder is None:
+                raise ConnectionResetError
+            program_finder.ask(self._finder, number, port)
+        except OSError:
+            self._connect(number, "")
+
+    def _answered(self) -> None:
+        if self._finder is None:
+            return
+        try:
+            number, program = program_finder.answer(self._finder)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):  # it has ended
+            self._selector.unregister(self._finder)
+            self._finder.close()
+            self._finder = None
+            return
+        if number in self._asked:
+            self._connect(number, program)
+
+    def _connect(self, number: int, program: str) -> None:
+        client = self._asked.pop(number).client
         proxy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            # Or parts of an answer wait 40 ms for the client to acknowledge earlier ones.
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if program:
+                with contextlib.suppress(OSError):
+                    proxy.bind(f"\0{program}\0{number}")
             proxy.setblocking(False)
             proxy.connect(self._proxy)
         except OSError:  # no control plane listens now, or it is busy

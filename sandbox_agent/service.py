@@ -35,7 +35,7 @@ class Service:
         Raises: BudgetError; ConfinementError if commands can't be confined; OSError if there is no
         way out.
         """
-        self._forwarder = Forwarder(loop, abi) if configuration.egress else None
+        self._forwarder = Forwarder(loop, abi, configuration.uid) if configuration.egress else None
         self.guards = Guards(loop, configuration, abi, events, programs)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)

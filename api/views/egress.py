@@ -56,6 +56,7 @@ def rule(shown: Rule) -> EgressRule:
             ports=list(shown.ports),
             methods=list(shown.methods),
             paths=[str(glob) for glob in shown.paths],
+            programs=list(shown.programs),
         )
     )
 

@@ -16,6 +16,7 @@ from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.live_rules import LiveRules
 from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.program import program_of
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
@@ -110,15 +111,15 @@ class Door:
                 while len(self._exchanges) >= self._limits.connections:
                     await self._exchanges.one_ended()
                 try:
-                    connection, _ = await loop.sock_accept(listener)
+                    connection, address = await loop.sock_accept(listener)
                 except OSError as error:
                     log.warning("a sandbox's connection can't be accepted: %s", error)
                     await asyncio.sleep(_FAILED_SECONDS)
                     continue
                 self._pace.count()
-                self._exchanges.spawn(self._serve(connection))
+                self._exchanges.spawn(self._serve(connection, program_of(address)))
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, program: str) -> None:
         with connection, self._proxy.shares.taken(self._session.owner) as admitted:
             if not admitted:
                 return
@@ -141,6 +142,7 @@ class Door:
                 self._admit,
                 partial(proxy.secrets.fill, session),
                 self._records,
+                program,
             )
             try:
                 with self._rechecked(exchange):

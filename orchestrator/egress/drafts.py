@@ -20,6 +20,7 @@ class Denied:
     port: int
     method: str
     path: str | None
+    program: str
 
 
 @dataclass(slots=True)

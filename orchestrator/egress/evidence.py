@@ -115,14 +115,17 @@ def _without_secrets(
     """What is shown of a denied request; a rule that has a secret in it can't be proposed."""
     shown = {"path": None, **_args(head), "why": decision.why}
     cut = session.secrets.cut_value(shown)
-    denied = Denied(cut["host"], cut["port"], cut["method"], cut["path"])
+    denied = Denied(cut["host"], cut["port"], cut["method"], cut["path"], cut["program"])
     missing = decision.missing if cut == shown else None
     return denied, replace(decision, why=cut["why"], missing=missing)
 
 
 def _args(head: RequestHead) -> dict[str, Any]:
     """The query is left out: it often has credentials."""
-    shown: dict[str, Any] = {"host": str(head.host), "port": head.port, "method": head.method}
+    shown: dict[str, Any] = {
+        **{"host": str(head.host), "port": head.port},
+        **{"method": head.method, "program": head.program},
+    }
     if not head.connect:
         shown["path"] = head.path.partition("?")[0]
     if head.secure:

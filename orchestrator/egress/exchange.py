@@ -14,6 +14,7 @@ from orchestrator.egress.hosts import Address
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.reading import read_head
 from orchestrator.egress.request_body import BodyError, body_of
 from orchestrator.egress.request_head import RequestHead, parse_head, parse_inside
@@ -42,11 +43,12 @@ class EgressExchange:
         admit: Callable[[], None],
         fill: Callable[[RequestHead], RequestHead],
         records: TaskScope,
+        program: str = UNKNOWN,
     ) -> None:
         """`admit` raises a PaddockError if the session may not reach anything now.
 
         `fill` puts secrets into a request's head. `records` has the records of ends, which are
-        written even if the exchange is cancelled.
+        written even if the exchange is cancelled. `program` has the connection, in the sandbox.
         """
         self._client = client
         self._rules = rules
@@ -58,6 +60,7 @@ class EgressExchange:
         self._admit = admit
         self._fill = fill
         self._records = records
+        self._program = program
         self._connected: Address | None = None
         # Its request and the addresses of the host, once they are known.
         self._head: RequestHead | None = None
@@ -71,7 +74,7 @@ class EgressExchange:
         if not head.secure and self._upgraded(head).secure:
             return False
         addresses = (self._resolver.decide(rules, address, head.port) for address in self._found)
-        decision = rules.decide(head.host, head.port, head.requested)
+        decision = self._decide(head)
         # An open tunnel can't be inspected any more.
         allowed = decision.allow and not decision.inspect
         return allowed and all(each.allow for each in addresses)
@@ -86,13 +89,12 @@ class EgressExchange:
 
     async def _serve(self) -> None:
         try:
-            head = self._head = self._upgraded(
-                await read_head(self._client, self._limits, parse_head)
-            )
-            decision = self._rules.decide(head.host, head.port, head.requested)
+            asked = await read_head(self._client, self._limits, parse_head)
+            head = self._head = self._upgraded(asked._replace(program=self._program))
+            decision = self._decide(head)
             if decision.inspect:
                 head = self._head = await self._inside(head)
-                decision = self._rules.decide(head.host, head.port, head.requested)
+                decision = self._decide(head)
             addresses = self._found = await self._addresses(head, decision)
             head = self._fill(head)
             connection_id = await self._begin(head, decision, addresses)
@@ -125,9 +127,13 @@ class EgressExchange:
                 raise ConnectionResetError from None
         except PaddockError as error:
             raise RefusedError.unavailable(error) from None
-        return await read_head(
+        head = await read_head(
             self._client, self._limits, lambda data: parse_inside(data, host, tunnel.port)
         )
+        return head._replace(program=tunnel.program)
+
+    def _decide(self, head: RequestHead) -> Decision:
+        return self._rules.decide(head.host, head.port, head.requested, head.program)
 
     async def _addresses(self, head: RequestHead, decision: Decision) -> tuple[Address, ...]:
         """The addresses to connect to, if the request is allowed. Raises: RefusedError."""

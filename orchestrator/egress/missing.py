@@ -5,17 +5,22 @@ import shlex
 
 from orchestrator.egress.addresses import special
 from orchestrator.egress.hosts import Host
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Glob, Requested, check_glob, check_method
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import WEB_PORTS, Rules
 
 
 def missing_rule(
-    rules: Rules, host: Host, port: int, requested: Requested | None = None
+    rules: Rules,
+    host: Host,
+    port: int,
+    requested: Requested | None = None,
+    program: str = UNKNOWN,
 ) -> Rule | None:
     """The rule that these rules lack; None if none can be proposed.
 
-    It has a method and a path if other rules are about the host.
+    It has a method and a path if other rules are about the host, and the program if they have some.
     """
     ports = WEB_PORTS if port in WEB_PORTS else (port,)
     if not isinstance(host, str):
@@ -23,15 +28,19 @@ def missing_rule(
         if found is not None and not found.listable:
             return None
         return Rule(None, ipaddress.ip_network(host), ports)
-    if requested is None or not any(rule.matches(host, port) for rule in rules.allow):
-        return Rule(host, None, ports)
+    about = [rule for rule in rules.allow if rule.matches(host, port)]
+    programs = (program,) if about and all(rule.programs for rule in about) else ()
+    if UNKNOWN in programs:
+        return None
+    if requested is None or not any(rule.allows_by(program) for rule in about):
+        return Rule(host, None, ports, programs=programs)
     if requested.plain is None or "*" in requested.plain:
         return None
     try:
         methods, path = (check_method(requested.method),), Glob(check_glob(requested.plain))
     except ValueError:
         return None
-    return Rule(host, None, ports, methods, (path,))
+    return Rule(host, None, ports, methods, (path,), programs=programs)
 
 
 def words_of(rule: Rule) -> str:
@@ -42,4 +51,5 @@ def words_of(rule: Rule) -> str:
         place += f":{rule.ports[0]}"
     options = [f"--method {method}" for method in rule.methods]
     options += [f"--path {shlex.quote(str(path))}" for path in rule.paths]
+    options += [f"--program {program}" for program in rule.programs]
     return " ".join((shlex.quote(place), *options))

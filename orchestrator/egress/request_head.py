@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from orchestrator.egress.hosts import Host, HostError, authority, parse_host
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Requested
 
 _MOST_HEADERS = 128
@@ -36,7 +37,7 @@ class RequestHead(NamedTuple):
     `path` has the query; both it and `headers` are for the upstream. `length` is the length of the
     body, None if it comes in chunks. `secure`: it goes out in TLS that begins here, because it came
     in a tunnel that is inspected, or because it is `upgraded`.
-    `secrets` are the names of those whose values are in `headers`.
+    `secrets` are the names of those whose values are in `headers`. `program` is what sent it.
     """
 
     method: str
@@ -48,6 +49,7 @@ class RequestHead(NamedTuple):
     secure: bool = False
     secrets: tuple[str, ...] = ()
     upgraded: bool = False
+    program: str = UNKNOWN
 
     @property
     def connect(self) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.egress.addresses import Network
 from orchestrator.egress.hosts import Address, Host, plain
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Glob, Requested
 
 
@@ -12,7 +13,7 @@ class Rule:
     """Hosts or addresses at certain ports.
 
     Either `host` is set, a name or `*.name` for all names below it, or `network` is. `ports`,
-    `methods`, `paths` empty: every one. `inspect`: TLS to the host is read. `upgrade`: `http://`
+    `methods`, `paths`, `programs` empty: every one. `inspect`: TLS to the host is read. `upgrade`: `http://`
     requests to the host go out in TLS.
     """
 
@@ -23,6 +24,7 @@ class Rule:
     paths: tuple[Glob, ...] = ()
     inspect: bool = False
     upgrade: bool = False
+    programs: tuple[str, ...] = ()
 
     @property
     def partial(self) -> bool:
@@ -45,6 +47,14 @@ class Rule:
         if self.methods and method not in self.methods:
             return False
         return not self.paths or any(glob.matches(plain) for glob in self.paths)
+
+    def allows_by(self, program: str) -> bool:
+        """Whether it allows requests of that program."""
+        return not self.programs or program in self.programs
+
+    def denies_by(self, program: str) -> bool:
+        """Whether it denies requests of that program: also of one that could be any."""
+        return self.allows_by(program) or program == UNKNOWN
 
     def matches(self, host: Host, port: int) -> bool:
         """Whether it speaks of this host at this port. An address matches only networks."""
@@ -71,5 +81,6 @@ class Rule:
     def __str__(self) -> str:
         """As events and answers name it."""
         ports = "" if not self.ports else ":" + ",".join(map(str, self.ports))
-        parts = [f"{self.host or self.network}{ports}", ",".join(self.methods), *self.paths]
+        by = f"by {','.join(self.programs)}" if self.programs else ""
+        parts = [f"{self.host or self.network}{ports}", ",".join(self.methods), *self.paths, by]
         return " ".join(str(part) for part in parts if part)

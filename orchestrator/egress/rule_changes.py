@@ -15,6 +15,7 @@ def covers(rule: Rule, other: Rule) -> bool:
         and _within(other.ports, rule.ports)
         and _within(other.methods, rule.methods)
         and _within(other.paths, rule.paths)
+        and _within(other.programs, rule.programs)
         and (rule.inspect or not other.inspect)
         and (rule.upgrade or not other.upgrade)
     )

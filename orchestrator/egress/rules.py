@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 from orchestrator.egress.addresses import special
 from orchestrator.egress.hosts import Address, Host
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Glob, Requested
 from orchestrator.egress.rule import Rule
 
@@ -45,7 +46,13 @@ class Decision:
 class Decider(Protocol):
     """Decides requests and addresses."""
 
-    def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
+    def decide(
+        self,
+        host: Host,
+        port: int,
+        requested: Requested | None = None,
+        program: str = UNKNOWN,
+    ) -> Decision:
         """Before the host's addresses are known. `requested` None: about a tunnel."""
 
     def decide_address(self, address: Address, port: int) -> Decision:
@@ -62,10 +69,19 @@ class Rules:
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
 
-    def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
+    def decide(
+        self,
+        host: Host,
+        port: int,
+        requested: Requested | None = None,
+        program: str = UNKNOWN,
+    ) -> Decision:
         """Before the host's addresses are known. `requested` None: about a tunnel."""
-        allow = [rule for rule in self.allow if rule.matches(host, port)]
-        deny = [rule for rule in self.deny if rule.matches(host, port)]
+        about = [rule for rule in self.allow if rule.matches(host, port)]
+        allow = [rule for rule in about if rule.allows_by(program)]
+        deny = [rule for rule in self.deny if rule.matches(host, port) and rule.denies_by(program)]
+        if about and not allow and not any(not rule.partial for rule in deny):
+            return _not_by(host, port, program)
         if requested is None:
             return _tunnel(allow, deny, host, port)
         for rule in deny:
@@ -88,8 +104,14 @@ class Rules:
         return any(rule.inspect for rule in (*self.allow, *self.deny))
 
     def decide_any_port(self, host: Host) -> Decision:
-        """Whether something may be requested of it at some port."""
-        return any_port(self, self.allow, host)
+        """Whether some program may request something of it at some port."""
+        rules = self.of_any_program()
+        return any_port(rules, rules.allow, host)
+
+    def of_any_program(self) -> "Rules":
+        """What some program may reach: the rules without their programs."""
+        allow = tuple(replace(rule, programs=()) for rule in self.allow)
+        return Rules(allow, tuple(rule for rule in self.deny if not rule.programs))
 
     def decide_address(self, address: Address, port: int) -> Decision:
         """About an address of a host that is allowed: it must be public, or listed."""
@@ -181,6 +203,18 @@ def _not_listed(host: Host, port: int, requested: Requested | None) -> Decision:
     )
 
 
+def _not_by(host: Host, port: int, program: str) -> Decision:
+    """`program` is in none of the rules about the host."""
+    who = "a program that is not known" if program == UNKNOWN else program
+    return Decision(
+        False,
+        NOT_LISTED,
+        f"the rules about {host} at port {port} are for other programs than {who}",
+        "The operator can add the program to `programs` of the rule in the file of the permission "
+        "level.",
+    )
+
+
 def _remedy(host: Host, port: int, *more: str) -> str:
     """How the operator can allow what no rule allows yet."""
     if isinstance(host, str):
@@ -224,6 +258,7 @@ def _stored(rules: Iterable[Rule]) -> list[dict[str, Any]]:
             "paths": [str(glob) for glob in rule.paths],
             "inspect": rule.inspect,
             "upgrade": rule.upgrade,
+            "programs": list(rule.programs),
         }
         for rule in rules
     ]
@@ -239,6 +274,7 @@ def _restored(values: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
             tuple(map(Glob, each.get("paths", ()))),
             each.get("inspect", False),
             each.get("upgrade", False),
+            tuple(each.get("programs", ())),
         )
         for each in values
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from orchestrator.egress.hosts import Address, Host
 from orchestrator.egress.missing import missing_rule, words_of
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Requested
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import (
@@ -98,11 +99,17 @@ class SessionRules:
     level: Rules
     own: OwnRules = NO_OWN_RULES
 
-    def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
+    def decide(
+        self,
+        host: Host,
+        port: int,
+        requested: Requested | None = None,
+        program: str = UNKNOWN,
+    ) -> Decision:
         """As `Rules.decide`."""
         return self._decide(
-            lambda rules: rules.decide(host, port, requested),
-            lambda rules: missing_rule(rules, host, port, requested),
+            lambda rules: rules.decide(host, port, requested, program),
+            lambda rules: missing_rule(rules, host, port, requested, program),
         )
 
     def decide_address(self, address: Address, port: int) -> Decision:
@@ -120,7 +127,12 @@ class SessionRules:
 
     def decide_any_port(self, host: Host) -> Decision:
         """As `Rules.decide_any_port`."""
-        return any_port(self, (*self.level.allow, *self.own.also.allow), host)
+        own, level = self.own, self.level.of_any_program()
+        also = own.also.of_any_program()
+        only = Rules(own.only.allow or (), own.only.deny).of_any_program()
+        narrowing = Narrowing(None if own.only.allow is None else only.allow, only.deny)
+        rules = SessionRules(self.session_id, level, OwnRules(narrowing, also, own.revision))
+        return any_port(rules, (*level.allow, *also.allow), host)
 
     def _decide(
         self, decide: Callable[[Rules], Decision], missing: Callable[[Rules], Rule | None]

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orchestrator.egress.addresses import unlistable
 from orchestrator.egress.hosts import HostError, parse_host
+from orchestrator.egress.program import check_program
 from orchestrator.egress.requested import Glob, check_glob, check_method
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import WEB_PORTS, Rules
@@ -60,12 +61,19 @@ _Paths = Annotated[
 ]
 
 
+_Programs = Annotated[
+    list[Annotated[str, AfterValidator(check_program)]],
+    Field(min_length=1, max_length=_MOST_PARTS),
+]
+
+
 class _RuleTable(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
     methods: _Methods | None = None
     paths: _Paths | None = None
     inspect: bool = False
+    programs: _Programs | None = None
 
 
 class AllowTable(_RuleTable):
@@ -112,7 +120,7 @@ class EgressTable(BaseModel):
 def _contradiction(table: AllowTable | DenyTable) -> str | None:
     if (table.host is None) == (table.cidr is None):
         return "must have either host or cidr"
-    names = ("methods", "paths", "inspect", "upgrade")
+    names = ("methods", "paths", "inspect", "upgrade", "programs")
     parts = [name for name in names if getattr(table, name, False)]
     if parts and table.host is None:
         return f"{parts[0]} needs host"
@@ -133,4 +141,5 @@ def _rule(table: AllowTable | DenyTable) -> Rule:
         tuple(map(Glob, table.paths or ())),
         table.inspect,
         isinstance(table, AllowTable) and table.upgrade,
+        tuple(table.programs or ()),
     )

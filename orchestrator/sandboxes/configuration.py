@@ -6,9 +6,10 @@ from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
 from sandbox_agent.protocol import Configuration, Message
 
-# The container's processes that are not the session's: the agent, its forwarder, a guard for each
-# command, and the agent's file workers. In a session with a pack, each guard has a broker.
-_OWN_PROCESSES = 1 + 1 + MAX_RUNNING + 8
+# The container's processes that are not the session's: the agent, its forwarder and what finds the
+# programs of connections, a guard for each command, and the agent's file workers. In a session with
+# a pack, each guard has a broker.
+_OWN_PROCESSES = 1 + 2 + MAX_RUNNING + 8
 _BROKERS = MAX_RUNNING
 
 

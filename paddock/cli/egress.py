@@ -25,6 +25,9 @@ _Methods = Annotated[
 _Paths = Annotated[
     list[str] | None, typer.Option("--path", metavar="GLOB", help="Only these paths.")
 ]
+_Programs = Annotated[
+    list[str] | None, typer.Option("--program", metavar="NAME", help="Only this program.")
+]
 
 
 @app.command(epilog=example("paddock egress show web-1"))
@@ -47,6 +50,7 @@ async def drafts(paddock: "Paddock", session: SessionId, as_json: AsJson = False
             draft.number,
             f"{draft.host}:{draft.port}",
             f"{draft.method} {draft.path or ''}",
+            draft.program,
             draft.count,
             age(draft.last_seen),
             draft.rule,
@@ -54,7 +58,16 @@ async def drafts(paddock: "Paddock", session: SessionId, as_json: AsJson = False
         )
         for draft in found.items
     ]
-    columns = (">draft", "host", "request", ">count", ">age", "denied by", "would be allowed by")
+    columns = (
+        ">draft",
+        "host",
+        "request",
+        "program",
+        ">count",
+        ">age",
+        "denied by",
+        "would be allowed by",
+    )
     print_table(columns, rows, nothing="nothing was denied")
     if found.others:
         note(f"{found.others} more denied requests are not listed")
@@ -68,6 +81,7 @@ async def allow(
     places: _Places = None,
     method: _Methods = None,
     path: _Paths = None,
+    program: _Programs = None,
     draft: Annotated[
         list[int] | None,
         typer.Option("--draft", min=1, metavar="N", help="The rule that this draft proposes."),
@@ -78,7 +92,7 @@ async def allow(
 
     What its level does not allow needs an admin's key.
     """
-    rules = [rule_of(place, method, path) for place in places or ()]
+    rules = [rule_of(place, method, path, program) for place in places or ()]
     if not rules and not draft:
         raise Failure("missing argument 'HOST' or --draft", status=Status.USAGE)
     found = await paddock.sessions.get(session)
@@ -96,13 +110,14 @@ async def deny(
     ],
     method: _Methods = None,
     path: _Paths = None,
+    program: _Programs = None,
     as_json: AsJson = False,
 ) -> None:
     """Deny hosts to a session, from now on; at every port by default.
 
     Connections to them are ended.
     """
-    rules = [rule_of(place, method, path) for place in places]
+    rules = [rule_of(place, method, path, program) for place in places]
     found = await paddock.sessions.get(session)
     _show(await found.egress.add(deny=rules), as_json=as_json)
 

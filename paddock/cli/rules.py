@@ -35,7 +35,8 @@ def rules_text(rules: "Iterable[EgressRule]") -> str | None:
 def rule_text(rule: "EgressRule") -> str:
     """One rule."""
     ports = f":{','.join(map(str, rule.ports))}" if rule.ports else ""
-    notes = ["(inspected)" if rule.inspect else "", "(upgraded)" if rule.upgrade else ""]
+    by = f"by {','.join(rule.programs)}" if rule.programs else ""
+    notes = [by, "(inspected)" if rule.inspect else "", "(upgraded)" if rule.upgrade else ""]
     parts = [f"{rule.host or rule.cidr}{ports}", ",".join(rule.methods), *rule.paths, *notes]
     return " ".join(part for part in parts if part)
 
@@ -44,6 +45,7 @@ def rule_of(
     place: str,
     methods: Sequence[str] | None = None,
     paths: Sequence[str] | None = None,
+    programs: Sequence[str] | None = None,
     hint: str = "HOST[:PORT]",
 ) -> dict[str, Any]:
     """A rule for `HOST[:PORT]`; `hint` names the parameter. Raises: typer.BadParameter."""
@@ -57,6 +59,8 @@ def rule_of(
         rule["methods"] = list(methods)
     if paths:
         rule["paths"] = list(paths)
+    if programs:
+        rule["programs"] = list(programs)
     return rule
 
 

@@ -18,6 +18,7 @@ _ALL: dict[str, Any] = {
     "paths": [],
     "inspect": False,
     "upgrade": False,
+    "programs": [],
 }
 _RULE = {**_ALL, "host": "pypi.org", "ports": [80, 443]}
 _DENIED = {**_ALL, "host": "tracker.example", "ports": []}
@@ -38,6 +39,7 @@ _DRAFT: dict[str, Any] = {
     "port": 443,
     "method": "CONNECT",
     "path": None,
+    "program": "npm",
     "count": 4,
     "first_seen": "2026-03-04T09:30:12.482113Z",
     "last_seen": "2026-03-04T09:31:02.118205Z",
@@ -106,6 +108,7 @@ class EgressDraft(Model):
     port: int
     method: str
     path: str | None = Field(description="Without its query; null for a tunnel.")
+    program: str = Field(description="The program that sent it, by what the sandbox says.")
     count: int = Field(ge=1)
     first_seen: Time
     last_seen: Time
@@ -134,6 +137,7 @@ class EgressRuleBody(Body):
     )
     methods: _Parts | None = None
     paths: _Parts | None = None
+    programs: _Parts | None = None
     inspect: bool = False
     upgrade: bool | None = Field(
         default=None, description="In `allow` only: `http://` requests to the host go out in TLS."

@@ -179,6 +179,9 @@ class EgressRule(Model):
         "path."
     )
     inspect: bool = Field(description="TLS to the host is read, so that each request is decided.")
+    programs: list[str] = Field(
+        description="Programs whose requests it is about, by what the sandbox says; empty: all."
+    )
     upgrade: bool = Field(description="`http://` requests to the host go out in TLS.")
 
 

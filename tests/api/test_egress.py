@@ -437,6 +437,7 @@ async def test_a_denied_host_is_a_draft_that_an_admin_applies(client: Client, se
         "paths": [],
         "inspect": False,
         "upgrade": False,
+        "programs": [],
     }
     assert (draft["number"], draft["count"], draft["rule"]) == (1, 3, "not-listed")
     assert (draft["host"], draft["method"], draft["path"]) == ("c.example", "GET", "/")

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.policy.session_egress import narrowing_of
 from orchestrator.sessions.budget import Kind
 from tests.support.box import TESTER, Box
 from tests.support.egress import (
@@ -30,6 +31,22 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMES = Names()
 # Downloads a URL with the standard library, which reads the variables by itself.
 URLLIB = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())"
+# Tries all processes that are not its own.
+REACH = """
+import ctypes, json, os
+libc, found = ctypes.CDLL(None), {"signalled": [], "traced": []}
+for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+    if pid == os.getpid():
+        continue
+    try:
+        os.kill(pid, 0)
+        found["signalled"].append(pid)
+    except OSError:
+        pass
+    if libc.ptrace(0x4206, pid, None, None) == 0:  # PTRACE_SEIZE
+        found["traced"].append(pid)
+print(json.dumps(found))
+"""
 FETCH = ["curl", "-sS", "--max-time", "20"]
 
 
@@ -136,6 +153,7 @@ async def test_every_connection_is_on_record(plane: ControlPlane, server: Web) -
         "port": port,
         "method": "GET",
         "path": "/a",
+        "program": "curl",
         "addresses": ["127.0.0.1"],
         "connection_id": closed["args"]["connection_id"],
     }
@@ -149,9 +167,37 @@ async def test_every_connection_is_on_record(plane: ControlPlane, server: Web) -
         "port": port,
         "method": "GET",
         "path": "/b",
+        "program": "curl",
     }
     used = len(server.answer) + len(server.received[-1])
     assert box.session.budget.used(Kind.EGRESS_BYTES) == used
+
+
+async def test_the_record_names_the_program(plane: ControlPlane, server: Web, secure: Web) -> None:
+    """By what the sandbox says; rules may ask for it."""
+    box = await Box.create(plane, "free")
+    url = f"http://allowed.example:{server.port}/"
+    await box.write("fetch.py", URLLIB.encode())
+    await box.mkdir("fetch")
+    await box.write("fetch/__main__.py", URLLIB.encode())
+    await box.run(argv=["curl", "-sS", url])
+    await box.run(argv=["python3", "fetch.py", url])
+    await box.run(argv=["python3", "-m", "fetch", url])
+    await box.run(argv=["sh", "-c", f"cp $(which curl) git-x && ./git-x -sSk {url}"])
+    told = [event["args"]["program"] for event in await box.events("egress.request")]
+    assert told == ["curl", "fetch.py", "fetch", "git-x"]
+    only = {"allow": [{"host": "allowed.example", "programs": ["curl"], "ports": [server.port]}]}
+    narrowed = narrowing_of(only, "only")
+    await plane.egress.change(TESTER, box.session, narrowed, None)
+    assert (await box.run(argv=["curl", "-sS", url])).stdout == "hello\n"
+    denied = await box.run(argv=["./git-x", "-sS", url])
+    assert "are for other programs than git-x" in denied.stdout
+    assert "--program git-x" in denied.stdout
+    (draft,) = box.session.egress_drafts
+    assert draft.last.program == "git-x"
+    # The one that finds names is out of the reach of commands, which have its user.
+    reach = await box.run(argv=["python3", "-c", REACH])
+    assert reach.value == {"signalled": [], "traced": []}, reach
 
 
 async def test_a_budget_s_end_cuts_the_transfer(plane: ControlPlane, endless: Endless) -> None:

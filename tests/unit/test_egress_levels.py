@@ -82,6 +82,10 @@ def test_rules_are_in_one_spelling_and_have_the_usual_ports(tmp_path: Path) -> N
         ('[[egress.allow]]\nhost = "a.org"\npaths = ["/***"]', "paths.0: may have * and **"),
         ('[[egress.allow]]\ncidr = "10.0.0.0/8"\ninspect = true', "allow.0: inspect needs host"),
         ('[[egress.deny]]\nhost = "a.org"\ninspect = true', "deny.0: inspect needs methods"),
+        ('[[egress.allow]]\nhost = "a.org"\nprograms = []', "egress.allow.0.programs"),
+        ('[[egress.allow]]\nhost = "a.org"\nprograms = ["/bin/x"]', "allow.0.programs.0: must be"),
+        ('[[egress.deny]]\nhost = "a.org"\nprograms = ["unknown"]', "deny.0.programs.0: must be"),
+        ('[[egress.allow]]\ncidr = "10.0.0.0/8"\nprograms = ["x"]', "allow.0: programs needs host"),
         ('[[egress.allow]]\ncidr = "10.0.0.0/8"\nupgrade = true', "allow.0: upgrade needs host"),
         ('[[egress.deny]]\nhost = "a.org"\nupgrade = true', "egress.deny.0.upgrade"),
         (
@@ -138,6 +142,7 @@ def test_a_session_s_level_keeps_its_rules(tmp_path: Path) -> None:
         "paths": [],
         "inspect": False,
         "upgrade": False,
+        "programs": [],
     }
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.egress.hosts import parse_host
+from orchestrator.egress.missing import missing_rule
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rules
 
@@ -81,6 +82,30 @@ def test_an_address_must_be_public_or_listed(address: str, port: int, rule: str)
 def test_a_rule_can_t_list_what_no_sandbox_may_reach() -> None:
     everything = Rules(allow=(Rule(None, ipaddress.ip_network("0.0.0.0/0")),))
     assert not everything.decide_address(ipaddress.ip_address("127.0.0.1"), 80).allow
+
+
+def test_a_rule_may_be_for_some_programs() -> None:
+    rules = Rules(
+        (Rule("a.org", programs=("git", "pip")), Rule("b.org")),
+        (Rule("b.org", programs=("curl",)),),
+    )
+    assert rules.decide("a.org", 443, program="pip").allow
+    for program in ("curl", "unknown"):
+        denied = rules.decide("a.org", 443, program=program)
+        assert (denied.allow, denied.rule) == (False, NOT_LISTED)
+        assert "are for other programs than" in (denied.why or "")
+        # What a program that is not known may be is denied.
+        assert rules.decide("b.org", 443, program=program).rule == "deny b.org by curl"
+    assert rules.decide("b.org", 443, program="pip").allow
+    assert rules.decide_any_port("a.org").allow
+    assert rules.decide_any_port("b.org").allow
+    assert str(rules.allow[0]) == "a.org by git,pip"
+    assert Rules.restored(json.loads(json.dumps(rules.stored()))) == rules
+    assert missing_rule(rules, "a.org", 443, None, "curl") == Rule(
+        "a.org", None, (80, 443), programs=("curl",)
+    )
+    assert missing_rule(rules, "a.org", 443) is None
+    assert missing_rule(rules, "c.org", 443, None, "curl") == Rule("c.org", None, (80, 443))
 
 
 def test_http_requests_are_upgraded_to_the_port_of_a_rule() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.egress.hosts import Address, Host, parse_host
+from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Glob, Requested
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import NO_RULES, Rules
@@ -32,22 +33,47 @@ HOST_RULES = st.builds(
     methods=st.sampled_from([(), ("GET",)]),
     paths=st.sampled_from([(), (Glob("/a/**"),), (Glob("/"),)]),
     inspect=st.booleans(),
+    upgrade=st.booleans(),
+    programs=st.sampled_from([(), ("git",), ("git", "curl")]),
 )
+PROGRAMS = st.sampled_from(["git", "curl", "pip", UNKNOWN])
 RULES = HOST_RULES | st.builds(Rule, network=st.just(PRIVATE), ports=st.sampled_from([(), (80,)]))
 LISTS = st.lists(RULES, max_size=3).map(tuple)
 SETS = st.builds(Rules, LISTS, LISTS)
 NARROWINGS = st.builds(Narrowing, st.none() | LISTS, LISTS)
 
 
-@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, REQUESTS)
+@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, REQUESTS, PROGRAMS)
 def test_a_narrowing_allows_nothing_more(
-    level: Rules, also: Rules, only: Narrowing, host: Host, port: int, asked: Requested | None
+    level: Rules,
+    also: Rules,
+    only: Narrowing,
+    host: Host,
+    port: int,
+    asked: Requested | None,
+    program: str,
 ) -> None:
-    wide = SessionRules("s", level, OwnRules(also=also)).decide(host, port, asked)
-    narrow = SessionRules("s", level, OwnRules(only, also)).decide(host, port, asked)
+    wide = SessionRules("s", level, OwnRules(also=also)).decide(host, port, asked, program)
+    narrow = SessionRules("s", level, OwnRules(only, also)).decide(host, port, asked, program)
     assert wide.allow or not narrow.allow
     if only.allow is not None and narrow.allow:
-        assert Rules(only.allow, only.deny).decide(host, port, asked).allow or narrow.inspect
+        alone = Rules(only.allow, only.deny).decide(host, port, asked, program)
+        assert alone.allow or narrow.inspect
+
+
+@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, REQUESTS, PROGRAMS)
+def test_a_program_that_is_not_known_may_do_nothing_more(
+    level: Rules,
+    also: Rules,
+    only: Narrowing,
+    host: Host,
+    port: int,
+    asked: Requested | None,
+    program: str,
+) -> None:
+    rules = SessionRules("s", level, OwnRules(only, also))
+    unknown = rules.decide(host, port, asked)
+    assert rules.decide(host, port, asked, program).allow or not unknown.allow or unknown.inspect
 
 
 def test_a_denial_that_inspects_opens_no_tunnel() -> None:
@@ -59,16 +85,23 @@ def test_a_denial_that_inspects_opens_no_tunnel() -> None:
     assert rules.decide("b.example", 80, Requested("GET", "/a/b")).allow
 
 
-@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, st.sampled_from(["/", "/a", "/a/b"]))
+@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, st.sampled_from(["/", "/a", "/a/b"]), PROGRAMS)
 def test_nothing_beats_a_denial(
-    level: Rules, also: Rules, only: Narrowing, host: Host, port: int, path: str
+    level: Rules,
+    also: Rules,
+    only: Narrowing,
+    host: Host,
+    port: int,
+    path: str,
+    program: str,
 ) -> None:
     asked = Requested("GET", path)
     rules = SessionRules("s", level, OwnRules(only, also))
     for deny in (level.deny, also.deny, only.deny):
-        if any(rule.matches(host, port) and rule.denies(asked) for rule in deny):
-            assert not rules.decide(host, port, asked).allow
-            tunnel = rules.decide(host, port)
+        about = [rule for rule in deny if rule.matches(host, port) and rule.denies_by(program)]
+        if any(rule.denies(asked) for rule in about):
+            assert not rules.decide(host, port, asked, program).allow
+            tunnel = rules.decide(host, port, None, program)
             # What is inside is decided by itself.
             assert tunnel.inspect or not tunnel.allow
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.egress.program import UNKNOWN, program_of
 from sandbox_agent.forwarder_process import MOST_CONNECTIONS, Relays
 from sandbox_agent.proxy_variables import proxy_variables
 from sandbox_agent.relay import BUFFER_BYTES
@@ -15,14 +16,20 @@ from sandbox_agent.relay import BUFFER_BYTES
 class Relayed:
     """A forwarder that is driven by the test, and the proxy's socket."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, finds: bool = False) -> None:
+        """`finds`: the test answers for the finder of programs."""
         self.proxy = socket.socket(socket.AF_UNIX)
         self.proxy.bind(str(path))
         self.proxy.listen(100)
         self.proxy.settimeout(10)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self.listener.setblocking(False)
-        self.relays = Relays(self.listener, str(path))
+        self.finder, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asked.setblocking(False)
+        self.finder.settimeout(10)
+        self.relays = Relays(self.listener, str(path), asked if finds else None)
+        if not finds:
+            asked.close()
 
     def client(self) -> socket.socket:
         client = socket.create_connection(self.listener.getsockname(), 10)
@@ -37,6 +44,7 @@ class Relayed:
 
     def close(self) -> None:
         self.relays.close()
+        self.finder.close()
         self.proxy.close()
         self.listener.close()
 
@@ -134,3 +142,64 @@ def test_programs_find_it_by_both_spellings() -> None:
     variables = proxy_variables(egress=True)
     assert variables["http_proxy"] == variables["HTTPS_PROXY"] == "http://127.0.0.1:3128"
     assert proxy_variables(egress=False) == {}
+
+
+@pytest.fixture
+def finding(tmp_path: Path) -> Iterator[Relayed]:
+    made = Relayed(tmp_path / "s", finds=True)
+    yield made
+    made.close()
+
+
+def asked(relayed: Relayed) -> tuple[bytes, socket.socket]:
+    """The number of the question about a new client, and the client."""
+    client = relayed.client()
+    relayed.relays.step(10)
+    number, port = relayed.finder.recv(100).split()
+    assert int(port) == client.getsockname()[1]
+    return number, client
+
+
+def test_the_proxy_learns_the_program_by_the_socket_s_name(finding: Relayed) -> None:
+    (one, first), (two, second) = asked(finding), asked(finding)
+    with first, second:
+        for number, name in ((two, b"git"), (b"99", b"other"), (one, b"")):
+            finding.finder.send(number + b" " + name)
+            finding.relays.step(10)
+        (proxy, address), (other, nameless) = finding.proxy.accept(), finding.proxy.accept()
+        with proxy, other:
+            assert (program_of(address), program_of(nameless)) == ("git", UNKNOWN)
+            second.sendall(b"question")
+            steps(finding)
+            assert proxy.recv(100) == b"question"
+
+
+@pytest.mark.parametrize("answer", [b"x", b"\xff y", b"1"])
+def test_without_a_finder_no_connection_waits(finding: Relayed, answer: bytes) -> None:
+    _, client = asked(finding)
+    if answer == b"1":
+        finding.finder.close()
+    else:
+        finding.finder.send(answer)
+    finding.relays.step(10)
+    with client:
+        for _ in range(50):  # until the time for the answer is over
+            finding.relays.step(0.1)
+            finding.proxy.setblocking(False)
+            with suppress(BlockingIOError):
+                proxy, address = finding.proxy.accept()
+                break
+        assert program_of(address) == UNKNOWN
+        proxy.close()
+    # Later ones are not asked about.
+    with finding.client():
+        finding.relays.step(10)
+        finding.proxy.settimeout(10)
+        finding.proxy.accept()[0].close()
+
+
+@pytest.mark.parametrize(
+    "address", ["", b"", b"\0\0", b"\0git\0", "\0git\x001", b"\0a b\x001", None]
+)
+def test_other_addresses_name_no_program(address: object) -> None:
+    assert program_of(address) == UNKNOWN

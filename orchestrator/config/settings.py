@@ -197,6 +197,11 @@ class Settings(BaseSettings):
         description="Certificates of authorities, in PEM, that inspected connections of the way "
         "out trust in addition to this host's.",
     )
+    pip_index: str | None = Field(
+        default=None,
+        description="The index that pip uses in sandboxes with a network, as `PIP_INDEX_URL` of "
+        "their commands, unless the level's file sets that.",
+    )
     approval_webhook_url: str | None = Field(
         default=None,
         description="The URL that receives a POST for each pending approval, as "
@@ -538,9 +543,9 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r} is not an image name")
         return value
 
-    @field_validator("approval_webhook_url")
+    @field_validator("approval_webhook_url", "pip_index")
     @classmethod
-    def _check_webhook(cls, value: str | None) -> str | None:
+    def _check_urls(cls, value: str | None) -> str | None:
         if value is not None:
             check_url(value)
         return value

@@ -136,9 +136,12 @@ class AgentPart(Part):
 
     name = "agent"
 
-    def __init__(self, engine: Engine, seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self, engine: Engine, pip_index: str | None, seconds: float = REQUEST_SECONDS
+    ) -> None:
         """`seconds` is the time limit for each of the agent's answers."""
         self._engine = engine
+        self._pip_index = pip_index
         self._seconds = seconds
 
     async def open(self, plan: Plan) -> None:
@@ -151,7 +154,8 @@ class AgentPart(Part):
 
     async def _configure(self, plan: Plan) -> None:
         """From here on, the agent can run the session's commands."""
-        await plan.link.request("configure", configuration_of(plan), self._seconds)
+        configuration = configuration_of(plan, self._pip_index)
+        await plan.link.request("configure", configuration, self._seconds)
         plan.link.expect_configured()
         secrets = plan.session.secrets.message()
         if secrets is not None:

@@ -1,6 +1,7 @@
 """The configuration that a sandbox agent receives after its hello. Pure."""
 
 from orchestrator.consume.configuration import consume_of
+from orchestrator.policy.levels import Level
 from orchestrator.sandboxes.parts import Plan
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
@@ -13,9 +14,9 @@ _OWN_PROCESSES = 1 + 2 + MAX_RUNNING + 8
 _BROKERS = MAX_RUNNING
 
 
-def configuration_of(plan: Plan) -> Message:
-    """The `configure` request."""
-    configuration = _configuration(plan)
+def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
+    """The `configure` request. `pip_index` is the index that pip uses, if there is a network."""
+    configuration = _configuration(plan, pip_index)
     return {
         **configuration._asdict(),
         "confinement": configuration.confinement._asdict(),
@@ -24,7 +25,7 @@ def configuration_of(plan: Plan) -> Message:
     }
 
 
-def _configuration(plan: Plan) -> Configuration:
+def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
     level, limits, budget = plan.level, plan.limits, plan.session.budget
     targets = [mount.target for mount in plan.mounts.values()]
     confinement = level.confinement
@@ -48,5 +49,11 @@ def _configuration(plan: Plan) -> Configuration:
         writable=tuple(mount.target for mount in plan.mounts.values() if not mount.read_only),
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
-        variables=dict(level.variables),
+        variables=_variables(level, pip_index),
     )
+
+
+def _variables(level: Level, pip_index: str | None) -> dict[str, str]:
+    """The level's file comes first."""
+    usual = {} if pip_index is None or level.network == "none" else {"PIP_INDEX_URL": pip_index}
+    return usual | dict(level.variables)

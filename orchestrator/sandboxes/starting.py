@@ -79,7 +79,7 @@ class Starter:
         directory = DirectoryPart(places)
         trust = TrustPart(public_directory(settings.state_dir))
         quota = QuotaPart(workspaces, holding)
-        agent = AgentPart(engine)
+        agent = AgentPart(engine, settings.pip_index)
         self._hello = HelloPart(node, suitability, settings.hello_timeout)
         container: tuple[Part, ...] = (
             LinkPart(),
@@ -98,7 +98,7 @@ class Starter:
         )
         rules = RulesPart(engine, settings.image)
         self._late: tuple[Part, ...] = (rules, AttachPart(quota, places), *ways)
-        self._last: tuple[Part, ...] = (AgentPart(engine, _TAKE_OVER_SECONDS),)
+        self._last: tuple[Part, ...] = (AgentPart(engine, settings.pip_index, _TAKE_OVER_SECONDS),)
 
     async def start(
         self,

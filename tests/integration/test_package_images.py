@@ -1,6 +1,7 @@
 """An image from a list of packages, and what a session installs in it."""
 
 import io
+import ipaddress
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -13,10 +14,11 @@ from aiohttp import web
 
 from images.builder import build, proxies
 from images.recipes import find_recipe
+from orchestrator.config.operator_secrets import OperatorSecret
 from tests.support.box import Box
 from tests.support.documents import blocks
 from tests.support.egress import Names, NamesResolver, certificate, level_with
-from tests.support.packages import GIT, INDEX, NPM, Packages, repository, wheel
+from tests.support.packages import GIT, INDEX, NPM, PUBLIC, Packages, repository, wheel
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 _ROOT = Path(__file__).parents[2]
 BUILD = _ROOT / "examples" / "levels" / "build.toml"
 DOCUMENT = _ROOT / "docs" / "images.md"
+RECIPES = _ROOT / "docs" / "egress.md"
 _PROGRAM = """\
 #include <stdio.h>
 int main(void) { puts("compiled"); }
@@ -41,6 +44,11 @@ class Test(unittest.TestCase):
     def test(self):
         greet.main()
 """
+
+
+# Where the tests serve public hosts at their usual port.
+_OWN = ipaddress.IPv4Address(f"127.{secrets.randbelow(200) + 2}.{secrets.randbelow(256)}.1")
+_KEY = f"sk-{secrets.token_hex(16)}"
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +92,10 @@ async def packages(directory: Path) -> AsyncIterator[Packages]:
     served = Packages(directory / "git", *PYTEST)
     runner = web.AppRunner(served.app)
     await runner.setup()
-    tls = certificate(directory, INDEX, NPM, GIT)
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
+    tls = certificate(directory, INDEX, NPM, GIT, *PUBLIC)
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     served.port = runner.addresses[0][1]
+    await web.TCPSite(runner, str(_OWN), 443, ssl_context=tls).start()
     yield served
     await runner.cleanup()
 
@@ -105,6 +113,11 @@ def levels(directory: Path, packages: Packages) -> Path:
     rules = _rule(NPM, packages, "/greet/**") + _rule(NPM, packages, "/greet")
     rules += pages + _rule(GIT, packages, "/git/**") + index + registry
     (place / "high.toml").write_text(level_with("\n" + rules, "high", 300))
+    _, _, recipes = RECIPES.read_text().partition("## Recipes\n")
+    recipes_shown = [each.text for each in blocks(recipes) if each.language == "toml"]
+    assert len(recipes_shown) == 4
+    (place / "recipes.toml").write_text(level_with("\n" + "\n\n".join(recipes_shown), "high", 310))
+    (directory / "openai.key").write_text(_KEY)
     return place
 
 
@@ -122,8 +135,16 @@ async def boxes(
     """A session of the image at each level that is used."""
     names = Names()
     names.answers = {name: [["127.0.0.1"]] for name in (INDEX, NPM, GIT)}
+    names.answers |= {name: [[str(_OWN)]] for name in PUBLIC}
+    openai = OperatorSecret(
+        file=directory / "openai.key",
+        hosts=("api.openai.com",),
+        levels=("recipes",),
+        variable="OPENAI_API_KEY",
+    )
     async with opened(
-        resolver=NamesResolver(names),
+        resolver=NamesResolver(names, _OWN),
+        secrets={"openai": openai},
         image=sandbox_image,
         images=(image, derived),
         levels_dir=levels,
@@ -133,7 +154,7 @@ async def boxes(
         yield {**found, "derived": await Box.create(plane, "high", image=derived)}
 
 
-_LEVELS = ("high", "build")
+_LEVELS = ("high", "build", "recipes")
 
 
 @pytest.fixture
@@ -221,3 +242,36 @@ async def test_git_clones(boxes: dict[str, Box], packages: Packages) -> None:
     cloned = await box.run(f"git clone https://{GIT}:{packages.port}/git/greet.git")
     assert cloned.exit_code == 0, cloned.stderr
     assert (await box.run("git -C greet log --format=%s")).stdout == "greeting\n"
+
+
+async def test_the_recipes_let_through_what_they_say(
+    boxes: dict[str, Box], packages: Packages
+) -> None:
+    box = boxes["recipes"]
+    for command in (
+        "pip install greet",
+        "npm install --no-audit --no-fund greet",
+        "git clone https://github.com/our-team/greet.git",
+    ):
+        done = await box.run(command)
+        assert done.exit_code == 0, (command, done.stdout, done.stderr)
+    packages.posted.clear()
+    packages.authorizations.clear()
+    for url in (
+        "https://pypi.org/legacy/",
+        "https://files.pythonhosted.org/files/greet",
+        "https://registry.npmjs.org/greet",
+        "https://github.com/our-team/greet.git/git-receive-pack",
+        "https://github.com/other/greet.git/git-upload-pack",
+        "https://api.openai.com/v1/files",
+    ):
+        refused = await box.run(argv=["curl", "-sS", "-d", "canary", url])
+        assert "Paddock denied this request" in refused.stdout, url
+    assert packages.posted == []
+    asked = await box.bash(
+        'curl -sS -H "Authorization: Bearer $OPENAI_API_KEY" -d hello'
+        " https://api.openai.com/v1/chat/completions"
+    )
+    assert asked.stdout == "{}", asked.stderr
+    assert (packages.posted, packages.authorizations) == ([b"hello"], [f"Bearer {_KEY}"])
+    assert "OPENAI_API_KEY=paddock:openai\n" in (await box.run("env")).stdout

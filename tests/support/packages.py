@@ -13,6 +13,11 @@ from pathlib import Path
 from aiohttp import web
 
 INDEX, NPM, GIT = "index.example", "npm.example", "git.example"
+# The hosts of the recipes in the documents, which the tests serve themselves.
+PUBLIC = (
+    *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org"),
+    *("github.com", "api.openai.com"),
+)
 _METADATA = "Metadata-Version: 2.1\nName: greet\nVersion: 1\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _FILE = "greet-1-py3-none-any.whl"
@@ -77,13 +82,14 @@ def repository(directory: Path) -> Path:
 
 
 class Packages:
-    """All three on one port, told apart by the requested host. Bodies of posts are kept."""
+    """All on one port, told apart by the requested host. What is posted is kept."""
 
     def __init__(self, repositories: Path, *more: str) -> None:
         """`more` are Python packages in the index besides `greet`: the tests' own."""
         self._repositories = repositories
         self._wheels = {"greet": (_FILE, wheel()), **{name: repacked(name) for name in more}}
         self.posted: list[bytes] = []
+        self.authorizations: list[str | None] = []
         self.port = 0
         self.app = web.Application()
         self.app.router.add_get("/simple/{project}/", self._listed)
@@ -92,20 +98,23 @@ class Packages:
         self.app.router.add_get("/greet/-/greet-1.0.0.tgz", self._tarball)
         self.app.router.add_post("/{path:.*}", self._post)
         self.app.router.add_static("/git/", repositories)
+        self.app.router.add_static("/our-team/", repositories)
 
     async def _listed(self, request: web.Request) -> web.Response:
         if request.match_info["project"] not in self._wheels:
             raise web.HTTPNotFound
         name, _ = self._wheels[request.match_info["project"]]
-        return web.Response(text=f'<a href="/files/{name}">{name}</a>', content_type="text/html")
+        files = "https://files.pythonhosted.org" if request.host == "pypi.org" else ""
+        link = f'<a href="{files}/files/{name}">{name}</a>'
+        return web.Response(text=link, content_type="text/html")
 
     async def _wheel(self, request: web.Request) -> web.Response:
         return web.Response(body=dict(self._wheels.values())[request.match_info["name"]])
 
-    async def _described(self, _request: web.Request) -> web.Response:
+    async def _described(self, request: web.Request) -> web.Response:
         digest = base64.b64encode(hashlib.sha512(npm_package()).digest()).decode()
         dist = {
-            "tarball": f"https://{NPM}:{self.port}/greet/-/greet-1.0.0.tgz",
+            "tarball": f"https://{request.host}/greet/-/greet-1.0.0.tgz",
             "integrity": f"sha512-{digest}",
         }
         version = {"name": "greet", "version": "1.0.0", "dist": dist}
@@ -118,5 +127,6 @@ class Packages:
         return web.Response(body=npm_package())
 
     async def _post(self, request: web.Request) -> web.Response:
+        self.authorizations.append(request.headers.get("Authorization"))
         self.posted.append(await request.read())
         return web.json_response({})

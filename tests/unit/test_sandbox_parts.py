@@ -1,6 +1,7 @@
 """Each part of a sandbox on its own."""
 
 import gc
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -219,6 +220,23 @@ async def test_mounts_are_made_with_their_flags_and_unmade(
     assert not directory.path.exists()
 
 
+def test_pip_has_the_operators_index_where_there_is_a_network(state_dir: Path) -> None:
+    index = "https://index.example/simple"
+    variables = {
+        level: configuration_of(plan_of(state_dir, level), index)["variables"]
+        for level in ("low", "medium", "high")
+    }
+    assert variables == {
+        "low": {},
+        "medium": {"PIP_INDEX_URL": index},
+        "high": {"PIP_INDEX_URL": index},
+    }
+    plan = plan_of(state_dir, "high")
+    own = {"PIP_INDEX_URL": "https://own.example", "LANG": "C"}
+    plan.level = replace(plan.level, variables=tuple(own.items()))
+    assert configuration_of(plan, index)["variables"] == own
+
+
 async def test_a_mount_of_a_missing_directory_is_refused(state_dir: Path) -> None:
     given = {"data": OperatorMount(source=str(state_dir / "gone"), target="/mnt/data")}
     settings = SimpleNamespace(own_dirs=(), docker_host=None)
@@ -263,7 +281,7 @@ async def test_the_agent_is_configured_after_it_was_checked(
             if len(checked) == 2:
                 raise EngineUnavailableError("unmet")
 
-    part, agent = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0), AgentPart(engine)
+    part, agent = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0), AgentPart(engine, None)
     plan = plan_of(state_dir)
     await part.open(plan)
     assert said(plan) == ["hello"]
@@ -303,7 +321,7 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
 
     monkeypatch.setattr(engine, "logs", logs)
     hello = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0)
-    part, plan = AgentPart(engine), plan_of(state_dir)
+    part, plan = AgentPart(engine, None), plan_of(state_dir)
     said(plan).append("refuses")
     with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
         await part.open(plan)

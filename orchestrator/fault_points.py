@@ -50,6 +50,12 @@ class FaultPoint(StrEnum):
     RESUME_THAWED = "resume.thawed"
     RESUME_RECORDED = "resume.recorded"
 
+    SUSPEND_RECORDED = "suspend.recorded"
+    SUSPEND_REMOVED = "suspend.removed"
+    RESTORE_RECORDED = "restore.recorded"
+    RESTORE_STARTED = "restore.started"
+    RESTORE_STORED = "restore.stored"
+
     CLOSE_FROZEN = "close.frozen"
     CLOSE_RECORDED = "close.recorded"
     CLOSE_SILENCED = "close.silenced"

@@ -13,6 +13,7 @@ from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.errors import AuditUnavailableError, PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import session_rows
@@ -132,6 +133,7 @@ class Suspensions:
             try:
                 await sandbox.link.settled()
                 await self._record_suspended(session, {"reason": reason})
+                FaultPoint.SUSPEND_RECORDED.reached()
             except BaseException:
                 session.suspension = None
                 sandbox.reopen()
@@ -140,6 +142,7 @@ class Suspensions:
             session.sandbox = None
             try:
                 await self._release(sandbox)
+                FaultPoint.SUSPEND_REMOVED.reached()
             finally:
                 session.suspension = Suspension.SUSPENDED
                 self._deadlines.watch(session)
@@ -242,7 +245,9 @@ class Suspensions:
             EventDraft("session.restored", actor=principal.name, decision="allow"),
             effect=session_rows.updating(session, suspension=Suspension.RESTORING),
         )
+        FaultPoint.RESTORE_RECORDED.reached()
         sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
+        FaultPoint.RESTORE_STARTED.reached()
         session.sandbox = sandbox
         row, size = session_rows.restored(session), session.limits.workspace_bytes
 
@@ -252,6 +257,7 @@ class Suspensions:
 
         try:
             await self._database.write(write)
+            FaultPoint.RESTORE_STORED.reached()
         except BaseException:
             session.sandbox = None
             await self._sandboxes.discard(sandbox)

@@ -15,7 +15,7 @@ from images.progress import detail, failure, step
 from orchestrator.config.settings import Settings
 from orchestrator.fault_points import FaultPoint
 from tests.chaos.own_engine import own_engine
-from tests.chaos.run import Chaos, Kill, chaos
+from tests.chaos.run import ROOM_FOR_FEW, Chaos, Kill, chaos
 
 # Points that an operation passes more than once, and how often.
 VISITS = {
@@ -43,8 +43,12 @@ def every_kill() -> Iterator[Kill]:
 async def _run(directory: Path, kills: list[Kill], engines: int, chance: random.Random) -> Chaos:
     """The kills on the host's engine, then those of an engine of the run's own."""
     done = Chaos()
-    if kills:
-        done += await chaos(directory / "state", kills, detail, chance)
+    for number, settings in enumerate(({}, ROOM_FOR_FEW)):
+        some = [kill for kill in kills if kill.settings == settings]
+        if some:
+            done += await chaos(
+                directory / f"state-{number}", some, detail, chance, None, **settings
+            )
     if engines:
         image = os.environ.get("PADDOCK_IMAGE", Settings.model_fields["image"].default)
         async with own_engine(directory / "engine", image) as engine:

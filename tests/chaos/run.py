@@ -40,6 +40,11 @@ _LOAD = 4
 _DESCRIPTORS = 12
 
 
+# With the survivors and one more session, a control plane for these is full.
+_FULL = ("suspend", "restore")
+ROOM_FOR_FEW = {"PADDOCK_MAX_ACTIVE": "3"}
+
+
 class Kill(NamedTuple):
     """When the control plane is killed: at the n-th visit of a point, or after something else.
 
@@ -58,6 +63,11 @@ class Kill(NamedTuple):
     def operation(self) -> str:
         """The first word of the point's name, or what was before."""
         return self.after if self.point is None else self.point.partition(".")[0]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the control plane needs, so that it passes the point."""
+        return ROOM_FOR_FEW if self.operation in _FULL else {}
 
 
 @dataclass

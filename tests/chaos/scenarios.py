@@ -52,6 +52,17 @@ async def pause(clients: Clients, new: str, idle: str) -> None:
     await clients.change(idle, "POST", "/resume", status="active")
 
 
+async def suspend(clients: Clients, new: str, idle: str) -> None:
+    """Creates a session for which another has to give way, and uses all the others again.
+
+    Only if there is room for no more than the earlier ones.
+    """
+    others = list(clients.sessions)
+    await clients.create(new, "low")
+    for session in others:
+        await clients.call("POST", f"/api/sessions/{session}/exec", {"argv": ["pwd"]})
+
+
 async def close(clients: Clients, new: str, idle: str) -> None:
     """Closes a session in which a command runs, and purges its workspace."""
     path = f"/api/sessions/{idle}/exec"
@@ -69,6 +80,8 @@ SCENARIOS: dict[str, Scenario] = {
     "level": change_level,
     "pause": pause,
     "resume": pause,
+    "suspend": suspend,
+    "restore": suspend,
     "close": close,
     "purge": close,
 }

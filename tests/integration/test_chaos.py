@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from orchestrator.fault_points import FaultPoint
 from tests.chaos.run import Kill, chaos
 
@@ -18,9 +20,15 @@ KILLS = [
 ]
 
 
-async def test_a_short_run_loses_and_leaves_nothing(tmp_path: Path, sandbox_image: str) -> None:
-    chance = random.Random(1)
-    done = await chaos(tmp_path / "state", KILLS, print, chance, PADDOCK_IMAGE=sandbox_image)
+SUSPENSIONS = [Kill(FaultPoint.SUSPEND_RECORDED), Kill(FaultPoint.RESTORE_STARTED)]
+
+
+@pytest.mark.parametrize("kills", [KILLS, SUSPENSIONS], ids=["operations", "suspensions"])
+async def test_a_short_run_loses_and_leaves_nothing(
+    tmp_path: Path, sandbox_image: str, kills: list[Kill]
+) -> None:
+    settings = {"PADDOCK_IMAGE": sandbox_image, **kills[0].settings}
+    done = await chaos(tmp_path / "state", kills, print, random.Random(1), None, **settings)
     assert done.complaints == []
     assert done.missed == []
-    assert done.kills.total() == len(KILLS)
+    assert done.kills.total() == len(kills)

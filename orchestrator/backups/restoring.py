@@ -20,7 +20,9 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.backups.backup_file import BackupError, BackupReader, Report
 from orchestrator.backups.contents import BELONGS_TO_DATABASE, DATABASE, roots
 from orchestrator.backups.taking import check_whole
+from orchestrator.backups.workspaces import SLOTS, check_slots, settle_slots
 from orchestrator.config.settings import Settings, ensure_state_dir
+from orchestrator.errors import PaddockError
 from orchestrator.store import directories
 from orchestrator.store.database import Database, StoreError, migrate_file
 
@@ -42,6 +44,7 @@ class RestoredBackup(NamedTuple):
     taken_at: str
     sessions_ended: int
     chains: int
+    workspaces: int
     kept: Path | None
 
 
@@ -75,7 +78,7 @@ async def restore(
             return restored._replace(kept=settle(settings))
     except BackupError as error:
         raise BackupError(f"{source}: {error}") from None
-    except (OSError, sqlite3.Error, StoreError) as error:
+    except (OSError, sqlite3.Error, StoreError, PaddockError) as error:
         raise BackupError(f"{source} can't be restored: {error}") from None
 
 
@@ -83,7 +86,7 @@ def settle(settings: Settings) -> Path | None:
     """Completes a restoration that was decided, and forgets one that was not. It blocks.
 
     The caller has locked the state directory. Returns the directory with what was replaced, if
-    there was something. Raises: OSError.
+    there was something. Raises: OSError, MountError.
     """
     state_dir = settings.state_dir
     shutil.rmtree(state_dir / _DRAFT, ignore_errors=True)
@@ -91,6 +94,13 @@ def settle(settings: Settings) -> Path | None:
     if not complete.exists():
         return None
     kept = state_dir / time.strftime("replaced-%Y%m%dT%H%M%SZ", time.gmtime())
+
+    def keep() -> Path:
+        kept.mkdir(mode=0o700, exist_ok=True)
+        return kept
+
+    if (complete / SLOTS).exists():
+        settle_slots(complete / SLOTS, state_dir, keep)
     targets = {**roots(settings), DATABASE: state_dir / DATABASE}
     # The database comes last: as long as it is here, the old one is the one in place.
     for name in sorted(os.listdir(complete), key=lambda name: name == DATABASE):
@@ -120,6 +130,7 @@ async def _prepare(
     migrate_file(database)
     with closing(sqlite3.connect(database)) as connection:
         chains = check_whole(connection, report)
+        workspaces = check_slots(database.parent, connection)
     ended = 0
 
     def apply(connection: sqlite3.Connection) -> None:
@@ -135,7 +146,7 @@ async def _prepare(
         await ledger.close()
     finally:
         await opened.close()
-    return RestoredBackup(taken_at, ended, chains, None)
+    return RestoredBackup(taken_at, ended, chains, workspaces, None)
 
 
 def _check_schema(database: Path) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from orchestrator.audit.verify import verify_all
 from orchestrator.backups.backup_file import BackupError, BackupReader, BackupWriter, Report
 from orchestrator.backups.contents import ARCHIVE, DATABASE, members, roots
+from orchestrator.backups.workspaces import AddedWorkspaces, add_workspaces
 from orchestrator.config.settings import Settings
 from orchestrator.store.database import StoreError, migrate_file
 
@@ -24,15 +25,27 @@ _ATTEMPTS = 3
 
 
 class TakenBackup(NamedTuple):
-    """A complete and verified backup: size of the file, its events and chains."""
+    """A complete and verified backup: size of the file, its events and chains.
+
+    `left_out` tells why workspaces that were asked for are not in it, by id.
+    """
 
     bytes: int
     files: int
     events: int
     chains: int
+    workspaces: int
+    left_out: dict[str, str]
 
 
-def take(settings: Settings, target: Path, report: Report, *, private: bool = True) -> TakenBackup:
+def take(
+    settings: Settings,
+    target: Path,
+    report: Report,
+    *,
+    private: bool = True,
+    workspaces: bool = False,
+) -> TakenBackup:
     """Writes a backup to `target`, which appears when it is complete and verified.
 
     `private`: with the keys. Raises: BackupError.
@@ -43,19 +56,24 @@ def take(settings: Settings, target: Path, report: Report, *, private: bool = Tr
         raise BackupError(f"{target} exists: a backup replaces no file")
     try:
         with _draft(target) as (draft, file), _scratch(draft) as copy:
-            before, taken = None, TakenBackup(0, 0, 0, 0)
             for _ in range(_ATTEMPTS):
                 before = _archives(settings)
                 _copy_database(settings.state_dir / DATABASE, copy, report)
                 file.seek(0)
                 file.truncate()
-                files = _write(settings, file, copy, report, private=private)
+                writer = _write(settings, file, copy, report, private=private)
                 if _archives(settings) == before:
                     break
             else:
                 raise BackupError("sessions were archived meanwhile: try again")
+            added = AddedWorkspaces(0, {})
+            if workspaces:
+                image = draft.with_name(f"{draft.name}.img")
+                added = add_workspaces(writer, copy, settings.state_dir, image, report)
+            writer.close()
             report("verifying")
-            taken = _verified(copy, report)._replace(files=files, bytes=_finish(file))
+            events, chains = _verified(copy, report)
+            taken = TakenBackup(_finish(file), len(writer.digests), events, chains, *added)
             _name(draft, target)
     except (OSError, sqlite3.Error, StoreError) as error:
         raise BackupError(f"{target}: {error}") from None
@@ -119,8 +137,8 @@ def _copy_database(source: Path, copy: Path, report: Report) -> None:
 
 def _write(
     settings: Settings, file: IO[bytes], copy: Path, report: Report, *, private: bool
-) -> int:
-    """Returns the number of files."""
+) -> BackupWriter:
+    """Writes everything but workspaces; the writer is to be closed."""
     writer = BackupWriter(file, _about(settings, copy, private=private))
     writer.add(DATABASE, copy)
     for member in members(roots(settings, private=private)):
@@ -129,8 +147,7 @@ def _write(
             writer.add(member.name, member.path)
         except FileNotFoundError:  # removed meanwhile, with the record that names it
             continue
-    writer.close()
-    return len(writer.digests)
+    return writer
 
 
 def _about(settings: Settings, copy: Path, *, private: bool) -> dict[str, object]:
@@ -153,13 +170,16 @@ def _archives(settings: Settings) -> list[str]:
     return sorted(each.name for each in members({ARCHIVE: found}))
 
 
-def _verified(copy: Path, report: Report) -> TakenBackup:
-    """Checks the copy of the database. Migrates it first, so that its chains can be read."""
+def _verified(copy: Path, report: Report) -> tuple[int, int]:
+    """Checks the copy of the database, and returns the numbers of its events and chains.
+
+    Migrates it first, so that its chains can be read.
+    """
     migrate_file(copy)
     with closing(sqlite3.connect(copy)) as connection:
         chains = check_whole(connection, report)
         (events,) = connection.execute("SELECT count(*) FROM events").fetchone()
-    return TakenBackup(0, 0, events, chains)
+    return events, chains
 
 
 def check_whole(connection: sqlite3.Connection, report: Report) -> int:

@@ -13,12 +13,12 @@ from pathlib import Path
 from orchestrator.errors import ConflictError, PaddockError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.workspace import ext4, loop, mounts
+from orchestrator.workspace.image_copy import IMAGE
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import make_data, make_slot
 
 log = logging.getLogger(__name__)
 
-_IMAGE = "workspace.img"
 _DRAFT = "workspace.img.new"
 _MOUNT = "fs"
 # Inode tables already contain zeros. When the host fails to write a file system, because its disk
@@ -47,7 +47,7 @@ class DiskImages:
         resized; ImageError, MountError, CapacityExhaustedError, OSError.
         """
         make_slot(slot)
-        if (slot / _IMAGE).exists():
+        if (slot / IMAGE).exists():
             try:
                 self._fit(slot, size)
             finally:
@@ -66,7 +66,7 @@ class DiskImages:
         draft = slot / _DRAFT
         draft.unlink(missing_ok=True)
         ext4.make(draft, size)
-        draft.replace(slot / _IMAGE)
+        draft.replace(slot / IMAGE)
         FaultPoint.CREATE_IMAGE_MADE.reached()
         self.mount(slot)
 
@@ -77,7 +77,7 @@ class DiskImages:
         target = slot / _MOUNT
         target.mkdir(mode=0o700, exist_ok=True)
         if not mounts.is_mounted(str(target)):
-            with loop.attached(slot / _IMAGE) as device:
+            with loop.attached(slot / IMAGE) as device:
                 mounts.mount_device(device, str(target), "ext4", _OPTIONS)
 
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
@@ -95,7 +95,7 @@ class DiskImages:
 
         Raises: MountError; OSError, also if the slot contains an unknown file.
         """
-        image, target = slot / _IMAGE, slot / _MOUNT
+        image, target = slot / IMAGE, slot / _MOUNT
         mounts.unmount(str(target))
         FaultPoint.PURGE_UNMOUNTED.reached()
         if image.exists() and not _released(image):
@@ -110,7 +110,7 @@ class DiskImages:
                 directory.rmdir()
 
     def _fit(self, slot: Path, size: int) -> None:
-        image, target = slot / _IMAGE, slot / _MOUNT
+        image, target = slot / IMAGE, slot / _MOUNT
         if ext4.measure(image).size == ext4.whole_blocks(size):
             return
         try:

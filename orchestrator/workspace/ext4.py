@@ -134,7 +134,7 @@ def resize(image: Path, size: int, draft: Path) -> None:
         for slack in _SLACKS:
             draft.unlink(missing_ok=True)
             copy_sparse(image, draft)
-            _run(["e2fsck", "-f", "-p", str(draft)], _RESIZE_SECONDS, accepted=(0, 1))
+            check(draft)
             if _resized(draft, whole_blocks(size), slack):
                 break
         else:
@@ -148,6 +148,14 @@ def resize(image: Path, size: int, draft: Path) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def check(image: Path) -> None:
+    """Completes what the journal of an unmounted image has, and checks the file system.
+
+    Raises: ImageError.
+    """
+    _run(["e2fsck", "-f", "-p", str(image)], _RESIZE_SECONDS, accepted=(0, 1))
 
 
 def _resized(image: Path, size: int, slack: float) -> bool:
@@ -185,7 +193,7 @@ def copy_sparse(source: Path, target: Path) -> None:
         write = os.open(target, flags, 0o600)
         try:
             os.ftruncate(write, os.fstat(read).st_size)
-            for start, end in _data_ranges(read):
+            for start, end in data_ranges(read):
                 _copy(read, write, start, end)
         finally:
             os.close(write)
@@ -193,7 +201,7 @@ def copy_sparse(source: Path, target: Path) -> None:
         os.close(read)
 
 
-def _data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
+def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
     """The ranges of a file that hold data, as (start, end) in bytes."""
     length, end = os.fstat(descriptor).st_size, 0
     while end < length:

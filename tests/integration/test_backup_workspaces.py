@@ -12,7 +12,7 @@ from orchestrator.backups.restoring import restore, settle
 from orchestrator.backups.taking import take
 from orchestrator.config.settings import Settings
 from orchestrator.store.database import Database
-from orchestrator.workspace import image_copy, mounts, slots
+from orchestrator.workspace import ext4, mounts, slots
 from orchestrator.workspace.disk_image import DiskImages
 from orchestrator.workspace.paths import slot_path
 from orchestrator.workspace.quota import Quota
@@ -98,7 +98,7 @@ async def test_what_is_written_meanwhile_is_left_out(
     """No copy is of several moments; one write during it makes it begin again."""
     (web,) = (await claimed(settings, web=Quota.IMAGE)).values()
     data, copies, most = opened(settings, web), 0, 1
-    real = image_copy.ext4.copy_sparse
+    real = ext4.copy_sparse
 
     def copy(source: Path, target: Path) -> None:
         nonlocal copies
@@ -107,7 +107,7 @@ async def test_what_is_written_meanwhile_is_left_out(
         if copies <= most:
             (data / "new").write_text(f"{copies}")
 
-    monkeypatch.setattr(image_copy.ext4, "copy_sparse", copy)
+    monkeypatch.setattr(ext4, "copy_sparse", copy)
     taken = take(settings, tmp_path / "once.tar", quiet, workspaces=True)
     assert (taken.workspaces, taken.left_out, copies) == (1, {}, 2)
     copies, most = 0, 100

@@ -144,6 +144,16 @@ END
     assert found["reads"] == []
 
 
+def test_a_compiled_file_beside_a_listed_source_is_missed_unless_there_is_a_cache(run: Run) -> None:
+    compiled = "sub/__pycache__/listed.cpython-311.pyc"
+    imports = ["python3", "-c", "import sys; sys.path.insert(0, 'sub'); import listed"]
+    cached = ["env", "PYTHONPYCACHEPREFIX=/tmp/cache", *imports]
+    found = run(imports, cached, files={**FILES, compiled: CANARY})
+    assert found["outcomes"] == [[0, "imported\n"]] * 2
+    assert [args["path"] for args in misses(found)] == [f"/workspace/{compiled}"]
+    assert misses(found, 1) == []
+
+
 def test_the_programs_of_a_level_need_no_more_than_their_baseline(run: Run) -> None:
     found = run(
         ["cat", "listed"],

@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import attr
+import docker
 import pytest
 import pytest_asyncio
 
@@ -30,7 +30,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CANARY = "canary-1c84d07a"
 SECRET = "/workspace/src/secret.py"
-PACKAGE = Path(attr.__file__).parent
+PACKAGE = Path(docker.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+LISTED = "src/docker/types/base.py"
 FORKS = 300
 # Each process reads a listed file and the other one; at most 50 are alive at a time.
 STORM = f"""
@@ -41,7 +43,7 @@ def read(path):
 alive = 0
 for _ in range({FORKS}):
     if os.fork() == 0:
-        print(len(read("src/attr/setters.py")), read("src/secret.py"), flush=True)
+        print(len(read("{LISTED}")), read("src/secret.py"), flush=True)
         os._exit(0)
     alive += 1
     if alive == 50:
@@ -73,9 +75,10 @@ Packed = Callable[..., Awaitable[Box]]
 async def packed(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     """Opens sessions of that workspace, with the package and the programs in their pack."""
     root = tmp_path_factory.mktemp("tree")
-    (root / "src/attr").mkdir(parents=True)
-    for file in (*PACKAGE.glob("*.py"), *PACKAGE.glob("*.pyi")):
-        (root / "src/attr" / file.name).write_bytes(file.read_bytes())
+    for file in SOURCES:
+        copy = root / "src/docker" / file.relative_to(PACKAGE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
     (root / "programs").mkdir()
     for name, text in PROGRAMS.items():
         (root / "programs" / name).write_text(text)
@@ -132,20 +135,20 @@ async def assert_ended(box: Box) -> None:
 @pytest.mark.parametrize("level", ["low", "high"])
 async def test_a_packages_source_is_searched_and_compiled(packed: Packed, level: str) -> None:
     box = await packed(level)
-    found = await box.run(argv=["grep", "-rn", "def evolve", "src/attr"])
+    found = await box.run(argv=["grep", "-rn", "class DictType", "src/docker"])
     assert found.exit_code == 0, found.stderr
-    assert "src/attr/_make.py" in found.stdout
+    assert LISTED in found.stdout
     if level == "high":
         for place in ("/tmp/cache", "/workspace/out"):
             variables = {"PYTHONPYCACHEPREFIX": place}
             compiled = await box.run(
-                argv=["python3", "-m", "compileall", "src/attr"], env=variables
+                argv=["python3", "-m", "compileall", "src/docker"], env=variables
             )
             assert compiled.exit_code == 0, compiled.stdout + compiled.stderr
-            assert compiled.stdout.count("Compiling") == len([*PACKAGE.glob("*.py")])
-        assert list((box.workspace / "out").rglob("_make.*.pyc"))
-        imported = await box.run(argv=["python3", "-m", "src.attr._version_info"])
-        assert imported.exit_code == 0, imported.stderr
+            assert compiled.stdout.count("Compiling") == len(SOURCES)
+        assert list((box.workspace / "out").rglob("base.*.pyc"))
+        executed = await box.run(argv=["python3", LISTED])
+        assert executed.exit_code == 0, executed.stderr
     assert await missed(box) == 0
     assert box.session.live
     with contextlib.suppress(SessionTerminatedError):
@@ -160,19 +163,19 @@ async def test_every_miss_of_terminals_background_processes_and_forks_is_counted
     box = await packed("high", "soft_fail")
     opened = await box.plane.terminals.open(TESTER, box.session, _prompt())
     tool = Tool(box, opened)
-    assert "SPDX" in await tool.output("src/attr/setters.py")
+    assert await tool.output(LISTED) == "class DictType(dict):"
     assert await tool.output("src/secret.py") == "13"
     await tool.close()
     background = await box.start("python3 programs/background.py", background=True)
     assert (await box.finish(background)).stdout == "13\n"
     await missed_in_all(box, 2)
     storm = await box.run("python3 programs/storm.py")
-    size = (PACKAGE / "setters.py").stat().st_size
+    size = (PACKAGE / "types/base.py").stat().st_size
     assert storm.stdout.splitlines() == [f"{size} 13"] * FORKS, storm.stderr
     await missed_in_all(box, 2 + FORKS)
     # A write outside the pack's is refused by the kernel, and is no miss; over the API it is on
     # record.
-    assert (await box.run("cp src/attr/setters.py src/new.py")).exit_code != 0
+    assert (await box.run(f"cp {LISTED} src/new.py")).exit_code != 0
     with pytest.raises(PaddockError):
         await box.write("out/../src/new.py", b"new")
     assert not (box.workspace / "src/new.py").exists()

@@ -151,6 +151,14 @@ class Guard:
         return False
 
     @property
+    def settled(self) -> bool:
+        """Whether its broker is done with the last command: one that is not may be about to end."""
+        if self._reports is None:
+            return True
+        self._reports.take()
+        return not self._reports.busy
+
+    @property
     def lost(self) -> bool:
         """Whether its broker has ended: no program can be executed any more."""
         return self._reports is not None and self._reports.lost
@@ -230,8 +238,8 @@ class Guards:
 
     def take(self) -> Guard:
         """A guard for one command. Raises: OSError if no process can be created."""
-        while self._idle:
-            guard = self._idle.pop()
+        for guard in [guard for guard in reversed(self._idle) if guard.settled]:
+            self._idle.remove(guard)
             if guard.idle:
                 return guard
             guard.close()

@@ -144,8 +144,8 @@ class _Broker:
         os.set_inheritable(listener, False)
         self._served[listener] = _Served(int(message), listener, Misses(self._most))
         self._poll.register(listener, select.POLLIN)
-        if self._recorded:
-            socket.send_fds(self._agent, [encode(LISTENER, int(message))], [listener])
+        shared = [listener] if self._recorded else []
+        socket.send_fds(self._agent, [encode(LISTENER, int(message))], shared)
         return True
 
     def _end(self, served: _Served) -> None:
@@ -155,10 +155,10 @@ class _Broker:
         os.close(served.listener)
         self._memories.forget()
         self._tell_counted(served)
-        self._agent.send(encode(OVER, served.number))
         if self._waiting:
-            # Nothing wakes the threads that wait for a writer.
+            # Nothing wakes the threads that wait for a writer. The agent takes another guard.
             os._exit(0)
+        self._agent.send(encode(OVER, served.number))
 
     def _serve(self, served: _Served) -> None:
         notice = notify.receive(served.listener)

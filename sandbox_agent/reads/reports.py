@@ -41,7 +41,9 @@ class Reports:
         self._source: Source | None = None
         # Ids of the guard's latest commands, by its number for them.
         self._commands: dict[int, str] = {}
-        self._listener: tuple[int, int] | None = None
+        # The number of the command that the broker serves, and its listener if executions are
+        # recorded.
+        self._listener: tuple[int, int | None] | None = None
         self.lost = False
         broker.setblocking(False)
         loop.watch(broker.fileno(), READ, lambda _events: self.take())
@@ -61,6 +63,11 @@ class Reports:
         if not self._manifest.may_execute(program):
             path = cut_path(os.fsencode(program))
             self._record(number, Miss(path, "execve", UNKNOWN, _NO_PID, denied=True), 1)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the broker still serves a command, or has not said yet that it is over."""
+        return self._listener is not None
 
     def take(self) -> None:
         """Handles the reports that have arrived."""
@@ -91,20 +98,21 @@ class Reports:
             self._record(number, Miss(*miss), count)
         elif kind == CALL:
             (notice,) = more
-            if self._listener is not None and self._source is not None:
-                self._recorder.answer(self._listener[1], self._source, Notice(*notice))
+            listener = None if self._listener is None else self._listener[1]
+            if listener is not None and self._source is not None:
+                self._recorder.answer(listener, self._source, Notice(*notice))
         elif kind == LISTENER:
             self._drop_listener()
-            (listener,) = descriptors
-            os.set_inheritable(listener, False)
-            self._listener = number, listener
+            for each in descriptors:
+                os.set_inheritable(each, False)
+            self._listener = number, next(iter(descriptors), None)
         elif self._listener is not None and self._listener[0] == number:
             self._drop_listener()
 
     def _drop_listener(self) -> None:
-        if self._listener is not None:
+        if self._listener is not None and self._listener[1] is not None:
             self._recorder.drop(self._listener[1])
-            self._listener = None
+        self._listener = None
 
     def _record(self, number: int, miss: Miss, count: int) -> None:
         self._events.emit(

@@ -184,6 +184,20 @@ def test_a_commands_own_program_is_missed_too(run: Run) -> None:
     assert misses(found, 2) == misses(found, 3) == []
 
 
+def test_no_command_gets_a_guard_whose_broker_ends(run: Run) -> None:
+    """A broker ends with a command whose threads still wait for a FIFO's writer."""
+    script = """
+import os, threading, time
+os.mkfifo(f"/tmp/{os.getpid()}")
+threading.Thread(target=os.open, args=(f"/tmp/{os.getpid()}", os.O_RDONLY), daemon=True).start()
+while open("/proc/self/status").read().count("Threads:\\t2") == 0: pass
+for _ in range(50): open("listed").close()
+os._exit(0)
+"""
+    found = run(*([["python3", "-c", script], ["cat", "listed"]] * 8))
+    assert found["outcomes"] == [[0, ""], [0, "LISTED"]] * 8
+
+
 def test_a_manifest_that_only_warns_lets_reads_pass(run: Run) -> None:
     found = run(["sh", "-c", "wc -c < secret; cat listed"], mode="warn")
     assert found["outcomes"] == [[0, f"{len(CANARY)}\nLISTED"]]

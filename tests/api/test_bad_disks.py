@@ -98,7 +98,11 @@ def failing_disk(state_dir: Path) -> Path:
 
 
 def fail(disk: Path) -> None:
-    """As the kernel does it."""
+    """As the kernel does it, after everything was written that it still had in memory.
+
+    What a sandbox has in its directory isn't synced, because no sandbox outlives its machine.
+    """
+    subprocess.run(["sync", "--file-system", str(disk)], check=True)
     subprocess.run(["mount", "-o", "remount,abort", str(disk)], check=True)
 
 

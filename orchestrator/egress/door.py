@@ -20,6 +20,7 @@ from orchestrator.egress.program import program_of
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
+from orchestrator.egress.turns import Turns
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.fair_share import Pace
 from orchestrator.secrets.outside import OutsideSecrets
@@ -42,6 +43,7 @@ class Proxy(NamedTuple):
     key_bytes: KeyBytes
     limits: EgressLimits
     shares: ConnectionShares
+    turns: Turns
 
 
 class Door:
@@ -142,6 +144,7 @@ class Door:
                 self._admit,
                 partial(proxy.secrets.fill, session),
                 self._records,
+                partial(proxy.turns.next, session.key),
                 program,
             )
             try:

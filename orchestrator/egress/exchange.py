@@ -1,7 +1,7 @@
 """One connection of a sandbox: a request, the decision, and the transfer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -43,12 +43,14 @@ class EgressExchange:
         admit: Callable[[], None],
         fill: Callable[[RequestHead], RequestHead],
         records: TaskScope,
+        turn: Callable[[], Awaitable[None]],
         program: str = UNKNOWN,
     ) -> None:
         """`admit` raises a PaddockError if the session may not reach anything now.
 
         `fill` puts secrets into a request's head. `records` has the records of ends, which are
-        written even if the exchange is cancelled. `program` has the connection, in the sandbox.
+        written even if the exchange is cancelled. `turn` returns when this connection may pass its
+        next bytes on. `program` has the connection, in the sandbox.
         """
         self._client = client
         self._rules = rules
@@ -60,6 +62,7 @@ class EgressExchange:
         self._admit = admit
         self._fill = fill
         self._records = records
+        self._turn = turn
         self._program = program
         self._connected: Address | None = None
         # Its request and the addresses of the host, once they are known.
@@ -90,6 +93,7 @@ class EgressExchange:
     async def _serve(self) -> None:
         try:
             asked = await read_head(self._client, self._limits, parse_head)
+            await self._turn()
             head = self._head = self._upgraded(asked._replace(program=self._program))
             decision = self._decide(head)
             if decision.inspect:
@@ -199,6 +203,7 @@ class EgressExchange:
 
     async def _transfer(self, head: RequestHead, addresses: tuple[Address, ...]) -> str:
         """Returns why it ended; empty: the upstream has ended it. Raises: OSError, SpentError."""
+        await self._turn()
         try:
             upstream, self._connected = await dial(
                 addresses, head, self._interception, self._limits.connect_seconds
@@ -268,12 +273,14 @@ class EgressExchange:
             await self._send(upstream, data[: body.take(data)], idle)
 
     async def _send(self, upstream: Stream, data: bytes, idle: asyncio.Timeout) -> None:
+        await self._turn()
         await upstream.write(data[: self._meter.send(len(data))])
         self._meter.check()
         self._renew(idle)
 
     async def _receive(self, upstream: Stream, idle: asyncio.Timeout) -> None:
         while data := await upstream.read():
+            await self._turn()
             await self._client.write(data[: self._meter.receive(len(data))])
             self._meter.check()
             self._renew(idle)

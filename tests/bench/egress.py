@@ -85,16 +85,14 @@ async def egress(rounds: int, size: int = _GIB) -> list[Result]:
             what = f"download of {size // MIB} MiB{name}"
             inside, outside = partial(way.inside, url), partial(way.outside, url)
             results += await flat(what, rounds, inside, outside)
-            ours, direct = await by_turns(
-                rounds, partial(way.commands, inside), partial(way.commands, outside)
-            )
-            other = "beside a direct one"
-            results.append(compare(f"a command beside this download{name}", ours, other, direct))
+            results.append(await _beside(way, rounds, f"this download{name}", inside, outside))
         url = way.url("https", _PLAIN, MIB)
         many = partial(way.inside, url, _AT_ONCE, _AT_ONCE, _SESSIONS)
         alone = partial(way.outside, url, _SESSIONS * _AT_ONCE, _SESSIONS * _AT_ONCE)
         what = f"{_SESSIONS * _AT_ONCE} downloads of 1 MiB at once"
-        return [*results, *await flat(what, rounds, many, alone)]
+        results += await flat(what, rounds, many, alone)
+        results.append(await _beside(way, rounds, "these downloads", many, alone))
+        return results
 
 
 async def _latency(way: _Way, rounds: int, scheme: str, host: str, what: str) -> Result:
@@ -103,6 +101,14 @@ async def _latency(way: _Way, rounds: int, scheme: str, host: str, what: str) ->
         rounds, partial(way.inside, url, _REQUESTS), partial(way.outside, url, _REQUESTS)
     )
     return compare(f"a request by {what}", ours, "direct", direct)
+
+
+async def _beside(way: _Way, rounds: int, what: str, inside: Turn, outside: Turn) -> Result:
+    """What a command takes while something is downloaded, through the proxy or directly."""
+    ours, direct = await by_turns(
+        rounds, partial(way.commands, inside), partial(way.commands, outside)
+    )
+    return compare(f"a command beside {what}", ours, "beside direct ones", direct)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_head import RequestHead
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import Decision, Rules
-from orchestrator.egress.stream import accepted
+from orchestrator.egress.stream import READ_BYTES, accepted
 from orchestrator.egress.usage import EgressUsage
 from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
 from orchestrator.sessions.budget import Budget, Kind
@@ -75,6 +75,7 @@ class Client:
         self.admitted = True
         self.key_limit: int | None = None
         self.filled: list[RequestHead] = []
+        self.turns = 0
         self.names = Names()
         self.names.answers = {"allowed.example": [["127.0.0.1"]], "dead.example": [["127.0.0.1"]]}
         self.rules = Rules((Rule("allowed.example"), Rule("dead.example"), Rule("gone.example")))
@@ -89,6 +90,9 @@ class Client:
         self.filled.append(head)
         return head
 
+    async def turn(self) -> None:
+        self.turns += 1
+
     async def run(self) -> None:
         key_bytes = KeyBytes(KeyRing({}), KeyLimits(max_egress_bytes_per_day=self.key_limit))
         usage, most = EgressUsage(), self.limits.transfer_bytes
@@ -96,7 +100,7 @@ class Client:
         exchange = EgressExchange(
             await accepted(self._theirs, self.limits.head_bytes),
             *(self.rules, NamesResolver(self.names), self.interception, self.evidence, meter),
-            *(self.limits, self.admit, self.fill, self.records),
+            *(self.limits, self.admit, self.fill, self.records, self.turn),
         )
         await exchange.run()
 
@@ -309,3 +313,10 @@ async def test_a_transfer_ends_with_the_bytes_of_its_key() -> None:
         (end,) = client.evidence.ends
         assert end.sent + end.received == 200_000
         assert end.error == "max_egress_bytes_per_day of the key is used up"
+
+
+async def test_no_more_is_passed_on_in_one_turn_than_one_read_returns() -> None:
+    async with serving(Endless(), transfer_bytes=300_000) as (server, client):
+        await client.say(get(server))
+        (end,) = client.evidence.ends
+        assert client.turns >= end.received / READ_BYTES > 5

@@ -20,7 +20,7 @@ from orchestrator.egress.program import program_of
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
-from orchestrator.egress.turns import Turns
+from orchestrator.egress.loop_turns import LoopTurns
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.fair_share import Pace
 from orchestrator.secrets.outside import OutsideSecrets
@@ -43,7 +43,7 @@ class Proxy(NamedTuple):
     key_bytes: KeyBytes
     limits: EgressLimits
     shares: ConnectionShares
-    turns: Turns
+    turns: LoopTurns
 
 
 class Door:

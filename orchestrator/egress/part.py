@@ -7,7 +7,7 @@ from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
-from orchestrator.egress.turns import Turns
+from orchestrator.egress.loop_turns import LoopTurns
 from orchestrator.engine.base import Container
 from orchestrator.node.base import Node
 from orchestrator.sandboxes.parts import Part, Plan
@@ -39,7 +39,7 @@ class EgressPart(Part):
         self._budgets = budgets
         shares = ConnectionShares(limits.key_connections)
         self._proxy = Proxy(
-            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, Turns())
+            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopTurns())
         )
         self._ends = TaskScope("the end of a session without budget")
 

@@ -3,11 +3,11 @@
 import asyncio
 from collections import Counter
 
-from orchestrator.egress.turns import Turns
+from orchestrator.egress.loop_turns import LoopTurns
 
 
 async def test_many_connections_delay_a_pass_of_the_loop_by_a_few() -> None:
-    turns, done = Turns(), 0
+    turns, done = LoopTurns(), 0
 
     async def connection() -> None:
         nonlocal done
@@ -25,7 +25,7 @@ async def test_many_connections_delay_a_pass_of_the_loop_by_a_few() -> None:
 
 
 async def test_sessions_take_turns_however_many_connections_they_have() -> None:
-    turns = Turns()
+    turns = LoopTurns()
     order: list[str] = []
 
     async def connection(session: str) -> None:
@@ -39,7 +39,7 @@ async def test_sessions_take_turns_however_many_connections_they_have() -> None:
 
 
 async def test_who_leaves_takes_no_turn() -> None:
-    turns = Turns()
+    turns = LoopTurns()
     first, second, third = (asyncio.create_task(turns.next(name)) for name in ("a", "a", "b"))
     second.cancel()
     await asyncio.gather(first, third)

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 _IN_ONE_PASS = 2
 
 
-class Turns:
+class LoopTurns:
     """In a pass of the event loop, a few connections pass data on; sessions take turns."""
 
     def __init__(self) -> None:

@@ -15,12 +15,12 @@ from orchestrator.egress.interception import Interception
 from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.live_rules import LiveRules
+from orchestrator.egress.loop_turns import LoopTurns
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.program import program_of
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
-from orchestrator.egress.loop_turns import LoopTurns
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.fair_share import Pace
 from orchestrator.secrets.outside import OutsideSecrets

@@ -37,7 +37,7 @@ from sandbox_agent.reads.misses import (
     cut_path,
     encode,
 )
-from sandbox_agent.reads.opener import Asked, Missed, Opened, Opener, Waits
+from sandbox_agent.reads.opener import Asked, Hidden, Missed, Opened, Opener, Waits
 
 _FAILED = 70
 _INT = 0xFFFFFFFF
@@ -163,7 +163,7 @@ class _Broker:
     def _serve(self, served: _Served) -> None:
         notice = notify.receive(served.listener)
         if notice is not None:
-            self._answered(served, notice, lambda: self._answer(served, notice))
+            self._answered(served, notice, lambda: self._answer_waiting(served, notice))
 
     def _answered(self, served: _Served, notice: Notice, answer: Callable[[], None]) -> None:
         """Refuses the call if it can't be answered."""
@@ -177,6 +177,15 @@ class _Broker:
         except Exception as error:  # noqa: BLE001 - a call that can't be judged fails
             print(f"open not judged: {type(error).__name__}", file=sys.stderr, flush=True)
             notify.refuse(served.listener, notice, errno.EACCES)
+
+    def _answer_waiting(self, served: _Served, notice: Notice) -> None:
+        """Raises: Missed; OSError: the call fails with that error, or is over."""
+        try:
+            self._answer(served, notice)
+        except Hidden:
+            # The kernel hides a process that is ending, too: it misses nothing.
+            notify.check_waiting(served.listener, notice)
+            raise
 
     def _answer(self, served: _Served, notice: Notice) -> None:
         """Raises: Missed; OSError: the call fails with that error."""
@@ -206,8 +215,7 @@ class _Broker:
         try:
             path = self._memories.path(notice.pid, at)
         except PermissionError:
-            # It has asked the kernel to hide its memory.
-            raise Missed(errno.EACCES, UNKNOWN.encode()) from None
+            raise Hidden(errno.EACCES, UNKNOWN.encode()) from None
         if name == "execve":
             return Asked(notice.pid, None, path)
         own = None if directory == _THIS_DIRECTORY else directory

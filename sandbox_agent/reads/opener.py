@@ -72,6 +72,10 @@ class Missed(OSError):  # noqa: N818 - not only an error: it is what a broker re
         self.path = path
 
 
+class Hidden(Missed):
+    """What is asked for can't be seen: the caller has asked the kernel to hide it, or is ending."""
+
+
 class Waits(Exception):  # noqa: N818 - it is no error
     """The open waits until somebody writes to the FIFO, which `pin` is an O_PATH descriptor of."""
 
@@ -154,8 +158,8 @@ class Opener:
         else:
             try:
                 begin = resolve.start(asked.task, asked.directory, asked.path)
-            except PermissionError as error:  # it has asked the kernel to hide what it does
-                raise Missed(error.errno or errno.EACCES, asked.path) from None
+            except PermissionError as error:
+                raise Hidden(error.errno or errno.EACCES, asked.path) from None
             try:
                 yield begin, asked.path
             finally:

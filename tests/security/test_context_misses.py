@@ -246,3 +246,26 @@ os._exit(0)
         [0, "LISTED"],
     ]
     assert [args["path"] for args in misses(found)] == ["listed"]
+
+
+def test_a_process_that_is_killed_while_it_opens_a_listed_file_misses_nothing(run: Run) -> None:
+    """The kernel hides its memory and its descriptors before it is gone."""
+    script = """
+import os, signal
+for _ in range(600):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        directory = os.open("/workspace/sub", os.O_RDONLY)
+        os.write(write, b"1")
+        while True:
+            os.close(os.open("/workspace/listed", os.O_RDONLY))
+            os.close(os.open("listed.py", os.O_RDONLY, dir_fd=directory))
+    os.read(read, 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(read); os.close(write)
+"""
+    found = run(["python3", "-c", script])
+    assert found["outcomes"][0][0] == 0, found["outcomes"][0][1]
+    assert misses(found) == []

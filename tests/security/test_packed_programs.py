@@ -188,7 +188,7 @@ async def test_every_miss_of_terminals_background_processes_and_forks_is_counted
     await box.plane.sessions.close(TESTER, box.session, purge=False)
 
 
-@pytest.mark.parametrize("how", ["terminal", "background"])
+@pytest.mark.parametrize("how", ["terminal", "background", "storm"])
 async def test_whatever_misses_first_ends_the_session(packed: Packed, how: str) -> None:
     box = await packed("high")
     with contextlib.suppress(PaddockError):

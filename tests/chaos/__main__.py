@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def main() -> int:
         try:
             done = asyncio.run(_run(Path(directory), kills, arguments.engine, chance))
         except (AssertionError, DockerException, OSError) as error:
+            traceback.print_exception(error)  # the check that failed has no other words
             failure(str(error) or repr(error))
             return 1
     for line in done.lines:

@@ -196,7 +196,7 @@ async def _storm(clients: Clients, number: int, chance: random.Random) -> None:
         idle = f"{name}-{number}"
         if name != "create" and not await clients.create(idle, "high"):
             return
-        await scenarios[name](clients, f"new-{number}", idle)
+        await scenarios[name](clients, f"new-{name}-{number}", idle)
 
     work = [asyncio.create_task(one(name)) for name in names]
     await asyncio.wait(work, timeout=chance.uniform(0.1, len(names) * _STORM_SECONDS))

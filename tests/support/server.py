@@ -107,6 +107,7 @@ class Server:
         return self._process.returncode == -signal.SIGKILL
 
     async def _end(self, number: int) -> None:
+        client, self._client = self._client, None
         if self._process is not None:
             if self._process.returncode is None:
                 self._process.send_signal(number)
@@ -115,14 +116,14 @@ class Server:
                 output, _ = await self._process.communicate()
             self.log += output
             self._process = None
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        if client is not None:
+            await client.close()
 
     @property
     def client(self) -> aiohttp.ClientSession:
-        """An HTTP client with the admin key."""
-        assert self._client is not None
+        """An HTTP client with the admin key. Raises: ConnectionError unless it runs."""
+        if self._client is None:
+            raise ConnectionError("the control plane does not run")
         return self._client
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -14,6 +14,7 @@ JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain"
 LINES = "application/jsonl"
+NOTHING = ""
 # Proxies commonly close an idle connection after a minute.
 HEARTBEAT_SECONDS = 15.0
 
@@ -43,6 +44,38 @@ class Accepted(Answer[M]):
     """The work continues, or waits."""
 
     STATUS = HTTPStatus.ACCEPTED
+
+
+@dataclass(frozen=True, slots=True)
+class Conversed(Answer[M]):
+    """A message of a conversation, whose id is in the header `Mcp-Session-Id`."""
+
+    STATUS = HTTPStatus.OK
+
+    conversation_id: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The conversation's id."""
+        return {"Mcp-Session-Id": self.conversation_id}
+
+
+class Empty:
+    """A success that has nothing to say."""
+
+    STATUS: ClassVar[HTTPStatus]
+
+
+class Taken(Empty):
+    """A message that has no answer."""
+
+    STATUS = HTTPStatus.ACCEPTED
+
+
+class Removed(Empty):
+    """Something has ended."""
+
+    STATUS = HTTPStatus.NO_CONTENT
 
 
 class Unready(Answer[M]):

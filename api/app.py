@@ -13,6 +13,7 @@ from api.http.addressed import addressed
 from api.http.endpoint import make_endpoint
 from api.http.errors import describe, problem
 from api.limits import RequestRates
+from api.mcp.conversations import Conversations
 from api.observability import REQUEST_ID, observe
 from orchestrator.access.allowed_hosts import AllowedHosts
 from orchestrator.control_plane import ControlPlane
@@ -34,13 +35,13 @@ def create_app(plane: ControlPlane) -> web.Application:
 
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
-    work = Work()
+    work, conversations = Work(), Conversations()
     rates = RequestRates(plane.settings, plane.keys)
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [observe(plane.metrics), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     for operation in OPERATIONS:
-        endpoint = make_endpoint(operation, plane, work, rates)
+        endpoint = make_endpoint(operation, plane, work, rates, conversations)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
 
@@ -49,6 +50,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     async def stop(_: web.Application) -> None:
         ignore_keys()
         work.stop()
+        conversations.close()
 
     async def drain(_: web.Application) -> None:
         await work.drain()

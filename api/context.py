@@ -5,9 +5,10 @@ import logging
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from api.mcp.conversations import Conversations
 from api.problems import document
 from orchestrator.access.keys import Principal, Role
 from orchestrator.control_plane import ControlPlane
@@ -95,7 +96,8 @@ class Context:
 
     `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
     `last_event` is the position of the last one that it received. `allowed` returns whether the
-    caller's credential is still valid and sufficient.
+    caller's credential is still valid and sufficient. `mcp_session` and `mcp_version` are headers
+    of the Model Context Protocol, whose `conversations` all requests share.
     """
 
     plane: ControlPlane
@@ -106,6 +108,9 @@ class Context:
     allowed: Callable[[], bool]
     wants_events: bool = False
     last_event: str | None = None
+    mcp_session: str | None = None
+    mcp_version: str | None = None
+    conversations: Conversations = field(default_factory=Conversations)
 
     @property
     def session_id(self) -> str:

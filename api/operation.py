@@ -12,7 +12,18 @@ from types import ModuleType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from api.access import ROLES, Access
-from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text, Upload
+from api.answers import (
+    JSON,
+    NOTHING,
+    Answer,
+    Download,
+    Empty,
+    EventStream,
+    Lines,
+    Packed,
+    Text,
+    Upload,
+)
 from orchestrator.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.requests import Body, Query
@@ -184,6 +195,8 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
     models = tuple(model for each in get_args(kind) for model in _members(each))
     if origin is EventStream:
         return HTTPStatus.OK, Reply("", events=events)
+    if issubclass(origin, Empty):
+        return origin.STATUS, Reply("", media_type=NOTHING)
     if issubclass(origin, Answer):
         return origin.STATUS, Reply("", models, headers=origin.HEADERS)
     if issubclass(origin, Download | Packed):

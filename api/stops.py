@@ -5,6 +5,7 @@ more) counts like any other, so that it is not free.
 """
 
 from api.context import Context
+from api.mcp.messages import CANCELLED, request_id
 from orchestrator.access.keys import Role
 from orchestrator.errors import PaddockError
 from orchestrator.secrets.outside import holder_of
@@ -12,6 +13,7 @@ from orchestrator.secrets.secret import Holder
 from orchestrator.sessions.session import Session
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
+from paddock.contract.mcp import McpMessage
 from paddock.contract.requests import NoBody
 from paddock.contract.session_requests import SettingsBody
 from paddock.contract.words import Status
@@ -95,6 +97,18 @@ def removes_session_secret(context: Context, body: None = None) -> bool:
 def _is_usable(context: Context, holder: Holder) -> bool:
     found = context.plane.secrets.get(holder, context.path["name"])
     return found is not None and found.value is not None
+
+
+def cancels_request(context: Context, body: McpMessage) -> bool:
+    """Whether the message cancels a request that is being answered."""
+    session, wanted = _session(context), request_id(body.params.get("requestId"))
+    if body.method != CANCELLED or session is None or wanted is None:
+        return False
+    try:
+        found = context.conversations.find(context.mcp_session or "", context.principal, session)
+    except PaddockError:
+        return False
+    return wanted in found.requests
 
 
 def denies_approval(context: Context, body: ApprovalBody) -> bool:

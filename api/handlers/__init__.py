@@ -10,6 +10,7 @@ from api.handlers import (
     files,
     health,
     images,
+    mcp,
     packs,
     policies,
     ports,
@@ -24,7 +25,7 @@ from api.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, settings, egress, secrets, images, commands, processes, files, file_archives),
-    *(terminals, tools, approvals, ports, packs),
+    *(terminals, tools, approvals, ports, packs, mcp),
     *(events, audit, health, policies),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

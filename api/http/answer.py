@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text, Verified
+from api.answers import JSON, Answer, Download, Empty, EventStream, Lines, Packed, Text, Verified
 from api.http import sse, stream
 from paddock.contract.base import Model
 
@@ -22,6 +22,8 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             response = _json(answer.model, answer.STATUS)
             response.headers.update(answer.headers)
             return response
+        case Empty():
+            return web.Response(status=answer.STATUS)
         case Text(text, content_type):
             body = text.encode() if isinstance(text, str) else text
             return web.Response(body=body, headers={"Content-Type": content_type})

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from aiohttp import web
@@ -15,8 +14,10 @@ from api.http.auth import authorize
 from api.http.body import IDLE_SECONDS, check_encoding, read_body
 from api.http.query import read_query
 from api.limits import RequestRates
+from api.mcp.conversations import Conversations
 from api.observability import PRINCIPAL, REQUEST_ID
 from api.operation import Operation
+from api.performing import performing
 from orchestrator.access.keys import Principal
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError, ValidationError
@@ -29,14 +30,18 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def make_endpoint(
-    operation: Operation, plane: ControlPlane, work: Work, rates: RequestRates
+    operation: Operation,
+    plane: ControlPlane,
+    work: Work,
+    rates: RequestRates,
+    conversations: Conversations,
 ) -> Handler:
     """The operation as a request handler; it checks the credential first, then the input."""
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         principal = authorize(plane, request, operation.access)
         request[PRINCIPAL] = principal
-        context = _context(request, operation, plane, work, principal)
+        context = _context(request, operation, plane, work, principal, conversations)
         context.know_secrets()
         if operation.access is Access.OPEN:
             inputs = await _inputs(operation, request, plane)
@@ -52,18 +57,10 @@ def make_endpoint(
                 if not stopping:
                     rates.spend(principal)
         with work.while_allowed(context.allowed), asking(principal.account, principal.name):
-            async with _restored(operation, context):
-                answer = await operation.handler(context, **inputs)
+            async with performing(operation, context, inputs) as answer:
                 return await respond(request, answer)
 
     return endpoint
-
-
-def _restored(operation: Operation, context: Context) -> AbstractAsyncContextManager[None]:
-    """Keeps the sandbox of the path's session meanwhile, if the operation needs it."""
-    if not operation.restores:
-        return nullcontext()
-    return context.plane.sessions.using(context.principal, context.session())
 
 
 def _context(
@@ -72,6 +69,7 @@ def _context(
     plane: ControlPlane,
     work: Work,
     principal: Principal,
+    conversations: Conversations,
 ) -> Context:
     def allowed() -> bool:
         try:
@@ -89,6 +87,9 @@ def _context(
         allowed,
         "text/event-stream" in request.headers.get("Accept", ""),
         request.headers.get("Last-Event-ID"),
+        request.headers.get("Mcp-Session-Id"),
+        request.headers.get("MCP-Protocol-Version"),
+        conversations,
     )
 
 

@@ -1,18 +1,15 @@
 """Turns errors into responses."""
 
 import json
-import logging
 import math
 from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
+from api.failures import failed
 from api.problems import document
-from orchestrator.errors import AuditUnavailableError, PaddockError, ValidationError
-from orchestrator.store.database import StoreError
-
-log = logging.getLogger(__name__)
+from orchestrator.errors import PaddockError, ValidationError
 
 _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",
@@ -24,22 +21,15 @@ _DETAILS = {
     "method_not_allowed": "this path does not support this method",
     "too_large": "the body is over the limit",
 }
-_INTERNAL = "something failed inside the control plane; its log has the request id"
 
 
 def describe(error: Exception) -> PaddockError:
     """What a client may learn about an error; unexpected errors are logged with a traceback."""
-    if isinstance(error, PaddockError):
-        return error
     if isinstance(error, web.HTTPException):
         return _from_http(error)
-    if isinstance(error, ConnectionError | web.RequestPayloadError):
+    if isinstance(error, web.RequestPayloadError):
         return ValidationError("the body did not arrive whole")
-    if isinstance(error, StoreError):
-        log.error("the store failed: %s", error)
-        return AuditUnavailableError("the audit store can't be read")
-    log.error("a request failed", exc_info=error)
-    return PaddockError(_INTERNAL)
+    return failed(error)
 
 
 def problem(error: PaddockError, request_id: str) -> web.Response:

@@ -6,11 +6,9 @@ from api.handlers import OPERATIONS
 from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.openapi.schemas import component_schemas
+from api.version import VERSION
 from paddock.contract.problem import Problem
 from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME
-
-# The project's version in pyproject.toml.
-VERSION = "0.1.0"
 
 _DESCRIPTION = """\
 Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
@@ -40,6 +38,7 @@ _TAGS = {
     "Terminals": "Interactive tools of a session, and their transcripts.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",
+    "MCP": "The session's operations as tools of an agent, by the Model Context Protocol.",
     "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Secrets": "Values that only the proxy has, for requests that name them.",

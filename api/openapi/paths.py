@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from api.access import ROLES, Access
-from api.answers import BYTES, JSON
+from api.answers import BYTES, JSON, NOTHING
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
 from api.operation import Events, Operation, Reply
@@ -88,7 +88,7 @@ def _response(operation: Operation, reply: Reply) -> Schema:
     content: Schema = {}
     if reply.models:
         content[reply.media_type] = {"schema": _schema(reply)}
-    elif reply.media_type != JSON:
+    elif reply.media_type not in (JSON, NOTHING):
         content[reply.media_type] = {"schema": _BINARY if reply.media_type == BYTES else _TEXT}
     if reply.events is not None:
         content[SSE] = _event_stream(reply.events)

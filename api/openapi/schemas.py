@@ -92,6 +92,19 @@ def query_parameters(model: type[Query]) -> list[Schema]:
     ]
 
 
+def members(model: type[BaseModel]) -> Schema:
+    """The schemas of the model's members, and which of them are required.
+
+    A member that may be null need not be given.
+    """
+    schema = model.model_json_schema(schema_generator=_Generator)
+    properties = schema.get("properties", {})
+    return {
+        "properties": {name: _without_null(member) for name, member in properties.items()},
+        "required": schema.get("required", []),
+    }
+
+
 def _described(schema: Schema) -> Schema:
     """Separates the schema from its description, which belongs to the parameter."""
     rest = dict(schema)

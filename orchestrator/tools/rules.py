@@ -43,6 +43,7 @@ class ToolRules:
         """
         self._settings = settings
         self._last_good = last_good
+        self._listeners: list[Callable[[], None]] = []
         self.catalog = read_catalog(None).catalog
         self.scope = NO_SCOPE
         self.policies: Policies | None = None
@@ -50,6 +51,15 @@ class ToolRules:
             self.catalog = kept_catalog(self._kept(_MANIFESTS))
         if settings.cedar_dir is not None:
             self.policies = kept_policies(self._kept(_POLICIES).get(str(settings.cedar_dir)))
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` when rules were replaced; returns a function that unsubscribes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _changed(self) -> None:
+        for listener in list(self._listeners):
+            listener()
 
     def files(self) -> Iterator[RuleFiles]:
         """The configured files and how to read them."""
@@ -70,6 +80,7 @@ class ToolRules:
 
         def replace() -> None:
             self.catalog = catalog
+            self._changed()
 
         if problems:
             raise BrokenFilesError(problems, replace)
@@ -81,6 +92,7 @@ class ToolRules:
 
         def replace() -> None:
             self.scope = scope
+            self._changed()
 
         if scope.problem is not None:
             raise BrokenFilesError({path: scope.problem}, replace)
@@ -93,6 +105,7 @@ class ToolRules:
 
         def replace() -> None:
             self.policies = policies
+            self._changed()
 
         return replace
 

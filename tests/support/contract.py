@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 
-from api.answers import JSON
+from api.answers import JSON, NOTHING
 from api.handlers import OPERATIONS
 from api.openapi.problems import MEDIA_TYPE
 from api.operation import Operation
@@ -49,7 +49,9 @@ async def check_response(response: ClientResponse) -> None:
         assert reply is not None, f"{operation.id} is not said to answer {response.status}"
         for name in reply.headers:
             assert name in response.headers, f"{operation.id} lacks {name}"
-        if response.content_type == JSON:
+        if reply.media_type == NOTHING:
+            assert await response.read() == b""
+        elif response.content_type == JSON:
             _check_any(reply.models, json.loads(await response.read()))
         else:
             assert response.content_type in {reply.media_type, reply.events and "text/event-stream"}

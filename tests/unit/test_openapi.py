@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from api.access import ROLES, Access
 from api.handlers import OPERATIONS
 from api.http.body import validated
-from api.openapi import VERSION, document
+from api.openapi import document
 from api.problems import STATUSES
+from api.version import VERSION
 from orchestrator.access.keys import Role
 from orchestrator.errors import PaddockError
 from paddock.contract.base import Model

@@ -1,0 +1,85 @@
+"""The tools of the operator's manifests: `{tool}.{command}` on a terminal, or oneshot."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from api.context import Context
+from api.handlers.terminals import interact, open_terminal
+from api.handlers.tools import list_tools_of
+from api.http.body import validated
+from api.mcp.approval_wait import WAIT_SECONDS, said
+from api.mcp.command_tools import run_command
+from api.mcp.results import ToolResult, of_model
+from api.mcp.tool import Caller, McpTool
+from paddock.contract import terminals
+from paddock.contract.command_requests import ExecBody
+from paddock.contract.terminals import InteractionBody, TerminalBody
+from paddock.contract.tools import Tool
+
+
+async def manifest_tools(context: Context, *, refused: bool) -> list[McpTool]:
+    """The tools that the session could be allowed to use; with `refused`, the others as well.
+
+    A call of those is refused, and recorded, like a call over HTTP.
+    """
+    listed = await list_tools_of(context)
+    return [_tool(each) for each in listed.items if each.allowed or refused]
+
+
+def _tool(listed: Tool) -> McpTool:
+    notes = [listed.description]
+    if listed.pattern:
+        notes.append(f"The line must match {listed.pattern}")
+    if listed.human_approval:
+        notes.append("A person must approve each call.")
+    run = partial(_line if listed.command else _oneshot, listed)
+    return McpTool(listed.name, "\n".join(notes), listed.input_schema, run)
+
+
+async def _oneshot(listed: Tool, caller: Caller, given: dict[str, Any]) -> ToolResult:
+    body = validated(ExecBody, {"tool": listed.tool, "arguments": given})
+    return await run_command(caller, body)
+
+
+async def _line(listed: Tool, caller: Caller, given: dict[str, Any]) -> ToolResult:
+    body = validated(InteractionBody, given | {"tool": listed.name})
+    terminal_id = await _terminal(listed.tool, caller)
+    answer = await _send(caller, terminal_id, body)
+    if answer.status == "pending" and answer.approval is not None:
+        caller.tell(said(answer.approval), 0)
+        waits = body.model_copy(update={"wait": WAIT_SECONDS})
+        answer = await _send(caller, terminal_id, waits)
+    return _shown(answer)
+
+
+async def _send(caller: Caller, terminal_id: str, body: InteractionBody) -> terminals.Interaction:
+    context = replace(caller.context, path={**caller.context.path, "terminal_id": terminal_id})
+    async with caller.doing(
+        interact, context=context, terminal_id=terminal_id, body=body
+    ) as answer:
+        return answer if isinstance(answer, terminals.Interaction) else answer.model
+
+
+def _shown(answer: terminals.Interaction) -> ToolResult:
+    lines = [answer.output] if answer.output else []
+    if answer.status == "pending" and answer.approval is not None:
+        lines.append(f"{said(answer.approval)}; the same call again continues to wait")
+    elif not answer.ok:
+        lines.append(f"[{answer.status}: {answer.error or 'the prompt did not come in time'}]")
+    members = of_model(answer).members
+    return ToolResult("\n".join(lines), members, failed=answer.status == "error")
+
+
+async def _terminal(tool: str, caller: Caller) -> str:
+    """The conversation's own terminal of the tool, which the first call opens."""
+    conversation, plane = caller.conversation, caller.context.plane
+    async with conversation.opening.setdefault(tool, asyncio.Lock()):
+        known = conversation.terminals.get(tool)
+        live = plane.terminals.live(conversation.session)
+        if any(each.id == known and each.reason is None for each in live):
+            return str(known)
+        async with caller.doing(open_terminal, body=TerminalBody(tool=tool)) as answer:
+            conversation.terminals[tool] = answer.model.id
+            return conversation.terminals[tool]

@@ -1,0 +1,97 @@
+"""The protocol's requests: which there are, and their results."""
+
+from typing import Any
+
+from api.context import Context
+from api.failures import failed
+from api.mcp.command_tools import COMMAND_TOOLS
+from api.mcp.conversation import Conversation
+from api.mcp.file_tools import FILE_TOOLS
+from api.mcp.manifest_tools import manifest_tools
+from api.mcp.messages import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    McpError,
+    object_parameter,
+    text_parameter,
+)
+from api.mcp.resources import RESOURCES, read_resource
+from api.mcp.results import RefusedError, ToolResult, refused
+from api.mcp.tool import Caller, McpTool, Tell
+from api.version import VERSION
+from orchestrator.sessions.session import Session
+
+_TOOLS = (*COMMAND_TOOLS, *FILE_TOOLS)
+
+
+def greeting(session: Session, version: str) -> dict[str, Any]:
+    """The result of `initialize`."""
+    return {
+        "protocolVersion": version,
+        "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+        "serverInfo": {"name": "paddock", "title": "Paddock", "version": VERSION},
+        "instructions": _instructions(session),
+    }
+
+
+def _instructions(session: Session) -> str:
+    level = session.level
+    allowed = "any command" if level.commands is None else ", ".join(sorted(level.commands))
+    return (
+        f"The tools work in the sandbox of session {session.id}, whose files are in /workspace. "
+        f"Its permission level is {level.name}, which allows: {allowed}. Every call is decided by "
+        "policy and recorded; a refusal names its rule and what to do instead."
+    )
+
+
+async def result_of(
+    context: Context,
+    conversation: Conversation,
+    method: str,
+    params: dict[str, Any],
+    tell: Tell,
+) -> dict[str, Any]:
+    """The result of any other request. Raises: McpError, and the errors of the operations."""
+    match method:
+        case "ping":
+            return {}
+        case "tools/list":
+            return {"tools": [tool.raw for tool in await all_tools(context)]}
+        case "tools/call":
+            called = await _call(Caller(context, conversation, tell), params)
+            return called.raw
+        case "resources/list":
+            return {"resources": [each.raw for each in RESOURCES]}
+        case "resources/templates/list":
+            return {"resourceTemplates": []}
+        case "resources/read":
+            return await read_resource(context, text_parameter(params, "uri"))
+    raise McpError(METHOD_NOT_FOUND, f"there is no method {method}")
+
+
+async def all_tools(context: Context, *, refused: bool = False) -> list[McpTool]:
+    """The tools of the session at present; a manifest does not replace one of ours.
+
+    With `refused`, also those that the session may not use.
+    """
+    own = {tool.name for tool in _TOOLS}
+    others = await manifest_tools(context, refused=refused)
+    return [*_TOOLS, *(tool for tool in others if tool.name not in own)]
+
+
+async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
+    """What a tool returns; a refusal or a failure is a result that says so."""
+    name, given = text_parameter(params, "name"), object_parameter(params, "arguments")
+    tool = next((each for each in _TOOLS if each.name == name), None)
+    if tool is None:
+        tools = await all_tools(caller.context, refused=True)
+        tool = next((each for each in tools if each.name == name), None)
+    if tool is None:
+        raise McpError(INVALID_PARAMS, f"there is no tool {name[:128]}")
+    try:
+        result: ToolResult = await tool.run(caller, given)
+    except RefusedError as error:
+        return refused(error.problem)
+    except Exception as error:  # noqa: BLE001 - the model learns of it, and the log has the rest
+        return refused(caller.context.problem(failed(error)))
+    return result

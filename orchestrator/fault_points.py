@@ -56,6 +56,12 @@ class FaultPoint(StrEnum):
     RESTORE_STARTED = "restore.started"
     RESTORE_STORED = "restore.stored"
 
+    REFINE_MISSED = "refine.missed"  # the denied read is recorded, the session lives
+    REFINE_ENDED = "refine.ended"  # recorded, without the request
+    REFINE_REQUESTED = "refine.requested"
+    REFINE_COUNTED = "refine.counted"
+    REFINE_COMPARED = "refine.compared"  # the files with the new pack
+
     CLOSE_FROZEN = "close.frozen"
     CLOSE_RECORDED = "close.recorded"
     CLOSE_SILENCED = "close.silenced"

@@ -288,11 +288,11 @@ async def created(context: Context, request: NewSession, *, named: bool) -> Crea
     lease = () if request.lease_id is None else (request.lease_id,)
     know_secrets(Redactor((*request.secrets.values(), *lease)).text)
     turn = await sessions.shares.turn(principal)
-    session, handle = await work.complete(
+    registered = await work.complete(
         sessions.create(principal, request, turn),
-        lambda created: work.detach(sessions.close(principal, created[0], purge=not named)),
+        lambda created: work.detach(sessions.close(principal, created.session, purge=not named)),
     )
-    return Created(views.created(session, handle), f"{SESSIONS}/{session.id}")
+    return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
 
 
 async def _living(

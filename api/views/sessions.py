@@ -7,13 +7,14 @@ from typing import Any
 from api.views.commands import command_members
 from api.views.members import members
 from api.views.packs import pack_of
+from orchestrator.access.keys import Principal
 from orchestrator.engine.base import ContainerState
 from orchestrator.node.processes import Measured
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.inspect import LATEST, Inspection
 from orchestrator.sessions.lifecycle import activity
-from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.telemetry import telemetry
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
@@ -35,9 +36,17 @@ def session(shown: domain.Session, *, live: bool = False) -> Session:
     return Session.model_validate(session_members(shown, live=live))
 
 
-def created(shown: domain.Session, handle: str) -> CreatedSession:
-    """The new session with its handle."""
-    return CreatedSession.model_validate(session_members(shown, live=True) | {"handle": handle})
+def created(registered: Registered, principal: Principal) -> CreatedSession:
+    """The new session, as its creator sees it."""
+    gave_way = [
+        session.id
+        for session in registered.gave_way
+        if principal.may_see(session.key, session.owner)
+    ]
+    members = session_members(registered.session, live=True)
+    return CreatedSession.model_validate(
+        members | {"handle": registered.handle, "gave_way": gave_way}
+    )
 
 
 def budget(shown: domain.Session) -> Budget:

@@ -11,6 +11,7 @@ from orchestrator.consume import decisions
 from orchestrator.consume.decisions import Denial
 from orchestrator.consume.pack import Pack, PackFile
 from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.link.messages import AgentEvent
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
@@ -156,6 +157,7 @@ class ContextFirewall:
         pack = session.pack
         if pack is None or not session.live:
             return
+        FaultPoint.REFINE_MISSED.reached()
         if session.reissues >= MAX_REFINEMENTS:
             error = (
                 f"MaxRefinementsExceeded: the pack of {session.work_id} was refined "
@@ -165,6 +167,7 @@ class ContextFirewall:
             return
         error = f"ContextMiss: {decisions.truncated(path)} is not in the session's context pack"
         await self._end(session, error, _request(session, pack, path))
+        FaultPoint.REFINE_REQUESTED.reached()
 
 
 def _request(session: Session, pack: Pack, path: str) -> EventDraft:

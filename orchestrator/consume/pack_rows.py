@@ -1,6 +1,6 @@
 """Stored packs: of live sessions, and of those that missed something, while their workspace exists.
 
-There is at most one for a session id.
+There is at most one for a session id, and one more while a session with that id is being created.
 """
 
 import json
@@ -11,11 +11,17 @@ from paddock.contract.words import Rationale
 
 
 def insert(connection: sqlite3.Connection, session_key: str, session_id: str, pack: Pack) -> None:
-    """Stores the pack of a new session, in place of an earlier one's."""
-    forget_all(connection, session_id)
+    """Stores the pack of a session that is being created."""
     connection.execute(
         "INSERT INTO packs (session_key, session_id, pack) VALUES (?, ?, ?)",
         (session_key, session_id, json.dumps(pack.stored())),
+    )
+
+
+def forget_earlier(connection: sqlite3.Connection, session_key: str, session_id: str) -> None:
+    """Removes the packs of earlier sessions with that id: the session is created, with its own."""
+    connection.execute(
+        "DELETE FROM packs WHERE session_id = ? AND session_key != ?", (session_id, session_key)
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from orchestrator.consume.configuration import relative
 from orchestrator.consume.pack import PackFile
 from orchestrator.errors import ConflictError, SandboxUnavailableError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.sandboxes.parts import Part, Plan
 from paddock.contract.pack_form import json_bytes
@@ -34,6 +35,7 @@ class PackPart(Part):
             for batch in _batches(list(pack.files.values()))
             for file in await _differing(plan.link, batch)
         ]
+        FaultPoint.REFINE_COMPARED.reached()
         if differing:
             shown = differing[:_MOST_TOLD]
             raise ConflictError(

@@ -26,7 +26,7 @@ from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
@@ -71,21 +71,19 @@ class Creation:
         self._scrub = scrub
         self._metrics = metrics
 
-    async def run(
-        self, principal: Principal, request: NewSession, turn: Turn
-    ) -> tuple[Session, str]:
-        """A registered session whose sandbox has said hello, and its handle.
+    async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
+        """A registered session whose sandbox has said hello.
 
         Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
         SandboxUnavailableError, AuditUnavailableError.
         """
         with turn, self._metrics.creation() as created:
-            session, handle = await self._run(principal, request)
-            created(session.level.name)
-        return session, handle
+            registered = await self._run(principal, request)
+            created(registered.session.level.name)
+        return registered
 
-    async def _run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+    async def _run(self, principal: Principal, request: NewSession) -> Registered:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
         named: dict[str, Any] = {"id": session.id, "role": request.role}
@@ -103,10 +101,10 @@ class Creation:
         looking = self._sandboxes.look_up(session.image)
         # Before anything gives way, too: a refused creation must not cost others anything.
         self._check_share(principal, session)
-        left = await self._room.make()
+        room = await self._room.make()
         # Nothing else comes in between from here to the reservation.
         self._check_share(principal, session)
-        self._room.admit(left)
+        self._room.admit(room)
         self._registry.reserve(session)
         try:
             if request.id is not None:
@@ -119,7 +117,7 @@ class Creation:
             self._registry.unreserve(session)
             raise
         self._registry.add(session)
-        return session, handle
+        return Registered(session, handle, room.gave_way)
 
     async def _count_refinements(self, session: Session) -> None:
         """Raises: MaxRefinementsError if the pack of its work item was refined too often."""
@@ -129,6 +127,7 @@ class Creation:
         session.reissues = await self._database.read(
             lambda connection: pack_rows.misses(connection, session.owner, work_id)
         )
+        FaultPoint.REFINE_COUNTED.reached()
         if session.reissues > MAX_REFINEMENTS:
             raise MaxRefinementsError(
                 f"the pack of {work_id} was refined {MAX_REFINEMENTS} times: MaxRefinementsExceeded"

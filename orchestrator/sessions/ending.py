@@ -1,7 +1,6 @@
 """Ends sessions: freezes what runs, records the end, then releases the sandbox."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from orchestrator.access.keys import Principal, Role
@@ -99,7 +98,7 @@ class Ending:
             }
             self._record_end(session, principal, status, termination, result, error)
             if then is not None:
-                self._stops.add(session, partial(self._recorder.record, session, then))
+                self._record_then(session, then)
             hands_over = await self._stops.recorded(session) and thaws
             FaultPoint.CLOSE_RECORDED.reached()
             terminals = [] if hands_over else sorted(session.terminals)
@@ -164,6 +163,13 @@ class Ending:
                 session, EventDraft(operation, actor=principal.name, args=args, time=at, stop=True)
             ),
         )
+
+    def _record_then(self, session: Session, draft: EventDraft) -> None:
+        async def write() -> None:
+            FaultPoint.REFINE_ENDED.reached()
+            await self._recorder.record(session, draft)
+
+        self._stops.add(session, write)
 
     async def _silence(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
         """Takes over the last events; if the agent can run for a while, it ends what runs."""

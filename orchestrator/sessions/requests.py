@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.consume.pack import Pack
+from orchestrator.sessions.session import Session
 from paddock.contract.words import IdleAction
 
 
@@ -39,6 +40,14 @@ class NewSession:
     policy_resolved_ref: str | None = None
     episode_id: str | None = None
     consume: Pack | None = None
+
+
+class Registered(NamedTuple):
+    """A new session, its handle, and the sessions that were suspended to make room for it."""
+
+    session: Session
+    handle: str
+    gave_way: tuple[Session, ...]
 
 
 class Kept(NamedTuple):

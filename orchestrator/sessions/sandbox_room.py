@@ -1,12 +1,21 @@
 """Makes room for another sandbox on this host: what nobody uses gives way."""
 
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from orchestrator.config.settings import Settings
 from orchestrator.node.base import Node, Resources
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions import admission
 from orchestrator.sessions.registry import Registry
+from orchestrator.sessions.session import Session
+
+
+class RoomMade(NamedTuple):
+    """The host's free resources, and the sessions that were suspended, the first one first."""
+
+    left: Resources
+    gave_way: tuple[Session, ...]
 
 
 class SandboxRoom:
@@ -18,30 +27,31 @@ class SandboxRoom:
         node: Node,
         pool: WarmPool,
         sessions: Registry,
-        suspend_one: Callable[[], Awaitable[bool]],
+        suspend_one: Callable[[], Awaitable[tuple[Session, ...] | None]],
     ) -> None:
-        """`suspend_one` suspends an idle session, and returns whether there was one."""
+        """`suspend_one` is that of `Suspensions`."""
         self._settings = settings
         self._node = node
         self._pool = pool
         self._registry = sessions
         self._suspend_one = suspend_one
 
-    async def make(self) -> Resources:
-        """The host's free resources, after sandboxes that wait and idle sessions gave way.
+    async def make(self) -> RoomMade:
+        """Has sandboxes that wait, and idle sessions, give way.
 
         Raises: CapacityExhaustedError if its disk does not answer; AuditUnavailableError.
         """
         left = await self._resources()
         while self._short_of_memory(left) and await self._pool.give_up_one():
             left = await self._resources()
-        while self._full and await self._suspend_one():
-            pass
-        return left
+        gave_way: tuple[Session, ...] = ()
+        while self._full and (suspended := await self._suspend_one()) is not None:
+            gave_way += suspended
+        return RoomMade(left, gave_way)
 
-    def admit(self, left: Resources) -> None:
+    def admit(self, made: RoomMade) -> None:
         """Raises CapacityExhaustedError if there is no room for another sandbox."""
-        self._admit(self._registry.holding, left)
+        self._admit(self._registry.holding, made.left)
 
     async def check(self, sandboxes: int, memory_bytes: int) -> None:
         """Raises CapacityExhaustedError if the host has no room besides that many sandboxes.

@@ -46,7 +46,7 @@ from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
 from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_rows import SessionRow
@@ -229,8 +229,8 @@ class Sessions:
 
     async def create(
         self, principal: Principal, request: NewSession, turn: Turn | None = None
-    ) -> tuple[Session, str]:
-        """A new session whose sandbox has said hello, and its handle.
+    ) -> Registered:
+        """A new session whose sandbox has said hello.
 
         `turn` is the caller's, from `shares`; None: waits for one here. Raises: the errors of
         `Creation.run`; nothing of the session is left then.
@@ -238,12 +238,10 @@ class Sessions:
         turn = turn or await self.shares.turn(principal)
         return await self._tasks.shield(self._create(principal, request, turn))
 
-    async def _create(
-        self, principal: Principal, request: NewSession, turn: Turn
-    ) -> tuple[Session, str]:
-        session, handle = await self._creation.run(principal, request, turn)
-        self.deadlines.watch(session)
-        return session, handle
+    async def _create(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
+        registered = await self._creation.run(principal, request, turn)
+        self.deadlines.watch(registered.session)
+        return registered
 
     def existing(self, principal: Principal, session_id: str) -> Session | None:
         """The caller's live session with that id."""

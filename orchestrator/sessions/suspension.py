@@ -99,18 +99,19 @@ class Suspensions:
 
     # Suspending.
 
-    async def suspend_one(self) -> bool:
-        """Suspends the least recently used idle session; whether there is room for another now.
+    async def suspend_one(self) -> tuple[Session, ...] | None:
+        """Suspends the least recently used idle session, and returns it.
 
-        Raises: AuditUnavailableError, and nothing is suspended.
+        Returns none if one was suspended for somebody else meanwhile; None if none can be. Raises:
+        AuditUnavailableError, and nothing is suspended.
         """
         session = least_recently_used(self._registry.live)
         if session is not None:
-            await self.suspend(session, "room")
-            return True
-        some = not self._leaving.idle
+            return (session,) if await self.suspend(session, "room") else ()
+        if self._leaving.idle:
+            return None
         await self._leaving.one_ended()
-        return some
+        return ()
 
     async def suspend(self, session: Session, reason: str) -> bool:
         """Whether the session, which was idle, is suspended now. `reason`: room or idle.
@@ -224,8 +225,7 @@ class Suspensions:
                 if not await self._stops.recorded(session):
                     raise AuditUnavailableError("an earlier stop is not on record yet: try again")
                 looking = self._sandboxes.look_up(session.image)
-                left = await self._room.make()
-                self._room.admit(left)
+                self._room.admit(await self._room.make())
                 session.suspension = Suspension.RESTORING
                 try:
                     await self._start(principal, session, looking)

@@ -75,6 +75,8 @@ class Workspaces:
         def apply(connection: sqlite3.Connection) -> None:
             update(connection)
             slots.keep(connection, session.id)
+            if session.pack is not None:
+                pack_rows.forget_earlier(connection, session.key, session.id)
 
         return apply
 

@@ -197,9 +197,15 @@ class Session(Model):
 class CreatedSession(Session):
     """A new session and its handle, which is not shown again."""
 
-    model_config = example({**EXAMPLE, "handle": "H-3f0e6a52-94d1-4c7b-8a2e-5d1f9b7c6e30"})
+    model_config = example(
+        {**EXAMPLE, "handle": "H-3f0e6a52-94d1-4c7b-8a2e-5d1f9b7c6e30", "gave_way": []}
+    )
 
     handle: str = Field(description="The bearer token for this session's work.")
+    gave_way: list[str] = Field(
+        default=[],
+        description="Ids of the caller's sessions that were suspended to make room for it.",
+    )
 
 
 class Sessions(Model):

@@ -186,7 +186,7 @@ async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agent
         }
         plane = await ControlPlane.open(settings.model_copy(update=update), engine)
         try:
-            session, _ = await plane.sessions.create(ADMIN, NewSession(id="web-1"))
+            session, *_ = await plane.sessions.create(ADMIN, NewSession(id="web-1"))
             asked = await plane.approvals.obtain(session, DROP, "handle:web-1", 0)
             async with asyncio.timeout(60):
                 message = await told
@@ -200,7 +200,7 @@ async def test_a_restart_expires_what_waits(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
     before = await ControlPlane.open(settings, engine)
-    session, _ = await before.sessions.create(ADMIN, NewSession(id="web-1"))
+    session, *_ = await before.sessions.create(ADMIN, NewSession(id="web-1"))
     asked = await before.approvals.obtain(session, DROP, "handle:web-1", 0)
     await before.close()
     after = await reopened(settings, engine, agents)

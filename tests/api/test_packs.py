@@ -204,6 +204,20 @@ async def test_a_pack_is_refined_until_a_person_is_needed(api: Api) -> None:
     await api.problem(409, "max_refinements_exceeded", "POST", "/api/sessions", json=body)
 
 
+async def test_a_refinement_that_fails_leaves_what_is_refined(api: Api) -> None:
+    await opened(api, "notes", id="web")
+    await missed(api, "web")
+    before = await api.json("GET", "/api/sessions/web/consume")
+    path = "/api/sessions/web/refine"
+    del api.agents.files["src/main.py"]
+    refine = {"consume": pack("notes", "src/main.py")}
+    await api.problem(409, "conflict", "POST", path, json=refine)
+    assert await api.json("GET", "/api/sessions/web/consume") == before
+    api.agents.files.update(FILES)
+    await api.json("POST", path, json=refine, status=201)
+    assert await _packs(api) == 1
+
+
 async def test_what_the_agent_detects_ends_the_session(api: Api) -> None:
     for mode, ends in (("soft_fail", False), ("hard_fail", True)):
         await opened(api, "notes", id=mode.replace("_", "-"), consume={"mode": mode})

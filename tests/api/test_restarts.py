@@ -143,7 +143,7 @@ class Restarts(RuleBasedStateMachine):
             with pytest.raises(ConflictError):
                 self.run(self.plane.sessions.create(ADMIN, request))
             return
-        session, handle = self.run(self.plane.sessions.create(ADMIN, request))
+        session, handle, _ = self.run(self.plane.sessions.create(ADMIN, request))
         self.known[name] = Known(session.key, handle, level)
 
     @rule(name=st.sampled_from(IDS), purge=st.booleans())
@@ -424,9 +424,9 @@ async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
 ) -> None:
     plane = await ControlPlane.open(settings, engine)
     request = NewSession(id="again", permission_level="high")
-    first, _ = await plane.sessions.create(ADMIN, request)
+    first, *_ = await plane.sessions.create(ADMIN, request)
     await plane.sessions.close(ADMIN, first, purge=False)
-    second, handle = await plane.sessions.create(ADMIN, request)
+    second, handle, _ = await plane.sessions.create(ADMIN, request)
     await plane.close()
     plane = await reopened(settings, engine, agents)
     try:
@@ -449,7 +449,7 @@ async def test_no_session_begins_to_end_while_the_control_plane_does(
 ) -> None:
     """Its sandbox is already out of reach; the next start ends the session."""
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(ADMIN, NewSession(budget={"commands": 1}))
+    session, *_ = await plane.sessions.create(ADMIN, NewSession(budget={"commands": 1}))
     await plane.sessions.shut_down()
     session.budget.exceed(Kind.COMMANDS, datetime.now(UTC))
     await plane.sessions.expire(session)
@@ -471,7 +471,7 @@ async def test_a_start_removes_half_written_evidence(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(ADMIN, NewSession())
+    session, *_ = await plane.sessions.create(ADMIN, NewSession())
     await plane.close()
     written = settings.state_dir / "evidence" / session.key / "0123456789abcdef"
     written.mkdir(parents=True)
@@ -512,7 +512,7 @@ async def test_a_sandbox_that_was_never_configured_is_removed_and_not_taken_up(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(ADMIN, NewSession(id="a"))
+    session, *_ = await plane.sessions.create(ADMIN, NewSession(id="a"))
     await plane.close()
     agents.latest.configuration = None
     plane = await reopened(settings, engine, agents)

@@ -415,7 +415,7 @@ async def restarted(
 async def started(settings: Settings, engine: FakeEngine) -> None:
     """Runs a control plane with one session that has secrets, until both have ended."""
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(
+    session, *_ = await plane.sessions.create(
         ADMIN, NewSession(id="box", permission_level="high", secrets=SECRETS)
     )
     request = ExecRequest(argv=["echo", ONCE], secrets={"ONCE": ONCE})
@@ -443,7 +443,7 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
     names = ("exit_code", "stored_bytes", "output_bytes", "command_id", "background")
     secrets = {f"SECRET_{number}": name for number, name in enumerate(names)}
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(
+    session, *_ = await plane.sessions.create(
         ADMIN, NewSession(id="box", permission_level="high", secrets=secrets)
     )
     agents.plays["make"] = Play(b"done", exit_code=3)
@@ -519,7 +519,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
 ) -> None:
     """After a restart, a paused session's agent can't send its secrets."""
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(
+    session, *_ = await plane.sessions.create(
         ADMIN, NewSession(id="box", permission_level="high", secrets=SECRETS)
     )
     await plane.sessions.pause(ADMIN, session)
@@ -602,7 +602,7 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
     value = "a value that nobody was told of"
     plane = await ControlPlane.open(settings, engine)
     new = NewSession(id="a", permission_level="high", env={"A": value})
-    session, _ = await plane.sessions.create(ADMIN, new)
+    session, *_ = await plane.sessions.create(ADMIN, new)
     await plane.database.write(session_rows.updating(session, acknowledged=False))
     await plane.close()
     emptied = asyncio.Event()

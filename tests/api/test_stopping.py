@@ -237,7 +237,7 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
     plane = await ControlPlane.open(settings, engine)
     started = {}
     for name in ("found", "gone"):
-        session, _ = await plane.sessions.create(
+        session, *_ = await plane.sessions.create(
             ADMIN, NewSession(id=name, permission_level="high")
         )
         body = ExecRequest(argv=["work"], background=True)
@@ -272,7 +272,7 @@ async def test_a_sandbox_of_another_level_than_its_sessions_is_never_adopted(
 ) -> None:
     """Earlier versions recorded a lower level before they removed the sandbox of the old one."""
     plane = await ControlPlane.open(settings, engine)
-    session, _ = await plane.sessions.create(ADMIN, NewSession(id="s", permission_level="high"))
+    session, *_ = await plane.sessions.create(ADMIN, NewSession(id="s", permission_level="high"))
     await plane.database.write(session_rows.with_level(session, plane.levels.named("low")))
     await plane.close()
     plane = await reopened(settings, engine, agents)
@@ -582,7 +582,7 @@ async def test_what_could_not_be_recorded_is_found_by_the_next_start(
     made = {}
     for name in ("aborted", "paused", "lowered"):
         request = NewSession(id=name, permission_level="high")
-        session, _ = await plane.sessions.create(ADMIN, request)
+        session, *_ = await plane.sessions.create(ADMIN, request)
         await plane.executions.start(ADMIN, session, ExecRequest(argv=["work"], background=True))
         made[name] = session
     with full(plane):

@@ -14,7 +14,7 @@ from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.suspension import can_be_suspended
 from paddock.contract.words import IdleAction, Status
-from tests.api.conftest import Api, served
+from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.api.test_stopping import ADMIN, full
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
@@ -77,6 +77,15 @@ async def test_the_least_recently_used_idle_session_gives_way_and_comes_back(api
     found = await operations(api, "b")
     assert found[-4:] == ["session.suspended", "session.restored", "command.start", "command.exit"]
     assert "paddock_sessions_suspended 1.0" in await (await api.call("GET", "/metrics")).text()
+
+
+async def test_who_creates_a_session_learns_which_of_its_own_gave_way(api: Api) -> None:
+    assert (await api.session(id="a", key=OPERATOR_KEY))["gave_way"] == []
+    await api.session(id="b", key=OPERATOR_KEY)
+    assert (await api.session(id="c", key=OPERATOR_KEY))["gave_way"] == ["a"]
+    assert (await api.session(id="d", key=OTHER_KEY))["gave_way"] == []
+    assert [find(api, name).suspended for name in "abcd"] == [True, True, False, False]
+    assert (await api.session(id="e"))["gave_way"] == ["c"]  # the admin's
 
 
 async def test_running_sessions_never_give_way(api: Api) -> None:
@@ -307,7 +316,7 @@ async def test_a_restart_keeps_suspended_sessions(
     plane = await ControlPlane.open(settings, engine)
     names = ("left", "paused", "half")
     for name in names:
-        session, _ = await plane.sessions.create(ADMIN, NewSession(id=name))
+        session, *_ = await plane.sessions.create(ADMIN, NewSession(id=name))
         assert await plane.sessions.suspensions.suspend(session, "room")
     used = session.last_activity_at
     await plane.sessions.pause(ADMIN, _get(plane, "paused"))

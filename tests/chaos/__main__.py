@@ -30,6 +30,11 @@ VISITS = {
     FaultPoint.FILE_OPENED: 2,
     FaultPoint.FILE_PUSHED: 2,
     FaultPoint.FILE_COMMITTED: 2,
+    FaultPoint.REFINE_MISSED: 2,
+    FaultPoint.REFINE_ENDED: 2,
+    FaultPoint.REFINE_REQUESTED: 2,
+    FaultPoint.REFINE_COUNTED: 3,
+    FaultPoint.REFINE_COMPARED: 3,
     FaultPoint.CLOSE_PART_CLOSED: 13,
 }
 

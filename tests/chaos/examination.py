@@ -29,7 +29,7 @@ async def examine(clients: Clients) -> list[str]:
     state_dir = clients.server.state_dir
     found = await asyncio.to_thread(lambda: list(_record(state_dir, clients.acknowledged)))
     items = (await clients.server.ok("GET", "/api/sessions?limit=1000"))["items"]
-    shown = {item["id"]: item for item in items}
+    shown = {item["id"]: item for item in reversed(items)}  # the newest of each id
     for session, expected in list(clients.sessions.items()):
         found += _state(session, expected, shown.get(session))
     slots = await asyncio.to_thread(_slots, state_dir)
@@ -42,6 +42,9 @@ async def examine(clients: Clients) -> list[str]:
     found += [f"{name}: nobody knows it" for name in live if name not in clients.sessions]
     uids = int(clients.server.environment["PADDOCK_UID_BASE"])
     found += await asyncio.to_thread(lambda: list(_host(state_dir, list(live.values()), uids)))
+    for session, item in shown.items():
+        if session in clients.sessions and _missed(item):
+            found += await _refinable(clients, session, clients.sessions[session])
     for session in live:
         found += await _usable(clients, session, clients.sessions[session])
     return found
@@ -65,6 +68,7 @@ def _record(state_dir: Path, acknowledged: set[str]) -> Iterator[str]:
         if twice[0]:
             yield f"{twice[0]} events of agents are on record twice"
         yield from _ends(connection)
+        yield from _misses(connection)
 
 
 def _ends(connection: sqlite3.Connection) -> Iterator[str]:
@@ -91,6 +95,29 @@ def _ends(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{open_terminals} terminals have no end"
 
 
+def _misses(connection: sqlite3.Connection) -> Iterator[str]:
+    """Whether each session that missed something has ended because of it, on record in order."""
+    operations = ("read", "session.terminated", "coordination.context_refinement_request")
+    missed = connection.execute(
+        "SELECT DISTINCT sessions.key, sessions.id, termination FROM events"
+        " JOIN sessions ON sessions.key = events.session_key"
+        " WHERE operation = 'read' AND decision = 'deny'"
+    ).fetchall()
+    for key, session, termination in missed:
+        first = [
+            connection.execute(
+                "SELECT min(seq), count(*) FROM events WHERE session_key = ? AND operation = ?",
+                (key, operation),
+            ).fetchone()
+            for operation in operations
+        ]
+        in_order = None not in first and first == sorted(first)
+        if "CONTEXT_MISS" not in (termination or "") or not in_order:
+            yield f"{session}: its miss has not ended it, or is not on record in order: {first}"
+        if any(count != 1 for _, count in first):
+            yield f"{session}: its miss is on record more than once, or not: {first}"
+
+
 def _state(session: str, expected: Expected, shown: dict[str, Any] | None) -> Iterator[str]:
     """Compares a session with what its client was told; then expects it as it is."""
     if shown is None:
@@ -104,6 +131,22 @@ def _state(session: str, expected: Expected, shown: dict[str, Any] | None) -> It
     if level not in expected.level and status in _LIVE:
         yield f"{session}: at level {level}, not {' or '.join(sorted(expected.level))}"
     expected.known, expected.status, expected.level = True, {status}, {level}
+
+
+def _missed(item: dict[str, Any]) -> bool:
+    ended = item["termination"]
+    return ended is not None and ended["rationale_code"] == "CONTEXT_MISS"
+
+
+async def _refinable(clients: Clients, session: str, expected: Expected) -> list[str]:
+    """Refines its pack, as a client would whose request was not answered, and uses it."""
+    path = f"/api/sessions/{session}"
+    _, state = await clients.server.call("GET", f"{path}/consume")
+    status, answer = await clients.server.call("POST", f"{path}/refine", {"consume": state["pack"]})
+    if status != 201 or not answer["consume"] or not state["pack"]["entries"]:
+        return [f"{session}: its pack can't be refined: {status} {answer}"]
+    expected.status = {"active"}
+    return await _usable(clients, session, expected)
 
 
 async def _usable(clients: Clients, session: str, expected: Expected) -> list[str]:

@@ -108,6 +108,28 @@ class Clients:
                 setattr(expected, name, values | {after[name]})
         return 200 <= status < 300
 
+    async def reissue(self, session: str, method: str, path: str, body: Any) -> bool:
+        """Creates it again, with its workspace; returns whether it exists now.
+
+        A wrong answer fails the run.
+        """
+        expected = self.sessions[session]
+        expected.status.add("active")
+        status, answer = await self.call(method, f"/api/sessions/{session}{path}", body)
+        assert status in (0, 201, 502, 503), answer
+        if status == 201:
+            expected.status = {"active"}
+        return status == 201
+
+    async def miss(self, session: str, path: str) -> bool:
+        """Reads a file that is not in the session's pack; returns whether that was answered."""
+        expected = self.sessions[session]
+        expected.status.add("aborted")
+        status, _ = await self.call("POST", f"/api/sessions/{session}/reads", {"path": path})
+        if status == 403:
+            expected.status = {"aborted"}
+        return status == 403
+
     async def write(self, session: str, path: str, content: bytes) -> bool:
         """Replaces a file; returns whether that was answered."""
         known = self.sessions[session].files.setdefault(path, {None})

@@ -1,7 +1,9 @@
 """The run: kill after kill on one state directory, examined after each."""
 
 import asyncio
+import os
 import random
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
@@ -200,8 +202,10 @@ async def _storm(clients: Clients, number: int, chance: random.Random) -> None:
 
     work = [asyncio.create_task(one(name)) for name in names]
     await asyncio.wait(work, timeout=chance.uniform(0.1, len(names) * _STORM_SECONDS))
-    await clients.server.kill()
+    # Its client stays open until they have noticed.
+    os.kill(clients.server.pid, signal.SIGKILL)
     await asyncio.gather(*work)
+    await clients.server.kill()
 
 
 async def _kill_agent(clients: Clients, session: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from tests.chaos.expected import LIVE, Clients
 
@@ -63,6 +64,30 @@ async def suspend(clients: Clients, new: str, idle: str) -> None:
         await clients.call("POST", f"/api/sessions/{session}/exec", {"argv": ["pwd"]})
 
 
+async def refine(clients: Clients, new: str, idle: str) -> None:
+    """Limits a session to a context pack, has it miss something, and refines the pack twice."""
+    files = ["listed", "missed", "missed-too"]
+    await clients.write(idle, "listed", b"listed")
+    await clients.call("POST", f"/api/sessions/{idle}/exec", {"argv": ["touch", *files]})
+    if not await clients.change(idle, "DELETE", "", meanwhile=LIVE, status="completed"):
+        return
+    body = {"permission_level": "high", "consume": _pack(files[:1])}
+    issued = await clients.reissue(idle, "PUT", "", body)
+    for more in (1, 2):
+        if not issued or not await clients.miss(idle, files[more]):
+            return
+        body = {"consume": _pack(files[: more + 1])}
+        issued = await clients.reissue(idle, "POST", "/refine", body)
+
+
+def _pack(files: list[str]) -> dict[str, Any]:
+    return {
+        "entries": [{"path": path} for path in files],
+        "tool_allowlist": ["Read", "Execute"],
+        "shell_allowlist": ["pwd"],
+    }
+
+
 async def close(clients: Clients, new: str, idle: str) -> None:
     """Closes a session in which a command runs, and purges its workspace."""
     path = f"/api/sessions/{idle}/exec"
@@ -82,6 +107,7 @@ SCENARIOS: dict[str, Scenario] = {
     "resume": pause,
     "suspend": suspend,
     "restore": suspend,
+    "refine": refine,
     "close": close,
     "purge": close,
 }

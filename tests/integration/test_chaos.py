@@ -14,6 +14,8 @@ KILLS = [
     Kill(FaultPoint.EXEC_REPORTED),
     Kill(FaultPoint.TERMINAL_STARTED),
     Kill(FaultPoint.LEVEL_REMOVED),
+    Kill(FaultPoint.REFINE_ENDED),
+    Kill(FaultPoint.REFINE_COMPARED, 2),
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
     Kill(FaultPoint.START_SWEPT),

@@ -200,7 +200,7 @@ async def test_a_creation_that_fails_leaves_nothing(
         with pytest.raises(NotFoundError):
             await plane.sessions.purge(TESTER, "failed")
         # The id is free, also for other keys.
-        session, _ = await plane.sessions.create(STRANGER, NewSession(id="failed"))
+        session, *_ = await plane.sessions.create(STRANGER, NewSession(id="failed"))
         await plane.sessions.close(TESTER, session, purge=True)
 
 
@@ -483,7 +483,7 @@ async def test_a_busy_session_is_not_idle(new_box: BoxFactory) -> None:
 
 async def test_a_handle_is_replaced_and_dies_with_its_session(new_box: BoxFactory) -> None:
     plane = (await new_box("low")).plane
-    session, handle = await plane.sessions.create(TESTER, NewSession())
+    session, handle, _ = await plane.sessions.create(TESTER, NewSession())
     assert plane.sessions.by_handle(digest(handle)) is session
     other = await plane.sessions.rotate_handle(TESTER, session)
     assert plane.sessions.by_handle(digest(handle)) is None

@@ -72,7 +72,7 @@ async def url(plane: ControlPlane) -> AsyncIterator[str]:
 async def test_a_denied_host_is_drafted_applied_and_then_reached(
     plane: ControlPlane, url: str, server: Web
 ) -> None:
-    session, handle = await plane.sessions.create(TESTER, NewSession(permission_level="out"))
+    session, handle, _ = await plane.sessions.create(TESTER, NewSession(permission_level="out"))
     box, key = Box(plane, session), plane.settings.state_dir / "admin.key"
     remote = ("--url", url, "--key", key.read_text().strip())
     fetch = f"curl -sS http://other.example:{server.port}/"

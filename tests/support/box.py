@@ -60,7 +60,7 @@ class Box:
         """A new session at that level."""
         request = NewSession(permission_level=level, **members)
         async with asyncio.timeout(PATIENCE):
-            session, _ = await plane.sessions.create(TESTER, request)
+            session, *_ = await plane.sessions.create(TESTER, request)
         return cls(plane, session)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sandbox_agent.archives import names
@@ -181,6 +181,8 @@ def test_any_extended_header(data: bytes) -> None:
     assert all(b"=" not in key for key in records)
 
 
+@example("/")
+@example("a/" * 150)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300))
 def test_names_of_any_length(name: str) -> None:
     header = tar.Header(tar.SYMBOLIC_LINK, name.encode(), name.encode(), 0, 0o777)
@@ -188,7 +190,8 @@ def test_names_of_any_length(name: str) -> None:
     with tarfile.open(fileobj=io.BytesIO(data + tar.END * 2)) as archive:
         (info,) = archive.getmembers()
     if "\0" not in name:
-        assert (info.name, info.linkname) == (name.rstrip("/") or name[:0], name)
+        # The library strips slashes of long names only.
+        assert (info.name.rstrip("/"), info.linkname) == (name.rstrip("/"), name)
 
 
 @given(st.binary(min_size=1, max_size=40))

@@ -196,14 +196,20 @@ async def test_a_command_has_a_name_and_a_home(medium: Box, high: Box) -> None:
 
 async def test_the_environment_is_built_from_scratch(medium: Box) -> None:
     done = await medium.run("env", env={"LANG": "de_DE.UTF-8", "LC_TIME": "C"})
-    shown = [line for line in done.stdout.splitlines() if "proxy=" not in line.lower()]
-    assert sorted(shown) == [
+    proxy, local = "http://127.0.0.1:3128", "localhost,127.0.0.1,::1"
+    assert sorted(done.stdout.splitlines()) == [
         "HOME=/nonexistent",
+        f"HTTPS_PROXY={proxy}",
+        f"HTTP_PROXY={proxy}",
         "LANG=de_DE.UTF-8",
         "LC_TIME=C",
         "LOGNAME=sandbox",
+        f"NO_PROXY={local}",
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "USER=sandbox",
+        f"http_proxy={proxy}",
+        f"https_proxy={proxy}",
+        f"no_proxy={local}",
     ]
 
 

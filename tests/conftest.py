@@ -1,9 +1,12 @@
 """Fixtures: the sandbox image, and a control plane with the real engine per module."""
 
 import functools
+import gc
 import secrets
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import docker
 import pytest
@@ -11,6 +14,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
 from images.builder import build
+from orchestrator.checks.mounts import check_mounts
 from orchestrator.control_plane import ControlPlane
 from orchestrator.policy.levels import load_levels
 from orchestrator.store import database
@@ -38,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+def pytest_collection_finish() -> None:
+    """Leaves modules and collected tests out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_report_header() -> str:
     """The header of every run that is not quiet."""
     return pythons.header()
@@ -47,11 +57,13 @@ def pytest_report_header() -> str:
 def quick_starts() -> Iterator[None]:
     """Makes control planes start and stop faster, and the command line start faster.
 
-    What no test changes is made once: the packaged levels and manifests, the newest schema, and the
-    tree of commands. Policy files are checked more often, because a stop waits for the next check.
+    What no test changes is made once: the packaged levels and manifests, the newest schema, the
+    tree of commands, and the check whether this host can mount. Policy files are checked more
+    often, because a stop waits for the next check.
     """
     migrate = migrated.copying(database._migrate, database._MIGRATIONS)
     packaged = functools.cache(load_levels)
+    mounts = functools.cache(lambda: check_mounts(Path(tempfile.gettempdir())))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "orchestrator.reload.load_levels",
@@ -59,6 +71,7 @@ def quick_starts() -> Iterator[None]:
         )
         patch.setattr("orchestrator.reload.STEP_MS", 20)
         patch.setattr("orchestrator.tools.catalog.load_manifest", functools.cache(load_manifest))
+        patch.setattr("orchestrator.node.host.check_mounts", lambda _state_dir: mounts())
         patch.setattr(database, "_migrate", migrate)
         patch.setattr(program, "build", functools.cache(program.build))
         yield

@@ -149,7 +149,7 @@ class Metrics:
             registry=registry,
         )
         self._restarts = {name: restarts.labels(name) for name in TaskName}
-        engine_seconds = Histogram(
+        self._engine_seconds = Histogram(
             "paddock_engine_call_seconds",
             "Duration of a call to the container engine, including failed ones.",
             ["operation"],
@@ -162,10 +162,7 @@ class Metrics:
             ["operation"],
             registry=registry,
         )
-        self._engine = {
-            name: (engine_seconds.labels(name), engine_failures.labels(name))
-            for name in ENGINE_OPERATIONS
-        }
+        self._engine_failures = {name: engine_failures.labels(name) for name in ENGINE_OPERATIONS}
         # Looking up a combination of labels is slow, so each is looked up once.
         self._known_requests: dict[tuple[str, str, int], Counter] = {}
         self._known_routes: dict[tuple[str, str], Histogram] = {}
@@ -251,7 +248,7 @@ class Metrics:
     @contextmanager
     def engine_call(self, operation: str) -> Iterator[None]:
         """Measures a call to the engine; the operation is the name of its method."""
-        seconds, failures = self._engine[operation]
+        failures = self._engine_failures[operation]
         started = time.perf_counter()
         try:
             yield
@@ -259,7 +256,7 @@ class Metrics:
             failures.inc()
             raise
         finally:
-            seconds.observe(time.perf_counter() - started)
+            self._engine_seconds.labels(operation).observe(time.perf_counter() - started)
 
 
 class _ByLevel(dict[str, Histogram]):

@@ -204,7 +204,10 @@ WILD = st.recursive(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples * 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     members=st.dictionaries(st.sampled_from(sorted(MESSAGE)), WILD, max_size=3),
     confinement=st.dictionaries(st.sampled_from(Confinement._fields), WILD, max_size=2),

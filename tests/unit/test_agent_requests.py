@@ -180,7 +180,9 @@ def told(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Told:
 
 
 LASTING = settings(
-    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=settings().max_examples * 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 
 

@@ -68,9 +68,9 @@ async def test_a_search_looks_at_a_part_and_finds_all(
 
     def count() -> None:
         nonlocal steps
-        steps += 1
+        steps += 10
 
-    await database.browse(lambda connection: connection.set_progress_handler(count, 1))
+    await database.browse(lambda connection: connection.set_progress_handler(count, 10))
     found: list[int] = []
     before: int | None = None
     highest = 0

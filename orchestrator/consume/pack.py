@@ -37,6 +37,12 @@ class Pack:
         """The directories that may be listed: those above its files, and the workspace."""
         return {WORKSPACE, *directories(self.files)}
 
+    @cached_property
+    def constant(self) -> bool:
+        """Whether the session can change none of its files, so that they stay as the pack says."""
+        places = {*self.files, *self.directories}
+        return ToolClass.WRITE not in self.tools or places.isdisjoint(self.writes)
+
     def writable(self, path: str) -> bool:
         """Whether the path is in the write allowlist, or in a directory of it."""
         return any(path == top or path.startswith(top + "/") for top in self.writes)

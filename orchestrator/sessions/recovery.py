@@ -158,6 +158,7 @@ class Recovery:
             self._sessions.registry.add(session)
             if row.suspension is not None:
                 await self._sessions.suspensions.recover(session, row.suspension)
+                await self._complete_miss(session)
                 self._found.sessions_recovered += 1
             elif row.sandbox is None:
                 await self._leave_closed(session)

@@ -38,8 +38,8 @@ def can_be_suspended(session: Session) -> bool:
     """Whether nothing of the session would be interrupted or forgotten without its sandbox.
 
     Open terminals and open ports count as running. A session with secrets keeps its sandbox:
-    without it, a restart of the control plane would lose the values. So does one with a context
-    pack, with which its files are compared when a sandbox starts, and it may have changed them.
+    without it, a restart of the control plane would lose the values. So does one that may change
+    files of its context pack, because they are compared with it whenever a sandbox starts.
     """
     sandbox, secrets = session.sandbox, session.secrets
     return (
@@ -53,7 +53,7 @@ def can_be_suspended(session: Session) -> bool:
         and not session.ports.open
         and not any(session.streams[kind] for kind in _TRANSFERS)
         and all(command.settled for command in session.commands.values())
-        and session.pack is None
+        and (session.pack is None or session.pack.constant)
         and secrets.known
         and secrets.message() is None
     )

@@ -88,7 +88,7 @@ class SessionBody(Body):
     idle_action: Literal["end", "suspend"] | None = Field(
         default=None,
         description="Whether it is ended then, or suspended until its next use; default: its "
-        "level's.",
+        "level's. With secrets, or if it may write files of its context pack, it is ended.",
     )
     wall_timeout: int | None = Field(
         default=None,

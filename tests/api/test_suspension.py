@@ -15,6 +15,7 @@ from orchestrator.sessions.session import Session
 from orchestrator.sessions.suspension import can_be_suspended
 from paddock.contract.words import IdleAction, Status
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api, served
+from tests.api.test_packs import FILES, opened
 from tests.api.test_stopping import ADMIN, full
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
@@ -138,6 +139,25 @@ async def test_what_needs_its_sandbox_is_not_suspended(api: Api) -> None:
     assert "session.suspended" not in await operations(api)
     await api.session(id="other", secrets={"SECRET_A": "a-secret-value"})
     assert not await suspend(find(api, "other"), "room")
+
+
+async def test_a_session_with_a_context_pack_is_compared_with_it_again(api: Api) -> None:
+    await opened(api, "notes", id="box", consume={"shell_allowlist": ["ls"]})
+    await suspended(api)
+    del api.agents.files["notes"]
+    where = ("POST", BOX + "/exec")
+    problem = await api.problem(409, "conflict", *where, json={"command": "ls"})
+    assert problem["paths"] == ["/workspace/notes"]
+    assert find(api).suspended
+    api.agents.files["notes"] = FILES["notes"]
+    assert (await api.json(*where, json={"command": "ls"}))["exit_code"] == 0
+    configuration = api.agent.configuration
+    assert configuration is not None
+    assert configuration["consume"]["entries"] == ["notes"]
+    # What it may have changed could not be compared.
+    await api.json("DELETE", BOX)
+    await opened(api, "notes", id="other", consume={"write_allowlist": ["notes"]})
+    assert not await api.plane.sessions.suspensions.suspend(find(api, "other"), "room")
 
 
 async def test_every_kind_of_use_restores_it(api: Api) -> None:

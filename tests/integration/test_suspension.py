@@ -1,6 +1,7 @@
 """Suspended sessions with real containers: nothing of the sandbox stays, and all files do."""
 
-from contextlib import closing
+import hashlib
+from contextlib import closing, suppress
 from pathlib import Path
 
 import docker
@@ -8,6 +9,10 @@ import pytest
 
 from images.builder import build
 from orchestrator.audit import query
+from orchestrator.consume.pack import Pack, PackFile
+from orchestrator.errors import ConflictError, SessionTerminatedError
+from paddock.contract.pack_form import ToolClass
+from paddock.contract.words import Rationale
 from tests.support.box import TESTER, Box
 from tests.support.leaks import assert_kept_are_whole, instance
 from tests.support.plane import opened
@@ -45,6 +50,39 @@ async def test_it_gets_a_sandbox_again_with_its_files_level_and_uid(sandbox_imag
         told = [event["operation"] for event in found if event["operation"].startswith("session.")]
         once = ["session.suspended", "session.restored"]
         assert told == ["session.create", *once, "session.suspended"]
+
+
+async def test_a_context_pack_is_in_force_again_before_the_next_command(
+    sandbox_image: str,
+) -> None:
+    async with opened(image=sandbox_image) as plane:
+        whole = await Box.create(plane, "high", id="packed")
+        await whole.bash("echo listed > listed; echo canary > secret")
+        await plane.sessions.close(TESTER, whole.session, purge=False)
+        digest = hashlib.sha256(b"listed\n").hexdigest()
+        entry = PackFile("/workspace/listed", f"sha256:{digest}")
+        tools = frozenset({ToolClass.READ, ToolClass.EXECUTE})
+        pack = Pack("given", "", files={entry.path: entry}, tools=tools, commands=("*",))
+        box = await Box.create(plane, "high", id="packed", consume=pack)
+        suspensions = plane.sessions.suspensions
+        assert await suspensions.suspend(box.session, "room")
+        # Another file under the listed name: it stays suspended, and its pack is not weakened.
+        (box.workspace / "listed").write_text("canary")
+        with pytest.raises(ConflictError):
+            async with suspensions.using(TESTER, box.session):
+                pass
+        assert box.session.suspended
+        (box.workspace / "listed").write_text("listed\n")
+        async with suspensions.using(TESTER, box.session):
+            assert (await box.run("cat listed")).stdout == "listed\n"
+            with suppress(SessionTerminatedError):
+                missed = await box.run("cat secret")
+                assert "canary" not in missed.stdout + missed.stderr
+        await box.event("coordination.context_refinement_request")
+        async with box.session.lock:  # until nothing of it is left
+            pass
+        assert box.session.termination is not None
+        assert box.session.termination.rationale_code is Rationale.CONTEXT_MISS
 
 
 async def test_suspended_sessions_outlive_a_killed_control_plane(tmp_path: Path) -> None:

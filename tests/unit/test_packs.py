@@ -337,3 +337,22 @@ def test_a_pack_is_made_of_files(tmp_path: Path) -> None:
         pack(tmp_path / "b", root=tmp_path / "src")
     with pytest.raises(ModelError):
         pack(tmp_path, tools=["Everything"])
+
+
+@pytest.mark.parametrize(
+    ("writes", "tools", "constant"),
+    [
+        ((), {ToolClass.WRITE}, True),
+        (("/workspace/out", "/workspace/src/login"), {ToolClass.WRITE}, True),
+        (("/workspace/src/login.py",), {ToolClass.WRITE}, False),
+        (("/workspace/src",), {ToolClass.WRITE}, False),
+        (("/workspace",), {ToolClass.WRITE}, False),
+        (("/workspace",), {ToolClass.READ}, True),
+    ],
+)
+def test_a_pack_is_constant_unless_its_files_may_be_written(
+    writes: tuple[str, ...], tools: set[ToolClass], constant: bool
+) -> None:
+    file = PackFile("/workspace/src/login.py")
+    found = Pack("", "", files={file.path: file}, tools=frozenset(tools), writes=writes)
+    assert found.constant is constant

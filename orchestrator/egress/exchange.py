@@ -77,7 +77,7 @@ class EgressExchange:
         if not head.secure and self._upgraded(head).secure:
             return False
         addresses = (self._resolver.decide(rules, address, head.port) for address in self._found)
-        decision = self._decide(head)
+        decision = self._rules.decide(head.outgoing)
         # An open tunnel can't be inspected any more.
         allowed = decision.allow and not decision.inspect
         return allowed and all(each.allow for each in addresses)
@@ -92,13 +92,13 @@ class EgressExchange:
 
     async def _serve(self) -> None:
         try:
-            asked = await read_head(self._client, self._limits, parse_head)
+            received = await read_head(self._client, self._limits, parse_head)
             await self._turn()
-            head = self._head = self._upgraded(asked._replace(program=self._program))
-            decision = self._decide(head)
+            head = self._head = self._upgraded(received._replace(program=self._program))
+            decision = self._rules.decide(head.outgoing)
             if decision.inspect:
                 head = self._head = await self._inside(head)
-                decision = self._decide(head)
+                decision = self._rules.decide(head.outgoing)
             addresses = self._found = await self._addresses(head, decision)
             head = self._fill(head)
             connection_id = await self._begin(head, decision, addresses)
@@ -135,9 +135,6 @@ class EgressExchange:
             self._client, self._limits, lambda data: parse_inside(data, host, tunnel.port)
         )
         return head._replace(program=tunnel.program)
-
-    def _decide(self, head: RequestHead) -> Decision:
-        return self._rules.decide(head.host, head.port, head.requested, head.program)
 
     async def _addresses(self, head: RequestHead, decision: Decision) -> tuple[Address, ...]:
         """The addresses to connect to, if the request is allowed. Raises: RefusedError."""

@@ -2,8 +2,7 @@
 
 from orchestrator.egress.hosts import Address, Host
 from orchestrator.egress.key_bytes import KeyBytes
-from orchestrator.egress.program import UNKNOWN
-from orchestrator.egress.requested import Requested
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.rules import Decision
 from orchestrator.sessions.session import Session
 
@@ -18,15 +17,9 @@ class LiveRules:
         self._session = session
         self._key_bytes = key_bytes
 
-    def decide(
-        self,
-        host: Host,
-        port: int,
-        requested: Requested | None = None,
-        program: str = UNKNOWN,
-    ) -> Decision:
+    def decide(self, outgoing: Outgoing) -> Decision:
         """See `Rules.decide`."""
-        decision = self._session.egress_rules.decide(host, port, requested, program)
+        decision = self._session.egress_rules.decide(outgoing)
         return self._key_bytes.decided(self._session.owner, decision)
 
     def decide_address(self, address: Address, port: int) -> Decision:

@@ -4,24 +4,19 @@ import ipaddress
 import shlex
 
 from orchestrator.egress.addresses import special
-from orchestrator.egress.hosts import Host
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.program import UNKNOWN
-from orchestrator.egress.requested import Glob, Requested, check_glob, check_method
+from orchestrator.egress.requested import Glob, check_glob, check_method
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import WEB_PORTS, Rules
 
 
-def missing_rule(
-    rules: Rules,
-    host: Host,
-    port: int,
-    requested: Requested | None = None,
-    program: str = UNKNOWN,
-) -> Rule | None:
+def missing_rule(rules: Rules, outgoing: Outgoing) -> Rule | None:
     """The rule that these rules lack; None if none can be proposed.
 
     It has a method and a path if other rules are about the host, and the program if they have some.
     """
+    host, port, requested, program = outgoing
     ports = WEB_PORTS if port in WEB_PORTS else (port,)
     if not isinstance(host, str):
         found = special(host)

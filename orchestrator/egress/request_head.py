@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from orchestrator.egress.hosts import Host, HostError, authority, parse_host
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Requested
 
@@ -60,6 +61,11 @@ class RequestHead(NamedTuple):
     def requested(self) -> Requested | None:
         """What it asks of the host; None: a tunnel."""
         return None if self.connect else Requested.of(self.method, self.path, self.headers)
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """What the rules decide about it."""
+        return Outgoing(self.host, self.port, self.requested, self.program)
 
     def in_tls(self, port: int) -> "RequestHead":
         """The same request, sent to that port in TLS."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 from orchestrator.egress.addresses import special
 from orchestrator.egress.hosts import Address, Host
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Glob, Requested
 from orchestrator.egress.rule import Rule
@@ -46,14 +47,8 @@ class Decision:
 class Decider(Protocol):
     """Decides requests and addresses."""
 
-    def decide(
-        self,
-        host: Host,
-        port: int,
-        requested: Requested | None = None,
-        program: str = UNKNOWN,
-    ) -> Decision:
-        """Before the host's addresses are known. `requested` None: about a tunnel."""
+    def decide(self, outgoing: Outgoing) -> Decision:
+        """Before the host's addresses are known."""
 
     def decide_address(self, address: Address, port: int) -> Decision:
         """About an address of a host that is allowed: it must be public, or listed."""
@@ -69,14 +64,9 @@ class Rules:
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
 
-    def decide(
-        self,
-        host: Host,
-        port: int,
-        requested: Requested | None = None,
-        program: str = UNKNOWN,
-    ) -> Decision:
-        """Before the host's addresses are known. `requested` None: about a tunnel."""
+    def decide(self, outgoing: Outgoing) -> Decision:
+        """Before the host's addresses are known."""
+        host, port, requested, program = outgoing
         about = [rule for rule in self.allow if rule.matches(host, port)]
         allow = [rule for rule in about if rule.allows_by(program)]
         deny = [rule for rule in self.deny if rule.matches(host, port) and rule.denies_by(program)]
@@ -143,7 +133,9 @@ NO_RULES = Rules()
 def any_port(decider: Decider, allow: Iterable[Rule], host: Host) -> Decision:
     """Whether something may be requested of the host at some port that these rules have."""
     ports = [port for rule in allow for port in rule.ports or WEB_PORTS]
-    decisions = [decider.decide(host, port) for port in dict.fromkeys([WEB_PORTS[-1], *ports])]
+    decisions = [
+        decider.decide(Outgoing(host, port)) for port in dict.fromkeys([WEB_PORTS[-1], *ports])
+    ]
     for each in decisions:
         if each.allow or each.rule.endswith(NOT_INSPECTED):
             return Decision(True, each.rule)

@@ -10,8 +10,7 @@ from typing import Any, Literal, Self
 
 from orchestrator.egress.hosts import Address, Host
 from orchestrator.egress.missing import missing_rule, words_of
-from orchestrator.egress.program import UNKNOWN
-from orchestrator.egress.requested import Requested
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import (
     ADDRESS_REFUSED,
@@ -99,24 +98,18 @@ class SessionRules:
     level: Rules
     own: OwnRules = NO_OWN_RULES
 
-    def decide(
-        self,
-        host: Host,
-        port: int,
-        requested: Requested | None = None,
-        program: str = UNKNOWN,
-    ) -> Decision:
+    def decide(self, outgoing: Outgoing) -> Decision:
         """As `Rules.decide`."""
         return self._decide(
-            lambda rules: rules.decide(host, port, requested, program),
-            lambda rules: missing_rule(rules, host, port, requested, program),
+            lambda rules: rules.decide(outgoing),
+            lambda rules: missing_rule(rules, outgoing),
         )
 
     def decide_address(self, address: Address, port: int) -> Decision:
         """As `Rules.decide_address`; rules that narrow must list a private address, too."""
         return self._decide(
             lambda rules: rules.decide_address(address, port),
-            lambda rules: missing_rule(rules, address, port),
+            lambda rules: missing_rule(rules, Outgoing(address, port)),
         )
 
     def upgraded(self, host: Host, port: int) -> int | None:

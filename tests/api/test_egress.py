@@ -535,7 +535,7 @@ async def test_ten_thousand_denied_requests_do_not_flood_the_record(
         client.api.plane.egress._recorder, client.session, client.api.plane.key_bytes
     )
     head = parse_head(b"GET http://c.example/ HTTP/1.1\r\nHost: c.example\r\n\r\n")
-    decision = client.session.egress_rules.decide(head.host, head.port, head.requested)
+    decision = client.session.egress_rules.decide(head.outgoing)
     for _ in range(10_000):
         await evidence.denied(head, decision)
     assert (await client.show())["used"]["denied"] == 10_000

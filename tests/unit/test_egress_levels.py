@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.views.levels import level as view
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.requested import Requested
 from orchestrator.egress.rules import Rules
 from orchestrator.policy.layers import command_stops
@@ -115,8 +116,8 @@ def test_the_documented_rules_are_valid(tmp_path: Path) -> None:
     mode, _, text = document.partition("```toml\n")[2].partition("```")[0].partition("\n")
     assert mode == 'network = "egress"'
     rules = rules_of(tmp_path, text)
-    assert rules.decide("files.pythonhosted.org", 443).allow
-    assert not rules.decide("evil.pythonhosted.org", 443).allow
+    assert rules.decide(Outgoing("files.pythonhosted.org", 443)).allow
+    assert not rules.decide(Outgoing("evil.pythonhosted.org", 443)).allow
 
 
 def test_rules_need_a_way_out(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ def test_the_documented_inspection_is_valid(tmp_path: Path) -> None:
     document = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
     section = document.partition("## Inspection")[2]
     rules = rules_of(tmp_path, section.partition("```toml\n")[2].partition("```")[0])
-    assert rules.decide("pypi.org", 443).inspect
+    assert rules.decide(Outgoing("pypi.org", 443)).inspect
     good, bad = Requested.of("GET", "/simple/attrs/"), Requested.of("GET", "/simple/evil/x")
-    assert rules.decide("pypi.org", 443, good).allow
-    assert not rules.decide("pypi.org", 443, bad).allow
+    assert rules.decide(Outgoing("pypi.org", 443, good)).allow
+    assert not rules.decide(Outgoing("pypi.org", 443, bad)).allow

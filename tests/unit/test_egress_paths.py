@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.requested import Glob, PathError, Requested, plain_path
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import NOT_INSPECTED, NOT_LISTED, Rules
@@ -86,29 +87,29 @@ def test_a_path_that_two_programs_could_read_differently_has_no_spelling(path: s
     with pytest.raises(PathError):
         plain_path(path)
     every = Rules((Rule("a.org", paths=(Glob("/**"),)),))
-    decision = every.decide("a.org", 80, requested(f"GET {path}"))
+    decision = every.decide(Outgoing("a.org", 80, requested(f"GET {path}")))
     assert (decision.allow, decision.rule) == (False, NOT_LISTED)
     # Rules about no paths allow it, because they allow any.
-    assert Rules((Rule("a.org"),)).decide("a.org", 80, requested(f"GET {path}")).allow
+    assert Rules((Rule("a.org"),)).decide(Outgoing("a.org", 80, requested(f"GET {path}"))).allow
     but = Rules((Rule("a.org"),), (Rule("a.org", paths=(Glob("/secret"),)),))
-    assert not but.decide("a.org", 80, requested(f"GET {path}")).allow
+    assert not but.decide(Outgoing("a.org", 80, requested(f"GET {path}"))).allow
 
 
 @pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"x-original-url"])
 def test_a_field_that_replaces_the_request_is_not_allowed_by_rules_about_it(name: bytes) -> None:
     replaced = requested("GET /simple/x", (name, b"x"))
-    assert not PYPI.decide("pypi.org", 443, replaced).allow
-    assert PYPI.decide("open.org", 443, replaced).allow
-    assert not PYPI.decide("open.org", 80, replaced).allow
+    assert not PYPI.decide(Outgoing("pypi.org", 443, replaced)).allow
+    assert PYPI.decide(Outgoing("open.org", 443, replaced)).allow
+    assert not PYPI.decide(Outgoing("open.org", 80, replaced)).allow
 
 
 @pytest.mark.parametrize("method", ["delete", "Delete", "dELETE"])
 def test_a_method_in_other_letters_is_denied_like_the_method(method: str) -> None:
     written = requested(f"{method} /x")
-    assert not PYPI.decide("open.org", 80, written).allow
-    assert PYPI.decide("open.org", 443, written).allow
+    assert not PYPI.decide(Outgoing("open.org", 80, written)).allow
+    assert PYPI.decide(Outgoing("open.org", 443, written)).allow
     only = Rules((Rule("a.org", methods=("DELETE",)),))
-    decision = only.decide("a.org", 80, written)
+    decision = only.decide(Outgoing("a.org", 80, written))
     assert not decision.allow
     assert "not in capitals" in str(decision.why)
 
@@ -130,7 +131,7 @@ def test_a_method_in_other_letters_is_denied_like_the_method(method: str) -> Non
 def test_a_request_is_decided_by_method_and_path(
     host: str, port: int, request_: str, rule: str
 ) -> None:
-    decision = PYPI.decide(host, port, requested(request_))
+    decision = PYPI.decide(Outgoing(host, port, requested(request_)))
     assert (decision.rule, decision.allow) == (rule, rule.startswith("allow "))
     assert (decision.remedy is None) == decision.allow
 
@@ -148,21 +149,21 @@ def test_a_request_is_decided_by_method_and_path(
 def test_a_tunnel_is_decided_as_a_whole(
     host: str, port: int, allow: bool, inspect: bool, rule: str
 ) -> None:
-    decision = PYPI.decide(host, port)
+    decision = PYPI.decide(Outgoing(host, port))
     assert (decision.allow, decision.inspect, decision.rule) == (allow, inspect, rule)
 
 
 def test_one_rule_that_inspects_has_all_tunnels_to_its_hosts_read() -> None:
     rules = Rules((Rule("*.a.org"), Rule("x.a.org", methods=("GET",), inspect=True)))
-    assert rules.decide("x.a.org", 443).inspect
-    assert not rules.decide("y.a.org", 443).inspect
+    assert rules.decide(Outgoing("x.a.org", 443)).inspect
+    assert not rules.decide(Outgoing("y.a.org", 443)).inspect
     denying = Rules((Rule("a.org"),), (Rule("a.org", methods=("PUT",), inspect=True),))
-    assert denying.decide("a.org", 443).inspect
-    assert not denying.decide("a.org", 443, requested("PUT /")).allow
+    assert denying.decide(Outgoing("a.org", 443)).inspect
+    assert not denying.decide(Outgoing("a.org", 443, requested("PUT /"))).allow
 
 
 def test_the_remedy_names_method_and_path() -> None:
-    decision = PYPI.decide("pypi.org", 443, requested("POST /a%22b?token=x"))
+    decision = PYPI.decide(Outgoing("pypi.org", 443, requested("POST /a%22b?token=x")))
     assert decision.why == 'no rule allows POST /a"b at pypi.org, port 443'
     assert 'methods = ["POST"] and paths = ["/a\\"b"]' in str(decision.remedy)
     assert "token" not in f"{decision.why}{decision.remedy}"
@@ -187,7 +188,7 @@ def test_a_path_is_the_same_however_it_is_escaped(path: str, other: str) -> None
 def test_what_has_a_spelling_stays_below_its_directory(text: str, method: str) -> None:
     raw = quote(text, safe="/%.;?\\")
     decision = Rules((Rule("a.org", paths=(Glob("/in/**"),)),)).decide(
-        "a.org", 80, Requested.of(method, f"/in/{raw}")
+        Outgoing("a.org", 80, Requested.of(method, f"/in/{raw}"))
     )
     if decision.allow:
         assert ".." not in plain_path(f"/in/{raw}").split("/")

@@ -3,22 +3,22 @@
 import pytest
 from hypothesis import given
 
-from orchestrator.egress.hosts import Host
-from orchestrator.egress.requested import Glob, Requested
+from orchestrator.egress.outgoing import Outgoing
+from orchestrator.egress.requested import Glob
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rule_changes import covers, denial, narrows, permits, with_rules
 from orchestrator.egress.rules import NOT_LISTED, Rules
 from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
-from tests.unit.test_egress_session_rules import HOSTS, NARROWINGS, PORTS, REQUESTS, RULES, SETS
+from tests.unit.test_egress_session_rules import NARROWINGS, OUTGOING, RULES, SETS
 
 
-@given(RULES, RULES, HOSTS, PORTS, REQUESTS)
+@given(RULES, RULES, OUTGOING)
 def test_a_rule_that_covers_another_allows_all_that_it_allows(
-    rule: Rule, other: Rule, host: Host, port: int, asked: Requested | None
+    rule: Rule, other: Rule, outgoing: Outgoing
 ) -> None:
     if not covers(rule, other):
         return
-    few, many = (Rules((each,)).decide(host, port, asked) for each in (other, rule))
+    few, many = (Rules((each,)).decide(outgoing) for each in (other, rule))
     assert many.allow or not few.allow
     assert covers(rule, rule)
 
@@ -55,32 +55,30 @@ def test_an_added_rule_is_permitted_and_nothing_else_changes(
     assert (own is before.own) == (own.revision == 7)
 
 
-@given(SETS, NARROWINGS, HOSTS, PORTS, REQUESTS)
+@given(SETS, NARROWINGS, OUTGOING)
 def test_a_missing_rule_allows_the_request(
-    level: Rules, only: Narrowing, host: Host, port: int, asked: Requested | None
+    level: Rules, only: Narrowing, outgoing: Outgoing
 ) -> None:
     rules = SessionRules("s", level, OwnRules(only))
-    decision = rules.decide(host, port, asked)
+    decision = rules.decide(outgoing)
     for _ in range(2):  # it may be missing in two layers, of which one is told at a time
         if decision.missing is None:
             return
         assert NOT_LISTED in decision.rule
         own = with_rules(rules, [decision.missing], [], admin=True)
         rules = SessionRules("s", level, own)
-        decision = rules.decide(host, port, asked)
+        decision = rules.decide(outgoing)
     assert decision.allow or decision.missing is None
 
 
-@given(SETS, SETS, SETS, NARROWINGS, NARROWINGS, HOSTS, PORTS, REQUESTS)
+@given(SETS, SETS, SETS, NARROWINGS, NARROWINGS, OUTGOING)
 def test_what_narrows_allows_nothing_more(
     level: Rules,
     also: Rules,
     less: Rules,
     only: Narrowing,
     other: Narrowing,
-    host: Host,
-    port: int,
-    asked: Requested | None,
+    outgoing: Outgoing,
 ) -> None:
     old = OwnRules(only, also)
     few = tuple(rule for rule in also.allow if rule in less.allow)
@@ -90,7 +88,7 @@ def test_what_narrows_allows_nothing_more(
     mine, its = (tuple(rule for rule in some.deny if not rule.inspect) for some in (other, less))
     new = OwnRules(Narrowing(allow, (*only.deny, *mine)), Rules(few, (*also.deny, *its)))
     assert narrows(old, new)
-    before, after = (SessionRules("s", level, own).decide(host, port, asked) for own in (old, new))
+    before, after = (SessionRules("s", level, own).decide(outgoing) for own in (old, new))
     assert before.allow or not after.allow
 
 

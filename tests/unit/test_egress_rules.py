@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.egress.hosts import parse_host
 from orchestrator.egress.missing import missing_rule
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rules
 
@@ -48,18 +49,18 @@ RULES = Rules(
 def test_a_request_is_decided_by_the_first_rule_that_denies_or_allows(
     host: str, port: int, rule: str
 ) -> None:
-    decision = RULES.decide(parse_host(host), port)
+    decision = RULES.decide(Outgoing(parse_host(host), port))
     assert decision.rule == rule
     assert decision.allow == rule.startswith("allow ")
     assert (decision.remedy is None) == decision.allow
 
 
 def test_a_remedy_is_what_to_add_to_the_file() -> None:
-    assert 'host = "a.org" and ports = [22]' in str(NO_RULES.decide("a.org", 22).remedy)
+    assert 'host = "a.org" and ports = [22]' in str(NO_RULES.decide(Outgoing("a.org", 22)).remedy)
     address = ipaddress.IPv4Address("1.1.1.1")
-    assert 'cidr = "1.1.1.1/32"' in str(NO_RULES.decide(address, 443).remedy)
+    assert 'cidr = "1.1.1.1/32"' in str(NO_RULES.decide(Outgoing(address, 443)).remedy)
     metadata = ipaddress.IPv4Address("169.254.169.254")
-    assert str(NO_RULES.decide(metadata, 80).remedy).startswith("No rule can allow it")
+    assert str(NO_RULES.decide(Outgoing(metadata, 80)).remedy).startswith("No rule can allow it")
 
 
 @pytest.mark.parametrize(
@@ -89,23 +90,25 @@ def test_a_rule_may_be_for_some_programs() -> None:
         (Rule("a.org", programs=("git", "pip")), Rule("b.org")),
         (Rule("b.org", programs=("curl",)),),
     )
-    assert rules.decide("a.org", 443, program="pip").allow
+    assert rules.decide(Outgoing("a.org", 443, program="pip")).allow
     for program in ("curl", "unknown"):
-        denied = rules.decide("a.org", 443, program=program)
+        denied = rules.decide(Outgoing("a.org", 443, program=program))
         assert (denied.allow, denied.rule) == (False, NOT_LISTED)
         assert "are for other programs than" in (denied.why or "")
         # What a program that is not known may be is denied.
-        assert rules.decide("b.org", 443, program=program).rule == "deny b.org by curl"
-    assert rules.decide("b.org", 443, program="pip").allow
+        assert rules.decide(Outgoing("b.org", 443, program=program)).rule == "deny b.org by curl"
+    assert rules.decide(Outgoing("b.org", 443, program="pip")).allow
     assert rules.decide_any_port("a.org").allow
     assert rules.decide_any_port("b.org").allow
     assert str(rules.allow[0]) == "a.org by git,pip"
     assert Rules.restored(json.loads(json.dumps(rules.stored()))) == rules
-    assert missing_rule(rules, "a.org", 443, None, "curl") == Rule(
+    assert missing_rule(rules, Outgoing("a.org", 443, None, "curl")) == Rule(
         "a.org", None, (80, 443), programs=("curl",)
     )
-    assert missing_rule(rules, "a.org", 443) is None
-    assert missing_rule(rules, "c.org", 443, None, "curl") == Rule("c.org", None, (80, 443))
+    assert missing_rule(rules, Outgoing("a.org", 443)) is None
+    assert missing_rule(rules, Outgoing("c.org", 443, None, "curl")) == Rule(
+        "c.org", None, (80, 443)
+    )
 
 
 def test_http_requests_are_upgraded_to_the_port_of_a_rule() -> None:
@@ -120,7 +123,7 @@ def test_http_requests_are_upgraded_to_the_port_of_a_rule() -> None:
 
 @given(st.from_regex(r"[a-z]{1,8}(\.[a-z]{1,8}){0,3}", fullmatch=True), st.integers(1, 65535))
 def test_without_rules_nothing_is_allowed(host: str, port: int) -> None:
-    assert not NO_RULES.decide(host, port).allow
+    assert not NO_RULES.decide(Outgoing(host, port)).allow
 
 
 def test_rules_are_stored_and_restored() -> None:

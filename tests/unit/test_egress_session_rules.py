@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.egress.hosts import Address, Host, parse_host
+from orchestrator.egress.hosts import Address, parse_host
+from orchestrator.egress.outgoing import Outgoing
 from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.requested import Glob, Requested
 from orchestrator.egress.rule import Rule
@@ -37,43 +38,32 @@ HOST_RULES = st.builds(
     programs=st.sampled_from([(), ("git",), ("git", "curl")]),
 )
 PROGRAMS = st.sampled_from(["git", "curl", "pip", UNKNOWN])
+OUTGOING = st.builds(Outgoing, HOSTS, PORTS, REQUESTS, PROGRAMS)
 RULES = HOST_RULES | st.builds(Rule, network=st.just(PRIVATE), ports=st.sampled_from([(), (80,)]))
 LISTS = st.lists(RULES, max_size=3).map(tuple)
 SETS = st.builds(Rules, LISTS, LISTS)
 NARROWINGS = st.builds(Narrowing, st.none() | LISTS, LISTS)
 
 
-@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, REQUESTS, PROGRAMS)
+@given(SETS, SETS, NARROWINGS, OUTGOING)
 def test_a_narrowing_allows_nothing_more(
-    level: Rules,
-    also: Rules,
-    only: Narrowing,
-    host: Host,
-    port: int,
-    asked: Requested | None,
-    program: str,
+    level: Rules, also: Rules, only: Narrowing, outgoing: Outgoing
 ) -> None:
-    wide = SessionRules("s", level, OwnRules(also=also)).decide(host, port, asked, program)
-    narrow = SessionRules("s", level, OwnRules(only, also)).decide(host, port, asked, program)
+    wide = SessionRules("s", level, OwnRules(also=also)).decide(outgoing)
+    narrow = SessionRules("s", level, OwnRules(only, also)).decide(outgoing)
     assert wide.allow or not narrow.allow
     if only.allow is not None and narrow.allow:
-        alone = Rules(only.allow, only.deny).decide(host, port, asked, program)
+        alone = Rules(only.allow, only.deny).decide(outgoing)
         assert alone.allow or narrow.inspect
 
 
-@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, REQUESTS, PROGRAMS)
+@given(SETS, SETS, NARROWINGS, OUTGOING)
 def test_a_program_that_is_not_known_may_do_nothing_more(
-    level: Rules,
-    also: Rules,
-    only: Narrowing,
-    host: Host,
-    port: int,
-    asked: Requested | None,
-    program: str,
+    level: Rules, also: Rules, only: Narrowing, outgoing: Outgoing
 ) -> None:
     rules = SessionRules("s", level, OwnRules(only, also))
-    unknown = rules.decide(host, port, asked)
-    assert rules.decide(host, port, asked, program).allow or not unknown.allow or unknown.inspect
+    unknown = rules.decide(outgoing._replace(program=UNKNOWN))
+    assert rules.decide(outgoing).allow or not unknown.allow or unknown.inspect
 
 
 def test_a_denial_that_inspects_opens_no_tunnel() -> None:
@@ -81,29 +71,24 @@ def test_a_denial_that_inspects_opens_no_tunnel() -> None:
     level = Rules((plain,))
     only = Narrowing(deny=(Rule("b.example", paths=(Glob("/b"),), inspect=True),))
     rules = SessionRules("s", level, OwnRules(only))
-    assert not rules.decide("b.example", 443, None).allow
-    assert rules.decide("b.example", 80, Requested("GET", "/a/b")).allow
+    assert not rules.decide(Outgoing("b.example", 443, None)).allow
+    assert rules.decide(Outgoing("b.example", 80, Requested("GET", "/a/b"))).allow
 
 
-@given(SETS, SETS, NARROWINGS, HOSTS, PORTS, st.sampled_from(["/", "/a", "/a/b"]), PROGRAMS)
+@given(SETS, SETS, NARROWINGS, OUTGOING, st.sampled_from(["/", "/a", "/a/b"]))
 def test_nothing_beats_a_denial(
-    level: Rules,
-    also: Rules,
-    only: Narrowing,
-    host: Host,
-    port: int,
-    path: str,
-    program: str,
+    level: Rules, also: Rules, only: Narrowing, tunnel: Outgoing, path: str
 ) -> None:
-    asked = Requested("GET", path)
+    requested = Requested("GET", path)
+    host, port, _, program = tunnel = tunnel._replace(requested=None)
     rules = SessionRules("s", level, OwnRules(only, also))
     for deny in (level.deny, also.deny, only.deny):
         about = [rule for rule in deny if rule.matches(host, port) and rule.denies_by(program)]
-        if any(rule.denies(asked) for rule in about):
-            assert not rules.decide(host, port, asked, program).allow
-            tunnel = rules.decide(host, port, None, program)
+        if any(rule.denies(requested) for rule in about):
+            assert not rules.decide(tunnel._replace(requested=requested)).allow
+            decided = rules.decide(tunnel)
             # What is inside is decided by itself.
-            assert tunnel.inspect or not tunnel.allow
+            assert decided.inspect or not decided.allow
 
 
 @given(SETS, SETS, NARROWINGS, PORTS)
@@ -122,11 +107,9 @@ def test_a_private_address_must_be_listed_by_both(
     )
 
 
-@given(SETS, HOSTS, PORTS, REQUESTS)
-def test_without_own_rules_the_level_decides(
-    level: Rules, host: Host, port: int, asked: Requested | None
-) -> None:
-    mine, its = (each.decide(host, port, asked) for each in (SessionRules("s", level), level))
+@given(SETS, OUTGOING)
+def test_without_own_rules_the_level_decides(level: Rules, outgoing: Outgoing) -> None:
+    mine, its = (each.decide(outgoing) for each in (SessionRules("s", level), level))
     assert (mine.allow, mine.rule, mine.inspect) == (its.allow, its.rule, its.inspect)
 
 
@@ -179,7 +162,7 @@ LEVEL = Rules((Rule("a.example"), Rule("b.example")), (Rule("bad.example"),))
 def test_a_denial_names_the_layer_and_its_remedy(
     own: OwnRules, host: str, rule: str, remedy: str | None
 ) -> None:
-    decision = SessionRules("s", LEVEL, own).decide(parse_host(host), 443)
+    decision = SessionRules("s", LEVEL, own).decide(Outgoing(parse_host(host), 443))
     assert decision.rule == rule
     assert decision.allow == (remedy is None)
     assert remedy is None or remedy in str(decision.remedy)
@@ -188,13 +171,16 @@ def test_a_denial_names_the_layer_and_its_remedy(
 def test_a_missing_rule_is_no_wider_than_what_was_requested() -> None:
     level = Rules((Rule("a.example", methods=("GET",), paths=(Glob("/simple/**"),)),))
     rules = SessionRules("s", level)
-    decision = rules.decide("a.example", 80, Requested("POST", "/it's"))
+    decision = rules.decide(Outgoing("a.example", 80, Requested("POST", "/it's")))
     assert str(decision.missing) == "a.example:80,443 POST /it's"
     assert "allow s a.example --method POST --path '/it'\"'\"'s'`" in str(decision.remedy)
-    assert rules.decide("a.example", 80, Requested("POST", "/*")).missing is None
-    assert rules.decide("a.example", 80, Requested("POST", None, "unclear")).missing is None
+    assert rules.decide(Outgoing("a.example", 80, Requested("POST", "/*"))).missing is None
+    assert (
+        rules.decide(Outgoing("a.example", 80, Requested("POST", None, "unclear"))).missing is None
+    )
     address = ipaddress.ip_address("fd00::1")
-    assert "allow s [fd00::1/128]:22`" in str(rules.decide(address, 22).remedy).replace("'", "")
+    remedy = str(rules.decide(Outgoing(address, 22)).remedy)
+    assert "allow s [fd00::1/128]:22`" in remedy.replace("'", "")
 
 
 def test_they_are_recorded_as_texts() -> None:

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels venv dev engine image compose-tool compiler browser
+.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -50,6 +50,9 @@ docs: dev ## regenerate the generated parts of docs/
 
 lock: dev ## regenerate the lock files; ARGS=--upgrade takes newer versions
 	@scripts/lock.sh $(ARGS)
+
+vendor: ## fetch the console's libraries anew, from npm
+	@scripts/vendor.sh
 
 wheels: dev ## build the wheels of client and server into dist/
 	@$(python) -m scripts.wheels

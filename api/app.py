@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from api.console.routes import Console
 from api.context import Work
 from api.docs import Docs
 from api.handlers import OPERATIONS
@@ -24,7 +25,6 @@ from orchestrator.observe.metrics import Metrics
 # JSON escape, which may take three times as many bytes.
 MAX_BODY_BYTES = 8 * 1024 * 1024
 _HEADERS = {
-    "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Server": "paddock",
 }
@@ -44,6 +44,7 @@ def create_app(plane: ControlPlane) -> web.Application:
         endpoint = make_endpoint(operation, plane, work, rates, conversations)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
+    Console().add_to(app)
 
     ignore_keys = plane.keys.on_change(work.recheck)
 
@@ -92,5 +93,6 @@ def _failed(request: web.Request, error: Exception) -> web.StreamResponse:
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
     if REQUEST_ID in request:
         response.headers["X-Request-Id"] = request[REQUEST_ID]

@@ -34,17 +34,6 @@ _HEADERS = {
 # Redoc loads its vendor's logo from their host; an empty picture replaces it.
 _LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
 _NO_LOGO = b"data:image/gif;base64,R0lGODlhAQABAAAAACw="
-# What a person sees who opens the address in a browser.
-_ROOT = json.dumps(
-    {
-        "name": "paddock",
-        "description": "Governed sandboxes for AI agents: the HTTP API of a control plane.",
-        "documentation": "/api/docs",
-        "openapi": "/api/openapi.json",
-        "health": "/readyz",
-    },
-    indent=2,
-).encode()
 
 
 class Docs:
@@ -57,15 +46,11 @@ class Docs:
 
     def add_to(self, app: web.Application) -> None:
         """Adds the routes, which need no credential."""
-        app.router.add_get("/", self._show_root, allow_head=False)
         app.router.add_get("/api/openapi.json", self._show_document, allow_head=False)
         app.router.add_get("/api/docs", self._show_page, allow_head=False)
         app.router.add_get("/api/docs/docs.js", self._show_script, allow_head=False)
         app.router.add_get("/api/docs/docs.css", self._show_style, allow_head=False)
         app.router.add_get("/api/docs/redoc.standalone.js", self._show_redoc, allow_head=False)
-
-    async def _show_root(self, _: web.Request) -> web.Response:
-        return _response(_ROOT, "application/json")
 
     async def _show_document(self, _: web.Request) -> web.Response:
         async with self._making:  # once, even for concurrent requests

@@ -1,0 +1,107 @@
+// Calls of the HTTP API with the credential that this tab keeps.
+
+const PLACE = "paddock.credential";
+const RETRY_MS = [500, 1000, 2000, 5000];
+// A browser cuts connections when the host's networks change, as with each new container.
+const READS = 3;
+
+/** An error answer: `message` says what to do; `status`, `rule` and `code` as in the problem. */
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.detail || `The control plane answered ${status}.`);
+    Object.assign(this, { status, code: body.code, rule: body.rule, requestId: body.request_id });
+  }
+}
+
+/** `{token, session}`; `session` is the id of the only session that a handle may use. */
+export function credential() {
+  const kept = sessionStorage.getItem(PLACE);
+  return kept ? JSON.parse(kept) : null;
+}
+
+export function keepCredential(value) {
+  if (value) sessionStorage.setItem(PLACE, JSON.stringify(value));
+  else sessionStorage.removeItem(PLACE);
+}
+
+/** The path of a session, or of something of it. */
+export function ofSession(id, ...rest) {
+  return ["/api/sessions", id, ...rest].map((part, at) => (at ? encodeURIComponent(part) : part)).join("/");
+}
+
+export function withQuery(path, members) {
+  const given = Object.entries(members).filter(([, value]) => value !== "" && value != null);
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
+
+/** The response of a call. Throws a Problem, or a TypeError if nothing answers. */
+export async function request(method, path, { json, body, signal, headers: more } = {}) {
+  const headers = { ...more, Authorization: `Bearer ${credential()?.token}` };
+  if (json !== undefined) headers["Content-Type"] = "application/json";
+  const options = { method, headers, signal, body: json === undefined ? body : JSON.stringify(json) };
+  const response = await attempt(() => fetch(path, options), method === "GET" ? READS : 1);
+  if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})));
+  return response;
+}
+
+async function attempt(call, times) {
+  for (;;) {
+    try { return await call(); } catch (error) {
+      times -= 1;
+      if (!times || !(error instanceof TypeError)) throw error;
+      await paused(RETRY_MS[0]);
+    }
+  }
+}
+
+const paused = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export const get = async (path, options) => (await request("GET", path, options)).json();
+export const send = async (method, path, json) => (await request(method, path, { json })).json();
+
+/**
+ * Follows an event stream until `signal` aborts it, and connects again after a failure.
+ *
+ * `onEvent` gets each audit event, `onState` "live", "reconnecting" or "over". Continues after the
+ * last event that was received: `position` names its member.
+ */
+export async function follow(path, after, position, onEvent, onState, signal) {
+  let failures = 0;
+  while (!signal.aborted) {
+    try {
+      const open = () => { failures = 0; onState("live"); };
+      for await (const { data } of streamed(withQuery(path, { after }), signal, open)) {
+        if (!data) continue;
+        after = data[position];
+        onEvent(data);
+      }
+      if (position === "seq") return onState("over");
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && error.status < 500 && error.status !== 429) {
+        return onState("over", error);
+      }
+    }
+    onState("reconnecting");
+    await paused(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]);
+  }
+}
+
+/** The events `{name, data}` of a stream, until it ends; `onOpen` is called once it has begun. */
+export async function* streamed(path, signal, onOpen = () => {}) {
+  const accept = { Accept: "text/event-stream" };
+  const response = await request("GET", path, { signal, headers: accept });
+  onOpen();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    // A part without data says that the connection is alive.
+    for (const part of parts) yield { name: line(part, "event: "), data: JSON.parse(line(part, "data: ") ?? "null") };
+  }
+}
+
+const line = (part, start) => part.split("\n").find((each) => each.startsWith(start))?.slice(start.length);

@@ -48,8 +48,8 @@ async def _feed(session: "Session", command_id: str, descriptor: int) -> None:
     from paddock.client import ConflictError, NotFoundError, PaddockError
 
     try:
-        async with aclosing(_pieces(descriptor)) as pieces:
-            async for piece in pieces:
+        async with aclosing(pieces(descriptor)) as found:
+            async for piece in found:
                 await _send(session, command_id, piece)
         await _send(session, command_id, b"", close=True)
     except (ConflictError, NotFoundError):
@@ -73,7 +73,7 @@ async def _send(session: "Session", command_id: str, piece: bytes, *, close: boo
             await asyncio.sleep(error.retry_after or 1.0)
 
 
-async def _pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
+async def pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
     """The input as it arrives."""
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     readable = asyncio.Event()

@@ -15,6 +15,7 @@ from paddock.cli import (
     egress,
     events,
     files,
+    mcp,
     packs,
     policies,
     ports,
@@ -75,6 +76,7 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     run.add_to(app)
+    mcp.add_to(app)
     own = server()
     all_tools = group("Tools: run oneshot ones, and look at manifests on this machine.")
     for some in (tools.app, own.tools):

@@ -12,6 +12,7 @@ from paddock.client.egress import Egress
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
 from paddock.client.files import Files
+from paddock.client.mcp import Mcp
 from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
@@ -59,6 +60,7 @@ class Session(Face[F]):
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)
         self.ports: Ports[F] = Ports(link, self._path)
+        self.mcp: Mcp[F] = Mcp(link, self._path)
         self.secrets: Secrets[F] = Secrets(link, self._path)
 
     def __repr__(self) -> str:

@@ -146,10 +146,16 @@ class Transport:
 
     @asynccontextmanager
     async def events(
-        self, method: str, path: str, *, after: int | None = None, body: Any = None
+        self,
+        method: str,
+        path: str,
+        *,
+        after: int | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[AsyncGenerator[ServerEvent, None]]:
         """The events of a stream as they arrive, after the id `after` if given."""
-        headers = {"Accept": "text/event-stream"}
+        headers = {"Accept": "text/event-stream", **(headers or {})}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
         options = {"headers": headers} if body is None else _as_json(body, headers)

@@ -1,0 +1,128 @@
+"""The Model Context Protocol with the official client and real sandboxes, over HTTP and stdio."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from paddock import Paddock
+from tests.integration.test_cli import paddock as program
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.server import ROOT, Server, serving
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(sandbox_image: str) -> AsyncIterator[Server]:
+    """A server; at its end, nothing that the sessions made is left."""
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        state = Path(directory) / "state"
+        async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
+            yield running
+            left = left_behind(state)
+        assert left == NOTHING
+
+
+async def job(client: Client) -> None:
+    """Writes a program and its data, runs it, and is refused what the level does not allow."""
+    said = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message)
+
+    await called(client, "write_file", path="numbers.txt", text="1\n2\n39\n")
+    words = {"argv": ["cat", "numbers.txt"]}
+    result = await client.call_tool("exec", words, progress_callback=progress)
+    assert (result.structured_content or {})["stdout"] == "1\n2\n39\n"
+    assert "".join(each or "" for each in said) == "1\n2\n39\n"
+    assert (await called(client, "exec", argv=["wc", "-l", "numbers.txt"]))["stdout"].split() == [
+        "3",
+        "numbers.txt",
+    ]
+    refused = await client.call_tool("exec", {"argv": ["rm", "/etc/passwd"]})
+    assert refused.is_error
+    assert (refused.structured_content or {})["rule"] == "path-outside-workspace"
+    refused = await client.call_tool("exec", {"argv": ["python3", "-c", "open('x', 'w')"]})
+    assert (refused.structured_content or {})["rule"] == "command-allowlist"
+    listed = await called(client, "list_files")
+    assert [entry["path"] for entry in listed["items"]] == ["numbers.txt"]
+
+
+async def called(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result
+    return result.structured_content or {}
+
+
+async def test_a_job_over_http_with_a_handle(server: Server) -> None:
+    async with Paddock(server.url, server.key) as paddock, AsyncExitStack() as stack:
+        session = await paddock.sessions.create(permission_level="low")
+        stack.push_async_callback(session.close, purge=True)
+        headers = {"Authorization": f"Bearer {session.handle}"}
+        url = f"{server.url}/api/sessions/{session.id}/mcp"
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            await job(client)
+            audit = (await client.read_resource("paddock://audit")).contents[0]
+            events = json.loads(audit.text)["items"]  # type: ignore[union-attr]
+        decided = [
+            (event["operation"], event["decision"], event["rule"])
+            for event in events
+            if event["actor"] == f"handle:{session.id}" and event["operation"] != "command.exec"
+        ]
+        assert "file.write" in {event["operation"] for event in events}
+        assert ("command.start", "deny", "path-outside-workspace") in decided
+        assert ("command.start", "deny", "command-allowlist") in decided
+        assert [rest[0] for rest in decided if rest[1] == "allow"].count("command.start") == 2
+        assert (await session.audit.verify()).ok
+        assert b"39" in await session.files.read("numbers.txt")
+
+
+async def test_a_job_over_stdio_ends_with_its_session(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "numbers.txt").write_text("0\n")
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "paddock", "mcp", "--level", "low", "--upload", str(tmp_path)],
+        env=environment(server),
+        cwd=ROOT,
+    )
+    async with Client(stdio_client(parameters)) as client:
+        assert (await called(client, "exec", argv=["cat", "numbers.txt"]))["stdout"] == "0\n"
+        await job(client)
+    async with Paddock(server.url, server.key) as paddock:
+        assert await paddock.sessions.list(status="active") == ()
+
+
+async def test_a_signal_ends_the_session(server: Server) -> None:
+    async with program(server, "mcp", "--level", "low", piped=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        process.stdin.write(b"no message\n" + json.dumps(first).encode() + b"\n")
+        refused = json.loads(await process.stdout.readline())
+        assert refused["error"]["code"] == -32700
+        answer = json.loads(await process.stdout.readline())
+        assert answer["result"]["serverInfo"]["name"] == "paddock"
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 128 + signal.SIGTERM
+    async with Paddock(server.url, server.key) as paddock:
+        assert await paddock.sessions.list(status="active") == ()
+
+
+def environment(server: Server) -> dict[str, str]:
+    """That of a program that finds the server and its key by the state directory."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
+    return kept | {"PADDOCK_STATE_DIR": str(server.state_dir)}

@@ -1,5 +1,6 @@
 """Suspended sessions with real containers: nothing of the sandbox stays, and all files do."""
 
+import asyncio
 import hashlib
 from contextlib import closing, suppress
 from pathlib import Path
@@ -9,13 +10,16 @@ import pytest
 
 from images.builder import build
 from orchestrator.audit import query
+from orchestrator.audit.verify import verify
+from orchestrator.backups.restoring import restore
+from orchestrator.backups.taking import take
 from orchestrator.consume.pack import Pack, PackFile
 from orchestrator.errors import ConflictError, SessionTerminatedError
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
 from tests.support.box import TESTER, Box
 from tests.support.leaks import assert_kept_are_whole, instance
-from tests.support.plane import opened
+from tests.support.plane import opened, running, state
 from tests.support.server import Server, serving
 
 _KEEP = "umask 077; echo kept > file; ln -s file link; mkdir d; echo $$ > /tmp/gone; id -u"
@@ -83,6 +87,32 @@ async def test_a_context_pack_is_in_force_again_before_the_next_command(
             pass
         assert box.session.termination is not None
         assert box.session.termination.rationale_code is Rationale.CONTEXT_MISS
+
+
+async def test_a_suspended_session_goes_on_from_a_backup(
+    sandbox_image: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.tar"
+    with state(image=sandbox_image) as before, state(image=sandbox_image) as after:
+        async with running(before) as plane:
+            box = await Box.create(plane, "low", id="kept")
+            await box.write("file", b"of that time")
+            uid = box.session.workspace.uid
+            assert await plane.sessions.suspensions.suspend(box.session, "idle")
+            taken = await asyncio.to_thread(take, before, file, lambda _text: None, workspaces=True)
+            assert (taken.workspaces, taken.left_out) == (1, {})
+            await box.close()
+        await restore(after, file, lambda _text: None)
+        async with running(after) as plane:
+            session = plane.sessions.registry.get("kept")
+            assert session is not None
+            assert session.suspended
+            again = Box(plane, session)
+            async with plane.sessions.using(TESTER, session):
+                assert (await again.run("cat file")).stdout == "of that time"
+            assert session.workspace.uid == uid
+            assert (await verify(plane.database, session.key)).ok
+            await again.close()
 
 
 async def test_suspended_sessions_outlive_a_killed_control_plane(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from orchestrator.consume.firewall import READ
 from orchestrator.consume.pack import Pack
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.policy.levels import clamped_limits
-from orchestrator.sessions import session_rows
+from orchestrator.sessions import stored_sessions
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_rows import SessionRow
+from orchestrator.sessions.stored_sessions import SessionRow
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from paddock.audit.chain import Event
@@ -84,7 +84,7 @@ class Refinement:
     async def _latest(self, principal: Principal, session_id: str) -> Session:
         owner = None if principal.role is Role.HANDLE else principal.sees_owner
         row = await self._database.read(
-            lambda connection: session_rows.load_with_pack(
+            lambda connection: stored_sessions.load_with_pack(
                 connection, pack_rows.latest_key(connection, session_id, owner)
             )
         )

@@ -23,7 +23,7 @@ from orchestrator.policy.levels import Level, Levels, effective_limits
 from orchestrator.policy.session_egress import check_own_rules, narrowing_of
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import session_rows
+from orchestrator.sessions import stored_sessions
 from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession, Registered
@@ -109,7 +109,7 @@ class Creation:
         try:
             if request.id is not None:
                 session.incarnation = await self._database.read(
-                    lambda connection: session_rows.next_incarnation(connection, session.id)
+                    lambda connection: stored_sessions.next_incarnation(connection, session.id)
                 )
             await self._count_refinements(session)
             await self._start(principal, session, looking)

@@ -24,11 +24,11 @@ from orchestrator.policy.levels import clamped_limits
 from orchestrator.sandboxes.directory import SandboxDirectory, left_over
 from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
 from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import session_rows
+from orchestrator.sessions import session_rows, stored_sessions
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Command, Session
-from orchestrator.sessions.session_rows import SessionRow
+from orchestrator.sessions.stored_sessions import SessionRow
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.threads import Threads
@@ -117,9 +117,9 @@ class Recovery:
         return self._found
 
     async def _load(self, sandboxes: Iterable[str]) -> list[SessionRow]:
-        after = session_rows.ended_after(self._settings.terminated_ttl)
+        after = stored_sessions.ended_after(self._settings.terminated_ttl)
         rows = await self._database.read(
-            lambda connection: session_rows.load(connection, after, sandboxes)
+            lambda connection: stored_sessions.load(connection, after, sandboxes)
         )
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
 
@@ -241,7 +241,7 @@ class Recovery:
         """Records what was lost with a sandbox that hands over nothing any more."""
         # Their ends are unknown, as those of commands are.
         terminals = await self._database.read(
-            lambda connection: session_rows.open_terminals(connection, session.key)
+            lambda connection: stored_sessions.open_terminals(connection, session.key)
         )
         await self._sessions.gaps.close(session, sorted(terminals))
 

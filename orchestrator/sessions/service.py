@@ -35,7 +35,7 @@ from orchestrator.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.sessions import session_rows
+from orchestrator.sessions import session_rows, stored_sessions
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.creation import Creation
@@ -49,8 +49,8 @@ from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_rows import SessionRow
 from orchestrator.sessions.session_secrets import check_not_stored
+from orchestrator.sessions.stored_sessions import SessionRow
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -196,8 +196,10 @@ class Sessions:
 
         `status` None: with any status; `before`: created before that (created_at, key).
         """
-        wanted = session_rows.EndedPage(principal.sees_owner, status, label, before, limit, work_id)
-        rows = await self._database.browse(lambda conn: session_rows.load_ended(conn, wanted))
+        wanted = stored_sessions.EndedPage(
+            principal.sees_owner, status, label, before, limit, work_id
+        )
+        rows = await self._database.browse(lambda conn: stored_sessions.load_ended(conn, wanted))
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
 
     async def record_key(
@@ -214,7 +216,9 @@ class Sessions:
         if principal.role is not Role.HANDLE:
             owner = principal.sees_owner
             key = await self._database.read(
-                lambda connection: session_rows.find_key(connection, session_id, owner, incarnation)
+                lambda connection: stored_sessions.find_key(
+                    connection, session_id, owner, incarnation
+                )
             )
             if key is not None:
                 return key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sessions.session_rows import next_incarnation
+from orchestrator.sessions.stored_sessions import next_incarnation
 from orchestrator.store.database import _MIGRATIONS, Database, StoreError
 
 

@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("--storms", type=int, default=60, help="kills at random moments (60)")
     parser.add_argument("--agents", type=int, default=10, help="kills of agents (10)")
     parser.add_argument(
-        "--engine", type=int, default=0, help="kills of an engine of the run's own (0)"
+        "--engine", type=int, default=5, help="kills of an engine of the run's own (5)"
     )
     parser.add_argument("--only", help="only points whose name begins with this")
     parser.add_argument("--seed", type=int, help="repeats the choices of an earlier run")

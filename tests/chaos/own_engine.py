@@ -13,6 +13,7 @@ import docker
 import psutil
 
 from orchestrator.workspace.mounts import mounts_under, unmount
+from tests.support.until import until
 
 _START_SECONDS = 60
 
@@ -36,14 +37,25 @@ class OwnEngine:
         if self._containerd is None:
             config = directory / "containerd.toml"
             config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+            # In a network namespace of its own, because two engines would change the same bridge
+            # and the same rules. Its containers and later engines have the same one.
             self._containerd = await self._run(
-                *("containerd", "--config", str(config), "--address", self._socket),
+                *(
+                    "unshare",
+                    "--net",
+                    "--",
+                    "containerd",
+                    "--config",
+                    str(config),
+                    "--address",
+                    self._socket,
+                ),
                 *("--root", str(directory / "root"), "--state", str(directory / "state")),
             )
-        # In a network namespace of its own, because two engines would change the same bridge and
-        # the same rules.
+            await until(Path(self._socket).exists)
         self._process = await self._run(
-            *("unshare", "--net", "--", "dockerd", "--host", self.url),
+            *("nsenter", f"--net=/proc/{self._containerd.pid}/ns/net"),
+            *("--", "dockerd", "--host", self.url),
             *("--live-restore", "--containerd", self._socket),
             *("--data-root", str(directory / "data"), "--exec-root", str(directory / "exec")),
             *("--pidfile", str(directory / "pid")),

@@ -17,7 +17,7 @@ from tests.unit.ledger_support import draft
 
 # Several sessions of one id, with one session of another id between them.
 KEYS = ("k1", "other", *(f"k{number}" for number in range(2, 20)))
-EACH = 100
+EACH = 50
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     for key in KEYS:
         decisions = ["allow"] * EACH
         if key == "k2":
-            decisions[75], decisions[80] = "deny", "pending"
+            decisions[35], decisions[40] = "deny", "pending"
         drafts = [draft(session_key=key, decision=decision) for decision in decisions]
         await asyncio.gather(*(ledger.append(each) for each in drafts))
     await ledger.close()
@@ -92,8 +92,8 @@ async def test_a_search_looks_at_a_part_and_finds_all(
         for key in keys
         for number in range(EACH)
         if "decision" not in wanted
-        or (key, number) == ("k2", {"deny": 75, "pending": 80}[wanted["decision"]])
+        or (key, number) == ("k2", {"deny": 35, "pending": 40}[wanted["decision"]])
     ]
     assert found == expected[::-1]
-    # A scan takes several steps per event, and the id has 1,900 events.
+    # A scan takes several steps per event, and the id has 950 events.
     assert highest < 30 * 75

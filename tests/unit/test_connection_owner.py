@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -77,7 +78,7 @@ def test_any_table_is_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_a_real_connection_is_found(address: str) -> None:
+def test_a_real_connection_is_found(tmp_path: Path, address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         child = subprocess.Popen(
@@ -89,9 +90,13 @@ def test_a_real_connection_is_found(address: str) -> None:
             assert child.stdin is not None
             assert child.stdout is not None
             own = int(child.stdout.readline())
-            found = program_of(own, port, os.getuid())
+            # As in a sandbox, where few processes are to be looked at in the time for it.
+            for name in ("self", str(child.pid)):
+                (tmp_path / name).symlink_to(f"/proc/{name}")
+            proc = str(tmp_path)
+            found = program_of(own, port, os.getuid(), proc)
             assert found == os.path.basename(os.path.realpath(sys.executable))
-            assert program_of(own, port, os.getuid() + 1) is None
-            assert program_of(port, own, os.getuid()) != ""
+            assert program_of(own, port, os.getuid() + 1, proc) is None
+            assert program_of(port, own, os.getuid(), proc) != ""
             child.stdin.close()
-        assert program_of(own, port, os.getuid()) is None
+        assert program_of(own, port, os.getuid(), proc) is None

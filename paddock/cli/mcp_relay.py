@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import stat
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,35 @@ _PARSE_ERROR = -32700
 _FAILED = -32000
 # Between two attempts to listen.
 _PAUSE_SECONDS = 1.0
+
+
+async def writer() -> Callable[[Message], Coroutine[Any, Any, None]]:
+    """Writes messages to standard output; one that waits for its reader delays no signal."""
+    writing = asyncio.Lock()
+    # A copy, because the pipe's transport closes what it writes to.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    regular = stat.S_ISREG(os.fstat(output.fileno()).st_mode)
+    pipe = None if regular else await _pipe(output)
+
+    async def write(message: Message) -> None:
+        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        async with writing:
+            if pipe is None:
+                output.write(data)
+                output.flush()
+            else:
+                pipe.write(data)
+                await pipe.drain()
+
+    return write
+
+
+async def _pipe(output: Any) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop=loop), output
+    )
+    return asyncio.StreamWriter(transport, protocol, None, loop)
 
 
 async def lines(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -105,7 +105,9 @@ def connect(settings: Settings, instance: str) -> DockerEngine:
 
 
 def _print_where(settings: Settings) -> None:
-    step(f"listening on {instance_url.find_url(settings)}; in a browser, it is the console")
+    url = instance_url.find_url(settings)
+    step(f"listening on {url}")
+    step(f"console at {url}/ in a browser")
     if settings.admin_key is None and settings.keys_file is None:
         step(f"admin key in {_shown(settings.state_dir / 'admin.key')}")
     step(f"log in {_shown(_log(settings))}; `make stop` stops it")

@@ -89,8 +89,7 @@ def _response(request: web.Request, file: _File) -> web.Response:
     headers = {**_HEADERS, "ETag": f'"{file.tag}"'}
     if any(tag.value == file.tag for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    answer = web.Response(
+    # As it is: anyone may ask for it, so it must cost nothing to serve.
+    return web.Response(
         body=file.body, content_type=file.content_type, charset="utf-8", headers=headers
     )
-    answer.enable_compression()
-    return answer

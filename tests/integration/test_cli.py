@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.leaks import NOTHING, left_behind
-from tests.support.server import ROOT, Server, serving
+from tests.support.server import ROOT, Server, leaving_nothing
 
 SECONDS = 60
 
@@ -23,12 +21,8 @@ SECONDS = 60
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(sandbox_image: str) -> AsyncIterator[Server]:
     """A server; at its end, nothing that the commands made is left."""
-    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
-        state = Path(directory) / "state"
-        async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
-            yield running
-            left = left_behind(state)
-        assert left == NOTHING
+    async with leaving_nothing(PADDOCK_IMAGE=sandbox_image) as running:
+        yield running
 
 
 @asynccontextmanager

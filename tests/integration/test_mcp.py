@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -18,19 +17,14 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 
 from paddock import Paddock
 from tests.integration.test_cli import paddock as program
-from tests.support.leaks import NOTHING, left_behind
-from tests.support.server import ROOT, Server, serving
+from tests.support.server import ROOT, Server, leaving_nothing
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(sandbox_image: str) -> AsyncIterator[Server]:
     """A server; at its end, nothing that the sessions made is left."""
-    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
-        state = Path(directory) / "state"
-        async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
-            yield running
-            left = left_behind(state)
-        assert left == NOTHING
+    async with leaving_nothing(PADDOCK_IMAGE=sandbox_image) as running:
+        yield running
 
 
 async def job(client: Client) -> None:

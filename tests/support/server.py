@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.leaks import unmount_all
+from tests.support.leaks import NOTHING, left_behind, unmount_all
 from tests.support.plane import uid_base
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +157,17 @@ async def serving(
     finally:
         await server.stop()
         unmount_all(state_dir)
+
+
+@asynccontextmanager
+async def leaving_nothing(**environment: str) -> AsyncIterator[Server]:
+    """A running server with a directory of its own; at its end, no session has left anything."""
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        state = Path(directory) / "state"
+        async with serving(state, **environment) as running:
+            yield running
+            left = left_behind(state)
+        assert left == NOTHING
 
 
 def _free_port() -> int:

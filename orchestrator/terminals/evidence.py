@@ -1,33 +1,41 @@
-"""The evidence of a terminal: every byte of its tool's output, and a transcript for humans.
+"""The evidence of a terminal: what its program printed, a transcript for humans, a recording.
 
-`<state>/evidence/<session key>/<terminal id>/raw` and `transcript.log`, for their owner only. They
-are written on the host, out of reach of the tool's sandbox, and are kept as long as the audit
-ledger. A disk that hangs blocks only its threads, of which there are few. What could not be written
-in time is lost, and the terminal ends.
+`<state>/evidence/<session key>/<terminal id>/raw`, `transcript.log` and `recording.cast`, for their
+owner only. They are written on the host, out of reach of the program's sandbox, and are kept as
+long as the audit ledger. A disk that hangs blocks only its threads, of which there are few. What
+could not be written in time is lost, and the terminal ends.
 """
 
 import asyncio
-import hashlib
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from orchestrator.audit.recorder import TOOL_OUTPUT
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.store import directories
-from orchestrator.terminals import transcript
+from orchestrator.terminals import evidence_files, transcript
+from orchestrator.terminals.evidence_files import (
+    RAW_NAME,
+    RECORDING_NAME,
+    TRANSCRIPT_NAME,
+    Digests,
+    KeptFile,
+)
+from orchestrator.terminals.recording import Recording
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import Redactor
 
-# The first raw bytes are kept; all are counted.
+# The first raw bytes are kept; all are counted. The same holds for the output in a recording.
 MOST_RAW_BYTES = 64 * 1024 * 1024
 # Refusals are free, so a client could otherwise extend a transcript endlessly. A terminal with a
 # full transcript accepts no more lines.
 MOST_TRANSCRIPT_BYTES = 16 * 1024 * 1024
+# What is typed after the recording's output has been cut is still recorded, up to this size; then
+# nothing more is typed.
+MOST_RECORDING_BYTES = MOST_RAW_BYTES + 16 * 1024 * 1024
 # Reserved, so that the last lines always fit.
 _RESERVED_BYTES = 4096
 # A disk that takes longer for one piece counts as not answering.
@@ -35,22 +43,10 @@ DISK_SECONDS = 15.0
 # Concurrent calls of the disk, for all terminals.
 MOST_THREADS = 16
 _HANGS = "evidence can't be kept: the disk does not answer"
-RAW_NAME = "raw"
-TRANSCRIPT_NAME = "transcript.log"
 
 
 class EvidenceError(AuditUnavailableError):
     """The events of a terminal can't be recorded, so nothing may happen in it."""
-
-
-class Digests(NamedTuple):
-    """The finished files: their sizes in bytes, and `sha256:…` of their contents."""
-
-    raw_bytes: int
-    raw_hash: str
-    raw_truncated: bool
-    transcript_bytes: int
-    transcript_hash: str
 
 
 def disk_threads() -> Threads:
@@ -72,6 +68,7 @@ class Evidence:
         count: Callable[[int, str | None], None] = lambda size, what: None,
         *,
         capture: bool = True,
+        recording: Recording | None = None,
         name: str | None = None,
         threads: Threads | None = None,
     ) -> None:
@@ -81,8 +78,8 @@ class Evidence:
         None: its own.
 
         `count` is called with the number of written bytes, and whether they are TOOL_OUTPUT.
-        Without `capture`, raw bytes are only counted. `name` is an additional name next to the
-        directory, with the terminal's id for `{session_id}`.
+        Without `capture`, raw bytes are only counted. `recording` None: nothing is recorded. `name`
+        is an additional name next to the directory, with the terminal's id for `{session_id}`.
         """
         self.directory = directory
         self._threads = threads or disk_threads()
@@ -100,18 +97,26 @@ class Evidence:
             self._link = directory.with_name(name.replace("{session_id}", directory.name))
         self._redactor = redactor
         self._started = time.monotonic()
-        self._raw_bytes = self._raw_total = self._transcript_bytes = 0
-        self._raw_hash, self._transcript_hash = hashlib.sha256(), hashlib.sha256()
-        self._raw = self._transcript = -1
+        self._raw_total = 0
+        # Whether output is missing in the recording.
+        self._cut = False
+        self._cast = recording
+        self._files: list[KeptFile] = []
         try:
             directories.make(directory)
-            self._raw = _create(directory / RAW_NAME)
-            self._transcript = _create(directory / TRANSCRIPT_NAME)
+            self._raw = self._create(RAW_NAME)
+            self._transcript = self._create(TRANSCRIPT_NAME)
+            self._recording = None if recording is None else self._create(RECORDING_NAME)
             if self._link is not None:
                 self._link.symlink_to(directory.name)
         except OSError as error:
             self.release()
             raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
+
+    def _create(self, name: str) -> KeptFile:
+        file = KeptFile(self.directory / name)
+        self._files.append(file)
+        return file
 
     @classmethod
     async def open(cls, make: Callable[[], "Evidence"], threads: Threads) -> "Evidence":
@@ -129,39 +134,71 @@ class Evidence:
                 raise EvidenceError(_HANGS) from None
             raise
 
+    def begin(self) -> None:
+        """Begins the recording, if there is to be one."""
+        if self._cast is not None:
+            self._record(self._cast.header(int(time.time())), None)
+
     def raw(self, data: bytes) -> None:
-        """Adds tool output, which must not contain secrets any more."""
+        """Adds output, which must not contain secrets any more."""
         self._raw_total += len(data)
-        kept = data[: max(0, self._most_raw - self._raw_bytes)]
+        kept = data[: max(0, self._most_raw - self._raw.bytes)]
         if kept:
-            self._waiting.append((self._raw, kept))
-            self._raw_bytes += len(kept)
-            self._raw_hash.update(kept)
-            self._count(len(kept), TOOL_OUTPUT)
+            self._add(self._raw, kept, TOOL_OUTPUT)
+        if self._recording is not None and self._cast is not None:
+            line = self._cast.output(self._seconds, data)
+            self._cut = self._cut or self._recording.bytes + len(line) > MOST_RAW_BYTES
+            if not self._cut:
+                self._record(line, TOOL_OUTPUT)
+
+    def typed(self, data: bytes) -> None:
+        """Records what is typed, which must not contain secrets any more."""
+        if self._cast is not None:
+            self._record_input(self._cast.input(self._seconds, data))
+
+    def resized(self, columns: int, rows: int) -> None:
+        """Records another size of the terminal."""
+        if self._cast is not None:
+            self._record_input(self._cast.resize(self._seconds, columns, rows))
+
+    def _record_input(self, line: bytes) -> None:
+        recorded = 0 if self._recording is None else self._recording.bytes
+        if recorded + len(line) > MOST_RECORDING_BYTES:
+            raise EvidenceError("the terminal's recording is full: open another terminal")
+        self._record(line, None)
+
+    def _record(self, line: bytes, what: str | None) -> None:
+        if self._recording is not None and line:
+            self._add(self._recording, line, what)
 
     def note(self, event: str, fields: Sequence[str], *, last: bool = False) -> None:
         """Adds a line to the transcript; the `last` one uses the reserved room."""
-        line = transcript.line(time.monotonic() - self._started, event, fields)
+        line = transcript.line(self._seconds, event, fields)
         text = self._redactor().text(line).encode()
-        room = MOST_TRANSCRIPT_BYTES - self._transcript_bytes - (0 if last else _RESERVED_BYTES)
+        room = MOST_TRANSCRIPT_BYTES - self._transcript.bytes - (0 if last else _RESERVED_BYTES)
         if len(text) > room:
             raise EvidenceError("the terminal's transcript is full: open another terminal")
-        self._waiting.append((self._transcript, text))
-        self._transcript_bytes += len(text)
-        self._transcript_hash.update(text)
-        self._count(len(text), None)
+        self._add(self._transcript, text, None)
+
+    def _add(self, file: KeptFile, data: bytes, what: str | None) -> None:
+        self._waiting.append(file.added(data))
+        self._count(len(data), what)
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
 
     @property
     def bytes(self) -> int:
         """The number of bytes written or about to be written."""
-        return self._raw_bytes + self._transcript_bytes
+        return sum(file.bytes for file in self._files)
 
     async def flush(self) -> None:
         """Writes pending output and notes."""
         async with self._writing:
             pieces, self._waiting = self._waiting, []
             if pieces:
-                await self._call(partial(_write, pieces))
+                await self._call(partial(evidence_files.write, pieces))
 
     async def _call(self, function: Callable[[], None]) -> None:
         """Runs a call in a thread, after earlier ones; a failure is permanent."""
@@ -188,29 +225,37 @@ class Evidence:
 
     async def finish(self) -> Digests:
         """Makes the files durable and closes them."""
+        if self._cast is not None:
+            self._record(self._cast.end(self._seconds), None)
         try:
             await self.flush()
-            await self._call(partial(_sync, self.directory, (self._raw, self._transcript)))
+            descriptors = [file.descriptor for file in self._files]
+            await self._call(partial(evidence_files.sync, self.directory, descriptors))
         finally:
             self.release()
+        recording = self._recording
         return Digests(
-            self._raw_bytes,
-            f"sha256:{self._raw_hash.hexdigest()}",
-            self._raw_bytes < self._raw_total,
-            self._transcript_bytes,
-            f"sha256:{self._transcript_hash.hexdigest()}",
+            self._raw.bytes,
+            self._raw.digest,
+            self._raw.bytes < self._raw_total,
+            self._transcript.bytes,
+            self._transcript.digest,
+            0 if recording is None else recording.bytes,
+            None if recording is None else recording.digest,
+            self._cut,
         )
 
     def release(self) -> None:
         """Closes the files once nothing writes to them; does nothing when repeated."""
-        descriptors = [number for number in (self._raw, self._transcript) if number >= 0]
-        self._raw = self._transcript = -1
+        descriptors = [file.descriptor for file in self._files if file.descriptor >= 0]
+        for file in self._files:
+            file.descriptor = -1
         self._waiting = []
         call = self._call_of_disk
         if call is None or call.done():
-            _close(descriptors)
+            evidence_files.close(descriptors)
         else:
-            call.add_done_callback(lambda _: _close(descriptors))
+            call.add_done_callback(lambda _: evidence_files.close(descriptors))
 
     async def discard(self) -> None:
         """Removes the files of a terminal that was never opened, as far as possible."""
@@ -219,78 +264,11 @@ class Evidence:
             await self._call(self._remove)
 
     def _remove(self) -> None:
-        for name in (RAW_NAME, TRANSCRIPT_NAME):
-            (self.directory / name).unlink()
+        for file in self._files:
+            file.path.unlink()
         self.directory.rmdir()
         if self._link is not None:
             self._link.unlink()
-
-
-def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests | None:
-    """Finishes files that a killed control plane left; None if there are none.
-
-    Call it in a thread. Raises: EvidenceError.
-    """
-    raw_path, path = directory / RAW_NAME, directory / TRANSCRIPT_NAME
-    try:
-        fields = transcript.ended(reason, None, interactions)
-        text = transcript.line(_age(directory), "CLOSED", fields)
-        with path.open("ab") as file:
-            file.write(_newline_if_cut(path) + text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        directories.sync(directory)
-        raw_size, raw_hash = _digest(raw_path)
-        size, digest = _digest(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
-    return Digests(raw_size, raw_hash, raw_size >= MOST_RAW_BYTES, size, digest)
-
-
-def _age(directory: Path) -> float:
-    """Seconds since the directory got its files."""
-    return max(0.0, time.time() - directory.stat().st_mtime)
-
-
-def _newline_if_cut(path: Path) -> bytes:
-    with path.open("rb") as file:
-        if file.seek(0, os.SEEK_END) == 0:
-            return b""
-        file.seek(-1, os.SEEK_END)
-        return b"" if file.read(1) == b"\n" else b"\n"
-
-
-def _digest(path: Path) -> tuple[int, str]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return file.tell(), f"sha256:{digest}"
-
-
-def _create(path: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, 0o600)
-
-
-def _write(pieces: Sequence[tuple[int, bytes]]) -> None:
-    """Runs in a thread. Raises: OSError."""
-    for descriptor, piece in pieces:
-        rest = piece
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-
-
-def _sync(directory: Path, descriptors: Sequence[int]) -> None:
-    """Runs in a thread. Raises: OSError."""
-    for descriptor in descriptors:
-        os.fsync(descriptor)
-    directories.sync(directory)
-
-
-def _close(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def _release_late(outcome: "asyncio.Future[Evidence]") -> None:

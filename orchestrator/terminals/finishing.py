@@ -17,14 +17,12 @@ from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
 from orchestrator.terminals import late, terminal_rows, transcript
-from orchestrator.terminals.evidence import (
-    DISK_SECONDS,
-    Digests,
-    EvidenceError,
-    finish_abandoned,
-)
+from orchestrator.terminals.abandoned import finish_abandoned
+from orchestrator.terminals.evidence import DISK_SECONDS, EvidenceError
+from orchestrator.terminals.evidence_files import Digests
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.terminal import Status
+from orchestrator.terminals.viewers import EndShown
 from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -72,7 +70,9 @@ class Finishing:
 
     async def _finish(self, live: Live) -> None:
         async with live.lock:
+            reason = live.reason or _BY_ITSELF
             try:
+                await live.terminal.stop_reading()
                 reason = await self._read_rest(live)
                 await self._record_late(live)
                 await self._record(live, reason)
@@ -83,6 +83,7 @@ class Finishing:
                 live.status = Status.TERMINATED
                 self._live.pop(live.id, None)
                 live.session.terminals.discard(live.id)
+                live.viewers.end(EndShown(live.exit or live.terminal.exit, reason))
                 live.closed.set()
 
     async def _record(self, live: Live, reason: str) -> None:
@@ -165,7 +166,7 @@ class Finishing:
             reason=reason,
             evidence=digests,
         )
-        kept = digests.raw_bytes + digests.transcript_bytes if digests else 0
+        kept = digests.bytes if digests else 0
         effect = both(
             terminal_rows.ending(final),
             session_rows.counting(row.session_key, kept),

@@ -144,6 +144,7 @@ def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
         result_problem=lambda result: result_problem(manifest.output_schema, result),
         manifest=manifest,
         capture=manifest.capture,
+        recorded=manifest.capture,
         evidence_name=manifest.evidence_name,
         needs=specs.Needs(
             execute=manifest.execute,

@@ -58,7 +58,7 @@ class Interaction:
         self._recorder = recorder
         self._turns = turns
         self._live = live
-        self._terminal = live.terminal
+        self._terminal = live.tool
         self._sent = sent
         self._decide = decide
         self._ask = ask
@@ -167,9 +167,11 @@ class Interaction:
             if self._live.session.check_open() is not self._live.sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced")
             copies = approval.copies if approval is not None else None
-            await self._terminal.send(command, *(copies or Copies(self._sent.text, {})))
+            line = copies or Copies(self._sent.text, {})
+            await self._terminal.send(command, *line)
             turn.written = True
             self._live.interactions += 1
+            self._live.evidence.typed(self._recorded(line.text))
             return await self._terminal.answer()
         except SandboxUnavailableError as error:
             # It may have been written, so the output that follows counts as its answer.
@@ -186,6 +188,11 @@ class Interaction:
         except PaddockError as error:
             await self._record.answered("error", None, error.detail, turn.duration_ms)
             raise _NotWrittenError(error) from None
+
+    def _recorded(self, text: str) -> bytes:
+        """The line as the recording has it."""
+        line = self._live.session.secrets.cut(text) + self._terminal.spec.line_terminator
+        return line.encode("utf-8", "backslashreplace")
 
     async def _answered(self, turn: LineTurn, answer: Answer) -> Exchange:
         await late.record(self._recorder, self._live)

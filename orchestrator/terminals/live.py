@@ -1,17 +1,20 @@
-"""A live terminal: its driver, session, evidence and activity."""
+"""A live terminal: its driver, session, evidence, viewers and activity."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
 
 from orchestrator.access.keys import Principal
-from orchestrator.errors import BusyError, ConflictError
+from orchestrator.errors import BusyError, ConflictError, PermissionDeniedError
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.session import Session
-from orchestrator.terminals.evidence import Digests, Evidence
+from orchestrator.terminals.evidence import Evidence
+from orchestrator.terminals.evidence_files import Digests
 from orchestrator.terminals.pages import Exit
 from orchestrator.terminals.record import TerminalRecord
+from orchestrator.terminals.shell import Shell
 from orchestrator.terminals.spec import Situation
 from orchestrator.terminals.terminal import Status, Terminal
+from orchestrator.terminals.viewers import Viewers
 
 
 @dataclass(slots=True, eq=False)
@@ -21,9 +24,10 @@ class Live:
     session: Session
     sandbox: Sandbox
     opener: Principal
-    terminal: Terminal
+    terminal: Terminal | Shell
     evidence: Evidence
     record: TerminalRecord
+    viewers: Viewers
     status: Status = Status.SPAWNING
     interactions: int = 0
     # Why it is being ended, before the agent reports it.
@@ -46,6 +50,13 @@ class Live:
         shown = self.terminal.shown
         state = shown.state if shown else ""
         return Situation(state, self.interactions, self.terminal.line_bytes)
+
+    @property
+    def tool(self) -> Terminal:
+        """The terminal of a tool. Raises: PermissionDeniedError for a shell."""
+        if isinstance(self.terminal, Shell):
+            raise PermissionDeniedError("this terminal takes no lines", rule="unknown-tool")
+        return self.terminal
 
     def take(self) -> Status:
         """Takes the terminal for one line; returns its previous status.

@@ -1,4 +1,4 @@
-"""Opens terminals: counted, recorded, started and at their first prompt, or ended again."""
+"""Opens terminals: counted, recorded and started; tools are then at their first prompt."""
 
 import secrets
 import sys
@@ -26,10 +26,14 @@ from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.record import TerminalRecord
+from orchestrator.terminals.recording import Recording, shown_columns
 from orchestrator.terminals.said import Said
+from orchestrator.terminals.shell import Shell
 from orchestrator.terminals.spec import TerminalSpec
 from orchestrator.terminals.terminal import Status, Terminal, Wait
+from orchestrator.terminals.viewers import Size, Viewers
 from orchestrator.threads import Threads
+from paddock.contract.words import Status as SessionStatus
 from sandbox_agent.protocol import BUDGET_REASON
 
 # Characters of the output that a tool printed instead of its prompt.
@@ -62,7 +66,10 @@ class Opening:
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
     ) -> Live:
-        """A terminal whose tool shows its prompt. Raises: the errors of `Terminals.open`."""
+        """A terminal whose tool shows its prompt, or whose shell has started.
+
+        Raises: the errors of `Terminals.open`.
+        """
         session.check_room()
         terminal_id = f"pty-{secrets.token_hex(8)}"
         session.terminals.add(terminal_id)
@@ -87,27 +94,7 @@ class Opening:
         await self._budgets.admit(principal, session)
         FaultPoint.TERMINAL_COUNTED.reached()
         try:
-            secrets = session.secrets
-            directory = self._directory / session.key / terminal_id
-            evidence = await Evidence.open(
-                lambda: Evidence(
-                    directory,
-                    lambda: secrets.redactor,
-                    lambda size, what: self._recorder.count(session, size, what),
-                    capture=spec.capture,
-                    name=spec.evidence_name,
-                    threads=self._threads,
-                ),
-                self._threads,
-            )
-            said = Said(
-                evidence.raw,
-                lambda: secrets.redactor,
-                lambda window: self._cutting.spans(session.key, window, sandbox.link.spend),
-            )
-            terminal = Terminal(terminal_id, spec, sandbox.link, said, evidence.flush)
-            opened = TerminalRecord.opened(terminal_id, spec, now())
-            live = Live(session, sandbox, principal, terminal, evidence, opened)
+            live = await self._make(principal, session, sandbox, spec, terminal_id)
             await self._record(live)
             FaultPoint.TERMINAL_RECORDED.reached()
         except BaseException:
@@ -115,11 +102,61 @@ class Opening:
             raise
         return live
 
+    async def _make(
+        self,
+        principal: Principal,
+        session: Session,
+        sandbox: Sandbox,
+        spec: TerminalSpec,
+        terminal_id: str,
+    ) -> Live:
+        secrets = session.secrets
+        directory = self._directory / session.key / terminal_id
+        terminal_type = spec.env.get("TERM", "dumb")
+        recording = Recording(spec.columns, spec.rows, terminal_type) if spec.recorded else None
+        evidence = await Evidence.open(
+            lambda: Evidence(
+                directory,
+                lambda: secrets.redactor,
+                lambda size, what: self._recorder.count(session, size, what),
+                capture=spec.capture,
+                recording=recording,
+                name=spec.evidence_name,
+                threads=self._threads,
+            ),
+            self._threads,
+        )
+
+        def said(keep: Callable[[bytes], None]) -> Said:
+            return Said(
+                keep,
+                lambda: secrets.redactor,
+                lambda window: self._cutting.spans(session.key, window, sandbox.link.spend),
+            )
+
+        viewers = Viewers(Size(shown_columns(spec.columns), spec.rows))
+        terminal: Terminal | Shell
+        if spec.is_shell:
+            terminal = Shell(
+                *(terminal_id, spec, sandbox.link, said(evidence.raw), said(evidence.typed)),
+                *(evidence.flush, viewers.show),
+                watched=lambda: len(viewers) > 0,
+                frozen=lambda: session.status is SessionStatus.PAUSED,
+            )
+        else:
+            terminal = Terminal(
+                *(terminal_id, spec, sandbox.link, said(evidence.raw)),
+                *(evidence.flush, viewers.show),
+            )
+        opened = TerminalRecord.opened(terminal_id, spec, now())
+        return Live(session, sandbox, principal, terminal, evidence, opened, viewers)
+
     async def _record(self, live: Live) -> None:
         """Makes it known; one that can't be recorded leaves nothing."""
         session, spec = live.session, live.terminal.spec
         self._live[live.id] = live
         try:
+            live.evidence.begin()
             live.evidence.note("STARTUP", transcript.startup(spec.startup_command))
             await live.evidence.flush()
             await self._recorder.record(
@@ -146,13 +183,9 @@ class Opening:
             async with live.lock:
                 if live.session.check_open() is not live.sandbox:
                     raise SandboxUnavailableError("the session's sandbox was replaced: try again")
-                wait = await live.terminal.start()
+                wait = await self._begin(live)
                 FaultPoint.TERMINAL_STARTED.reached()
-                shown = live.terminal.shown
-                if wait is Wait.PROMPT and shown is not None:
-                    live.evidence.note("READY", [transcript.shown(*shown)])
-                    await live.evidence.flush()
-                    live.status = Status.READY
+                if wait is None:
                     return
         except BudgetExceededError:
             await live.sandbox.link.settled()  # the agent reported it before it refused
@@ -163,10 +196,24 @@ class Opening:
             raise
         await self._no_prompt(live, wait)
 
+    async def _begin(self, live: Live) -> Wait | None:
+        """Starts it; returns why a tool is not at its prompt, and None if all is well."""
+        if isinstance(live.terminal, Shell):
+            await live.terminal.begin()
+        else:
+            wait = await live.terminal.start()
+            shown = live.terminal.shown
+            if wait is not Wait.PROMPT or shown is None:
+                return wait
+            live.evidence.note("READY", [transcript.shown(*shown)])
+            await live.evidence.flush()
+        live.status = Status.READY
+        return None
+
     async def _no_prompt(self, live: Live, wait: Wait) -> None:
         """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for a budget."""
         seconds = live.terminal.spec.startup_timeout_seconds
-        text = live.terminal.said().text
+        text = live.tool.said().text
         if wait is Wait.TIMEOUT:
             await self._give_up(live, "startup_timeout")
             what = f"did not show its prompt within {seconds} s"

@@ -7,8 +7,8 @@ from orchestrator.errors import PaddockError, SandboxUnavailableError
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
-# The size of one piece of output: it is cleaned of control sequences without interruption.
-READ_BYTES = 32 * 1024
+# The output of one answer.
+READ_BYTES = 128 * 1024
 
 
 class Exit(NamedTuple):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from orchestrator.approvals.approval_rows import Approval
-from orchestrator.terminals.evidence import RAW_NAME, Digests
+from orchestrator.terminals.evidence_files import RAW_NAME, Digests
 from orchestrator.terminals.spec import TerminalSpec
 from orchestrator.terminals.terminal import Status
 
@@ -18,13 +18,15 @@ NO_EXIT_CODE = -1
 class TerminalRecord:
     """A terminal, during its life and afterwards; times are RFC 3339 UTC.
 
+    `kind` is `tool` or `shell`; a shell has no manifest, and counts nothing.
+
     `prompt` is the last one without trailing white space, and `session_state` the state that it
     shows. Members about the end are None until then.
     """
 
     id: str
     tool: str
-    manifest_sha256: str
+    manifest_sha256: str | None
     startup_command: str
     status: Status = Status.SPAWNING
     session_state: str | None = None
@@ -36,6 +38,7 @@ class TerminalRecord:
     reason: str | None = None
     exit_code: int | None = None
     evidence: Digests | None = None
+    kind: str = "tool"
 
     @classmethod
     def opened(cls, terminal_id: str, spec: TerminalSpec, opened_at: str) -> Self:
@@ -47,6 +50,7 @@ class TerminalRecord:
             startup_command=spec.startup_command,
             max_interactions=spec.max_interactions,
             opened_at=opened_at,
+            kind="shell" if spec.is_shell else "tool",
         )
 
     def stored(self) -> dict[str, Any]:

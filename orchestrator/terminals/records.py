@@ -1,16 +1,20 @@
 """The terminals of a session as clients see them, also after their end."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from pathlib import Path
 
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.terminals import terminal_rows
-from orchestrator.terminals.evidence import DISK_SECONDS, TRANSCRIPT_NAME, EvidenceError
+from orchestrator.terminals.evidence import DISK_SECONDS, EvidenceError
+from orchestrator.terminals.evidence_files import RECORDING_NAME, TRANSCRIPT_NAME
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.record import TerminalRecord
 from orchestrator.threads import Threads
+
+_CHUNK_BYTES = 256 * 1024
 
 
 class Records:
@@ -56,6 +60,34 @@ class Records:
             raise NotFoundError(f"the transcript of terminal {terminal_id} is gone") from None
         return data.decode()
 
+    async def recording(self, session_key: str, terminal_id: str) -> AsyncGenerator[bytes, None]:
+        """A terminal's recording so far, or the complete one after its end, in pieces.
+
+        Raises: NotFoundError; while it is read, EvidenceError if the disk does not answer.
+        """
+        row = await self._row(session_key, terminal_id)
+        path = self._directory / row.session_key / row.record.id / RECORDING_NAME
+        return self._lines(path, await self._piece(path, 0))
+
+    async def _lines(self, path: Path, piece: bytes) -> AsyncGenerator[bytes, None]:
+        """Whole lines only: the last one may still be being written."""
+        position, rest = 0, b""
+        while piece:
+            lines, newline, rest = (rest + piece).rpartition(b"\n")
+            if newline:
+                yield lines + newline
+            position += len(piece)
+            piece = await self._piece(path, position)
+
+    async def _piece(self, path: Path, position: int) -> bytes:
+        """The bytes from there on; the file is not open between two pieces."""
+        try:
+            return await self._threads.call(partial(_read, path, position), DISK_SECONDS)
+        except TimeoutError:
+            raise EvidenceError("the recording can't be read: the disk does not answer") from None
+        except OSError:
+            raise NotFoundError(f"terminal {path.parent.name} has no recording") from None
+
     def _view(self, row: terminal_rows.TerminalRow) -> TerminalRecord:
         live = self._live.get(row.record.id)
         return row.record if live is None else live.view()
@@ -67,3 +99,9 @@ class Records:
         if row is None:
             raise NotFoundError(f"this session has no terminal {terminal_id[:128]}")
         return row
+
+
+def _read(path: Path, position: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(position)
+        return file.read(_CHUNK_BYTES)

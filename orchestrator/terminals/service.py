@@ -20,7 +20,7 @@ from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
 from orchestrator.terminals import terminal_rows
-from orchestrator.terminals.evidence import disk_threads
+from orchestrator.terminals.evidence import EvidenceError, disk_threads
 from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
 from orchestrator.terminals.line_turns import LineTurns
@@ -29,6 +29,7 @@ from orchestrator.terminals.opening import Opening
 from orchestrator.terminals.pages import parse_exit
 from orchestrator.terminals.record import Exchange, TerminalRecord
 from orchestrator.terminals.records import Records
+from orchestrator.terminals.shell import Shell
 from orchestrator.terminals.spec import Ask, Decide, SentLine, TerminalSpec
 
 T = TypeVar("T")
@@ -92,6 +93,45 @@ class Terminals:
     ) -> TerminalRecord:
         return (await self._opening.run(principal, session, sandbox, spec)).view()
 
+    async def open_shell(
+        self, principal: Principal, session: Session, spec: TerminalSpec, idle_seconds: float
+    ) -> Live:
+        """A shell, which is read until it ends or was not used for so long.
+
+        Raises: the errors of `open`.
+        """
+        sandbox = session.check_open()
+        return await self._tasks.shield(
+            self._open_shell(principal, session, sandbox, spec, idle_seconds)
+        )
+
+    async def _open_shell(
+        self,
+        principal: Principal,
+        session: Session,
+        sandbox: Sandbox,
+        spec: TerminalSpec,
+        idle_seconds: float,
+    ) -> Live:
+        live = await self._opening.run(principal, session, sandbox, spec)
+        if isinstance(live.terminal, Shell):
+            self._tasks.spawn(self._tend(live, live.terminal, idle_seconds))
+        return live
+
+    async def _tend(self, live: Live, shell: Shell, idle_seconds: float) -> None:
+        """Reads a shell to its end, and records that."""
+        try:
+            await shell.follow(idle_seconds)
+        except TimeoutError:
+            await self._give_up(live, "idle_timeout")
+        except EvidenceError:
+            await self._give_up(live, "evidence_unavailable")
+        except PaddockError as error:
+            log.info("shell %s is given up: %s", live.id, error.detail)
+            await self._give_up(live, "sandbox_unavailable")
+        else:
+            await self._finishing.run(live)
+
     # Interacting.
 
     async def interact(self, sent: SentLine, decide: Decide, ask: Ask | None = None) -> Exchange:
@@ -107,6 +147,11 @@ class Terminals:
     async def spec(self, session: Session, terminal_id: str) -> TerminalSpec:
         """A live terminal's specification. Raises: NotFoundError, ConflictError if it has ended."""
         return (await self.records.running(session, terminal_id)).terminal.spec
+
+    @property
+    def all_live(self) -> list[Live]:
+        """The terminals of all sessions that have not ended."""
+        return list(self._live.values())
 
     def live(self, session: Session) -> list[Live]:
         """The session's terminals that have not ended."""
@@ -127,6 +172,12 @@ class Terminals:
             await self._tasks.shield(self._end(live, reason))
         return await self.records.get(session.key, terminal_id)
 
+    def end(self, live: Live, reason: str) -> None:
+        """Begins to end a terminal whose caller does not wait for that."""
+        if live.reason is None:
+            live.reason = reason
+            self._tasks.spawn(self._give_up(live, reason))
+
     async def close_all(self, session: Session, reason: str) -> None:
         """Ends every terminal of the session."""
         await self._tasks.shield(self._end_all(self.live(session), reason))
@@ -136,9 +187,7 @@ class Terminals:
         if session.budget.left(Kind.AUDIT_BYTES) == 0:
             return
         for live in self.live(session):
-            if live.reason is None:
-                live.reason = NO_ROOM_REASON
-                self._tasks.spawn(self._give_up(live, NO_ROOM_REASON))
+            self.end(live, NO_ROOM_REASON)
 
     async def _end_all(self, terminals: Iterable[Live], reason: str) -> None:
         ends = (self._end(live, reason) for live in terminals)

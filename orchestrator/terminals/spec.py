@@ -41,20 +41,22 @@ class Needs(NamedTuple):
 class TerminalSpec(NamedTuple):
     """A tool of a manifest, for one terminal; the manifest may change meanwhile.
 
+    A shell has no `commands` and no manifest, and nothing here concerns its lines.
+
     `infer_state` returns the state at a prompt, from what was shown before and the name of the
     command that led there (None: the first prompt). `result_problem` says how a result violates the
     manifest's schema, without repeating it.
     """
 
     tool: str
-    manifest_sha256: str
+    manifest_sha256: str | None
     startup_command: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ready: PromptPattern
     line_terminator: str
     sanitize: tuple[str, ...]
-    commands: tuple[str, ...]
+    commands: tuple[str, ...] | None
     output_max_bytes: int
     output_wait_ms: int
     startup_timeout_seconds: int
@@ -68,9 +70,16 @@ class TerminalSpec(NamedTuple):
     rows: int = 24
     columns: int = COLUMNS
     needs: Needs = Needs()
-    # Whether the tool's output is kept, and an additional name of its evidence.
+    # Whether the program's raw output is kept, whether it is recorded with its times, and an
+    # additional name of its evidence.
     capture: bool = True
+    recorded: bool = True
     evidence_name: str | None = None
+
+    @property
+    def is_shell(self) -> bool:
+        """Whether any bytes may be written to it."""
+        return self.commands is None
 
 
 class SentLine(NamedTuple):

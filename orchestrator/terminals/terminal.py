@@ -1,20 +1,17 @@
-"""One terminal: waits for its program's prompt, writes a line, reads the answer. No policy here."""
+"""A tool's terminal: waits for the prompt, writes a line, reads the answer. No policy here."""
 
 import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from orchestrator.errors import NotFoundError
-from orchestrator.observe.metered import Metered
+from orchestrator.terminals.device import Agent, Device, Late
 from orchestrator.terminals.framing import Framing, Output
-from orchestrator.terminals.pages import READ_BYTES, Exit, Page, garbage, parse_page
+from orchestrator.terminals.pages import garbage
 from orchestrator.terminals.said import Said
 from orchestrator.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.protocol import Message
-from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
 # A prompt counts once nothing has followed it for this long and the program waits for input. Only
 # that distinguishes it from a line of output that looks like a prompt. The time covers the moments
@@ -23,13 +20,8 @@ from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 SETTLE_MS = 5
 # While the program shows a prompt but does not wait, it is checked less and less often.
 SETTLE_MOST_MS = 100
-# An agent holds fewer pieces than this of an ended program.
-_MOST_LAST_READS = 64
 # A single call of the agent waits at most this long.
 _POLL_MS = 20_000
-_GRACE_SECONDS = 20.0
-# The output handled before other work of the event loop gets its turn.
-_PIECE_BYTES = 4 * 1024
 
 
 class Status(StrEnum):
@@ -59,30 +51,8 @@ class Answer(NamedTuple):
     raw_hash: str
 
 
-class Agent(Protocol):
-    """The agent that holds the terminal's device."""
-
-    def request(self, method: str, params: Message, timeout: float = ...) -> Awaitable[Message]:
-        """Sends a request."""
-
-    def spend(self, seconds: float) -> float:
-        """Charges time for its output; it is read later accordingly."""
-
-
-class Late(NamedTuple):
-    """Output of a program that answers no line."""
-
-    text: str
-    raw_bytes: int
-
-
-class Terminal:
-    """One program on its terminal. Its driver calls one method at a time.
-
-    `said` receives every byte of the output, and no more is read before `flush` has returned;
-    hashes cover what is kept. Raises: SandboxUnavailableError from everything that asks the agent;
-    the errors of `said` and `flush`.
-    """
+class Terminal(Device):
+    """A tool on its terminal. Its driver calls one method at a time; hashes cover what is kept."""
 
     def __init__(
         self,
@@ -91,25 +61,16 @@ class Terminal:
         agent: Agent,
         said: Said,
         flush: Callable[[], Awaitable[None]],
+        show: Callable[[bytes], None] = lambda data: None,
     ) -> None:
-        self.id = terminal_id
-        self.spec = spec
-        self.shown: Shown | None = None
-        self.exit: Exit | None = None
-        # The longest line that may be sent at the present prompt, in bytes.
-        self.line_bytes = MAX_LINE_BYTES
+        super().__init__(terminal_id, spec, agent, said, flush, show)
         # Output after the end of its interaction that has not been taken yet.
         self._late: list[Late] = []
         # The command whose prompt has not come yet.
         self._command: str | None = None
         # Whether the last wait for its prompt succeeded.
         self._idle = False
-        self._agent = agent
-        self._said = said
-        self._flush = flush
         self._framing = Framing(spec.ready, spec.output_max_bytes)
-        # How many bytes of its output were read.
-        self.position = 0
         self._began = 0
         # Where the last answer ended, and its output: later output is late.
         self._answered = 0
@@ -119,23 +80,8 @@ class Terminal:
 
     async def start(self) -> Wait:
         """Starts the program and waits for its first prompt."""
-        spec = self.spec
-        params = {
-            "terminal_id": self.id,
-            "argv": list(spec.argv),
-            "env": dict(spec.env),
-            "needs": spec.needs._asdict(),
-            "rows": spec.rows,
-            "cols": spec.columns,
-            "terminator": spec.line_terminator,
-            "sanitize": list(spec.sanitize),
-            "commands": list(spec.commands),
-            "max_line_bytes": MAX_LINE_BYTES,
-            "lifetime_ms": spec.session_timeout_seconds * 1000,
-            "idle_ms": spec.idle_timeout_seconds * 1000,
-        }
-        await self._agent.request("pty.open", params)
-        wait = await self._wait_prompt(spec.startup_timeout_seconds)
+        await self.begin()
+        wait = await self._wait_prompt(self.spec.startup_timeout_seconds)
         await self._said.finish()
         self._settle(wait)
         return wait
@@ -154,7 +100,7 @@ class Terminal:
         printed.
         """
         try:
-            page = await self._read(0)
+            page = await self.read(0)
             if not page.data and page.ended is None and page.waits and self._at_prompt:
                 return True
             return await self._wait_prompt(self.spec.output_wait_ms / 1000) is Wait.PROMPT
@@ -174,7 +120,7 @@ class Terminal:
         if not isinstance(mark, int) or isinstance(mark, bool) or mark < self.position:
             raise garbage()
         while self.position < mark:
-            if not (await self._read(0, limit=mark - self.position)).data:
+            if not (await self.read(0, limit=mark - self.position)).data:
                 raise garbage()
         self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
@@ -221,7 +167,7 @@ class Terminal:
         """Marks its prompt as shown: later unrequested output does not change that."""
         return self._idle or self._framing.prompt is not None or self._framing.prompted
 
-    def _show(self) -> None:
+    def _settle_at_prompt(self) -> None:
         """Marks it as being at its prompt."""
         prompt = self._framing.prompt
         if prompt is not None or not self._idle:
@@ -229,21 +175,6 @@ class Terminal:
             shown = before if prompt is None else prompt
             self.shown = Shown(shown, self.spec.infer_state(self.shown, shown, self._command))
         self._command, self._idle = None, True
-
-    # Ending.
-
-    async def end(self, reason: str) -> None:
-        """Tells the program to end; it has ended when the agent says so."""
-        params = {"terminal_id": self.id, "reason": reason}
-        await self._agent.request("pty.close", params)
-
-    async def read_rest(self) -> None:
-        """Reads what an ended program has left, as far as available."""
-        with suppress(NotFoundError):
-            for _ in range(_MOST_LAST_READS):
-                page = await self._read(0)
-                if page.ended is not None or not page.data:
-                    return
 
     # Reading.
 
@@ -255,43 +186,19 @@ class Terminal:
         while True:
             left_ms = int((deadline - loop.time()) * 1000)
             at_prompt = self._at_prompt
-            page = await self._read(settle_ms if at_prompt else max(0, min(left_ms, _POLL_MS)))
+            page = await self.read(settle_ms if at_prompt else max(0, min(left_ms, _POLL_MS)))
             if page.data:
                 settle_ms = SETTLE_MS
             elif page.ended is not None:
                 return Wait.ENDED
             elif at_prompt and page.waits:
                 self.line_bytes = page.line_bytes
-                self._show()
+                self._settle_at_prompt()
                 return Wait.PROMPT
             elif at_prompt:
                 settle_ms = min(2 * settle_ms, SETTLE_MOST_MS)
             if left_ms <= 0:
                 return Wait.TIMEOUT
 
-    async def _read(self, wait_ms: int, limit: int = READ_BYTES) -> Page:
-        """The next piece of the program's output; empty if there is none in time."""
-        params = {
-            "terminal_id": self.id,
-            "after": self.position,
-            "limit": min(limit, READ_BYTES),
-            "wait_ms": wait_ms,
-        }
-        page = parse_page(
-            await self._agent.request("pty.read", params, wait_ms / 1000 + _GRACE_SECONDS),
-            self.position,
-        )
-        if page.data:
-            await Metered(self._take_up(page.data), self._agent.spend)
-        if page.ended is not None:
-            self.exit = page.ended
-        return page
-
-    async def _take_up(self, data: bytes) -> None:
-        for start in range(0, len(data), _PIECE_BYTES):
-            piece = data[start : start + _PIECE_BYTES]
-            self.position += len(piece)
-            self._framing.feed(piece)
-            await self._said.feed(piece)
-            await asyncio.sleep(0)
-        await self._flush()
+    def _hear(self, piece: bytes) -> None:
+        self._framing.feed(piece)

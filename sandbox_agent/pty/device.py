@@ -19,10 +19,14 @@ _PID = struct.Struct("=i")
 def open_pair(rows: int, columns: int) -> tuple[int, int]:
     """Opens the master and slave of a new terminal of that size. Raises: OSError."""
     master, slave = os.openpty()
-    size = struct.pack("HHHH", rows, columns, 0, 0)
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+    resize(slave, rows, columns)
     os.set_blocking(master, False)
     return master, slave
+
+
+def resize(terminal: int, rows: int, columns: int) -> None:
+    """Sets the size; the processes in the foreground get SIGWINCH if it differs."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def cooked(master: int) -> bool:

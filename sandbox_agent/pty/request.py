@@ -10,14 +10,15 @@ from sandbox_agent.protocol import WORKSPACE_DIR, Message
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS
 
-_LARGEST_SIDE = 65535
+LARGEST_SIDE = 65535
 
 
 class Request(NamedTuple):
     """A request to open a terminal.
 
     `tool` is what the program may do in addition to commands. `commands` are the names under which
-    lines may be sent; None means that any text may be sent. Limits are in milliseconds.
+    lines may be sent; None means that any bytes may be
+    written: it is a shell. Limits are in milliseconds.
     """
 
     terminal_id: str
@@ -34,7 +35,7 @@ class Request(NamedTuple):
 
 
 def parse(params: Message, outside: dict[str, str]) -> Request:
-    """Parses the parameters; `outside` are the variables of the way out.
+    """Parses the parameters; `outside` are variables of the sandbox, which its own replace.
 
     Raises: AgentError if they are malformed.
     """
@@ -64,8 +65,8 @@ def parse(params: Message, outside: dict[str, str]) -> Request:
         terminal_id=given.text(params, "terminal_id"),
         tool=tool,
         plan=plan,
-        rows=given.number(params, "rows", 1, _LARGEST_SIDE),
-        columns=given.number(params, "cols", 1, _LARGEST_SIDE),
+        rows=given.number(params, "rows", 1, LARGEST_SIDE),
+        columns=given.number(params, "cols", 1, LARGEST_SIDE),
         terminator=given.text(params, "terminator").encode(),
         sanitize=sanitize,
         commands=None if commands is None else frozenset(commands),

@@ -18,6 +18,7 @@ from sandbox_agent.pty import device, gate
 from sandbox_agent.pty.held import Held
 from sandbox_agent.pty.kept_files import KeptFiles
 from sandbox_agent.pty.request import Request
+from sandbox_agent.pty.typed import Typed
 from sandbox_agent.pty.waiting import Program, Waiting
 from sandbox_agent.tree import Tree
 
@@ -58,7 +59,7 @@ class Terminal:
         self._on_progress = on_progress
         self._on_end = on_end
         self.output = Held()
-        self._input = bytearray()
+        self._input = Typed(loop)
         self._kept = KeptFiles({})
         # The program that waits at the prompt when the first line is sent. It can only be the tool,
         # so no program that the tool starts later is mistaken for it.
@@ -154,8 +155,9 @@ class Terminal:
             self._used = time.monotonic()
             reader.reply(self._page(reader.after, reader.limit))
 
-    def forget_reader(self) -> None:
-        """Drops the reader after the connection was lost."""
+    def forget_callers(self) -> None:
+        """Drops the callers that wait, after the connection was lost."""
+        self._input.forget_caller()
         if self._reader is not None:
             self._reader.timer.cancel()
             self._reader = None
@@ -183,7 +185,7 @@ class Terminal:
 
     def _on_ready(self, events: int) -> None:
         if events & WRITE:
-            self._write()
+            self._input.write(self._master)
         if events & READ:
             self._fill()
             if self._reader is not None and self.output.total > self._reader.after:
@@ -221,10 +223,36 @@ class Terminal:
         self._kept = kept
         self._used = time.monotonic()
         self._program = self._program or self._reader_program
-        self._input += line
-        self._write()
+        self._input.add(line)
+        self._input.write(self._master)
         self._watch()
         return self.output.total
+
+    def write(self, data: bytes, reply: Reply) -> None:
+        """Writes bytes as they are, where any may be written; answers once they are taken.
+
+        Raises: AgentError, and then nothing was written.
+        """
+        self._check_free()
+        self._input.check(data)
+        self._used = time.monotonic()
+        self._input.add(data)
+        self._input.write(self._master)
+        self._input.when_taken(reply)
+        self._watch()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Gives the terminal that size; the kernel tells the program. Raises: AgentError."""
+        self._check_free()
+        device.resize(self._master, rows, columns)
+
+    def _check_free(self) -> None:
+        """Raises: AgentError unless any bytes may be written."""
+        if self._ended is not None or self._hung_up:
+            raise AgentError("conflict", "the terminal has ended")
+        if self._request.commands is not None:
+            message = "this terminal takes declared lines only"
+            raise AgentError("permission_denied", message, "unknown-tool")
 
     def _line(self, command: str, text: str) -> bytes:
         request = self._request
@@ -246,15 +274,6 @@ class Terminal:
             # line.
             most = min(most, device.MOST_COOKED_BYTES - len(self._request.terminator))
         return most
-
-    def _write(self) -> None:
-        try:
-            while self._input:
-                del self._input[: os.write(self._master, self._input)]
-        except BlockingIOError:
-            return
-        except OSError:  # no process reads it any more
-            self._input.clear()
 
     # Ending
 
@@ -288,7 +307,7 @@ class Terminal:
         self._watch()  # the tree is gone, so no event is possible
         if not self._hung_up:
             self._drain()
-        self._input.clear()
+        self._input.close()
         self._kept.release()
         if self.tree.failure is not None:
             self.output.add(f"{self.tree.failure}\r\n".encode())

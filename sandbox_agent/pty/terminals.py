@@ -13,9 +13,10 @@ from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import Configuration, Message
 from sandbox_agent.proxy_variables import proxy_variables
-from sandbox_agent.pty.request import parse
+from sandbox_agent.pty.request import LARGEST_SIDE, parse
 from sandbox_agent.pty.terminal import Terminal
 from sandbox_agent.pty.waiting import Waiting
+from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.work import Work
 
 # How long the last output of ended terminals stays readable, and of how many of them.
@@ -34,15 +35,17 @@ class Terminals:
         events: EventBuffer,
         work: Work,
         guards: Guards,
+        secrets: SessionSecrets,
     ) -> None:
         self._loop = loop
+        self._configuration = configuration
+        self._secrets = secrets
         # Without path rules, only scopes keep other commands from reaching a tool.
         self._exposed = not configuration.confinement.paths and abi < SCOPES_ABI
         self._events = events
         self._work = work
         self._guards = guards
         self._waiting = Waiting(configuration.uid)
-        self._outside = proxy_variables(configuration.egress)
         self._running: dict[str, Terminal] = {}
         self._ended: OrderedDict[str, Terminal] = OrderedDict()
 
@@ -53,7 +56,10 @@ class Terminals:
 
     def open(self, params: Message, reply: Reply) -> None:
         """Starts a program on its own terminal. Raises: AgentError, ValueError."""
-        request = parse(params, self._outside)
+        request = parse(params, self._variables(params.get("commands") is None))
+        if request.commands is None and self._configuration.commands is not None:
+            message = f"the level {self._configuration.level} permits no shell"
+            raise AgentError("permission_denied", message, "shell-level")
         if self._exposed:
             message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
             raise AgentError("conflict", message)
@@ -70,6 +76,29 @@ class Terminals:
             raise AgentError("busy", f"no room for another terminal: {error.strerror}") from None
         self._running[terminal.id] = terminal
         self._work.begin(terminal)
+        reply({})
+
+    def _variables(self, shell: bool) -> dict[str, str]:
+        """The sandbox's variables for a terminal; a shell has those of commands."""
+        configuration = self._configuration
+        outside = proxy_variables(configuration.egress)
+        if not shell:
+            return outside
+        return {
+            "HOME": configuration.home,
+            **outside,
+            **configuration.variables,
+            **self._secrets.variables(configuration.environment),
+        }
+
+    def write(self, params: Message, reply: Reply) -> None:
+        """Writes bytes as they are; answers once the kernel has taken them. Raises: AgentError."""
+        self._terminal(params).write(given.data(params, "data"), reply)
+
+    def resize(self, params: Message, reply: Reply) -> None:
+        """Gives a terminal another size. Raises: AgentError."""
+        rows = given.number(params, "rows", 1, LARGEST_SIDE)
+        self._terminal(params).resize(rows, given.number(params, "cols", 1, LARGEST_SIDE))
         reply({})
 
     def send(self, params: Message, reply: Reply) -> None:
@@ -106,9 +135,9 @@ class Terminals:
         reply({})
 
     def forget_callers(self) -> None:
-        """Drops all readers after the connection was lost."""
+        """Drops all callers that wait, after the connection was lost."""
         for terminal in self._running.values():
-            terminal.forget_reader()
+            terminal.forget_callers()
 
     def _terminal(self, params: Message) -> Terminal:
         terminal_id = given.text(params, "terminal_id")

@@ -1,0 +1,99 @@
+"""Live terminals: shells of persons, and views of any terminal, over a WebSocket."""
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+from api.access import Access
+from api.answers import Attached, Made
+from api.context import Context
+from api.operation import SESSION, operation
+from orchestrator.access.tickets import SECONDS
+from orchestrator.terminals.live import Live
+from orchestrator.terminals.viewers import Size
+from paddock.contract.live_terminals import (
+    LiveTerminalQuery,
+    TerminalExit,
+    TerminalLost,
+    TerminalOpened,
+    TerminalResized,
+    Ticket,
+    TicketBody,
+)
+
+_TAG = "Terminals"
+_COLUMNS, _ROWS = 80, 24
+
+
+@operation(
+    "POST",
+    "/api/tickets",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Get a ticket for a WebSocket",
+    answers="The ticket, which holds for 30 seconds.",
+    errors=("not_found", "session_terminated"),
+    examples={"ticket": {"session_id": "sess-4f1c0a9be27d3586"}},
+)
+async def create_ticket(context: Context, body: TicketBody) -> Made[Ticket]:
+    """A page can send no credential with a WebSocket: it offers a ticket as a subprotocol instead.
+
+    A ticket is used once, by the caller's key, for one terminal of the session.
+    """
+    session = context.plane.sessions.finder.find(context.principal, body.session_id)
+    session.check_live()
+    expires_at = datetime.now(UTC) + timedelta(seconds=SECONDS)
+    ticket = context.plane.tickets.issue(context.principal, session)
+    return Made(Ticket(ticket=ticket, expires_at=expires_at))
+
+
+@operation(
+    "GET",
+    SESSION + "/terminal",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Open a shell, or watch a terminal, over a WebSocket",
+    answers={101: "The WebSocket. The content describes the server's text frames."},
+    errors=(
+        "session_terminated",
+        "invalid_transition",
+        "conflict",
+        "busy",
+        "sandbox_unavailable",
+    ),
+    restores=True,
+    own_origin=True,
+)
+async def open_live_terminal(
+    context: Context, query: LiveTerminalQuery
+) -> Attached[TerminalOpened | TerminalResized | TerminalLost | TerminalExit]:
+    """Opens a shell where the session's level allows any command; with `pty`, shows that terminal.
+
+    The caller sends its key in `Authorization`, or offers the subprotocols `paddock.terminal` and
+    `ticket.<ticket>`. Binary frames are the terminal's bytes, in both directions; the first ones
+    show what was last printed. Text frames are JSON. The first one tells of the terminal; `exit` is
+    the last one, before the socket is closed with 1000. A client sends
+    `{"resize": {"cols": 120, "rows": 40}}`. A viewer of a tool's terminal, or with `watch`, types
+    nothing. A frame that is not understood closes the socket with 1007 or 1008. Whoever reads too
+    slowly loses output and is told how much. A shell that is left stays open, until it was not used
+    for 30 minutes.
+    """
+    session = context.session()
+    with ExitStack() as held:
+        held.enter_context(context.streaming("terminals", session))
+        context.work.follow()
+        live = await _terminal(context, query)
+        watched = held.enter_context(context.plane.shells.watching(live, types=not query.watch))
+        if query.pty is not None and query.cols is not None and query.rows is not None:
+            await watched.resize(Size(query.cols, query.rows))
+        return Attached(watched, held.pop_all())
+
+
+async def _terminal(context: Context, query: LiveTerminalQuery) -> Live:
+    session, plane = context.session(), context.plane
+    if query.pty is not None:
+        return await plane.terminals.records.running(session, query.pty)
+    size = Size(query.cols or _COLUMNS, query.rows or _ROWS)
+    return await context.work.complete(
+        plane.shells.open(context.principal, session, size),
+        lambda live: plane.terminals.end(live, "client_gone"),
+    )

@@ -1,0 +1,75 @@
+"""What was typed for a terminal's program and the kernel has not taken yet: bounded."""
+
+import os
+
+from sandbox_agent.errors import AgentError
+from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.outputs import Reply
+
+# Of one request to type; the next one waits until the kernel has taken it.
+MOST_BYTES = 64 * 1024
+# How long a caller waits for that, less than the control plane's own time-out.
+PATIENCE_SECONDS = 20.0
+
+
+class Typed:
+    """Bytes on their way to a terminal, and the caller who waits until they are taken."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._held = bytearray()
+        self._waiting: tuple[Reply, Timer] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether the kernel has not taken everything yet."""
+        return bool(self._held)
+
+    def add(self, data: bytes) -> None:
+        """Holds bytes for `write`."""
+        self._held += data
+
+    def check(self, data: bytes) -> None:
+        """Raises: AgentError if the bytes can't be typed now, or not at once."""
+        if len(data) > MOST_BYTES:
+            raise AgentError("validation_error", f"data may have at most {MOST_BYTES} bytes")
+        if self._held:
+            raise AgentError("busy", "the program does not read what was typed: try again")
+
+    def write(self, master: int) -> None:
+        """Writes as much as the kernel takes, and answers the caller once that is all."""
+        try:
+            while self._held:
+                del self._held[: os.write(master, self._held)]
+        except BlockingIOError:
+            return
+        except OSError:  # no process reads it any more
+            self._held.clear()
+        self._answer({})
+
+    def when_taken(self, reply: Reply) -> None:
+        """Answers once the kernel has taken everything, or with `busy` if that takes too long."""
+        if not self._held:
+            reply({})
+            return
+        self._waiting = reply, self._loop.after(PATIENCE_SECONDS, self._give_up)
+
+    def forget_caller(self) -> None:
+        """Drops the caller after the connection was lost; the bytes are still written."""
+        if self._waiting is not None:
+            self._waiting[1].cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Drops what was not taken: the terminal has ended."""
+        self._held.clear()
+        self._answer(AgentError("conflict", "the terminal has ended"))
+
+    def _give_up(self) -> None:
+        text = f"the program has not read what was typed for {PATIENCE_SECONDS:g} s: try again"
+        self._answer(AgentError("busy", text))
+
+    def _answer(self, answer: dict[str, object] | AgentError) -> None:
+        if self._waiting is not None:
+            (reply, timer), self._waiting = self._waiting, None
+            timer.cancel()
+            reply(answer)

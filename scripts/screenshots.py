@@ -1,45 +1,157 @@
-"""Makes docs/images/console-*.png: pages of the console of a running control plane.
+"""Makes docs/images/console-*.png: `python -m scripts.screenshots` pictures every page.
 
-Start a control plane first, then run `python -m scripts.screenshots`. Its sessions are removed.
+It runs a control plane of its own with sessions at work, for a minute, so that there is something
+to see, and leaves nothing behind.
 """
 
 import asyncio
 import shutil
-from contextlib import suppress
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
 from pathlib import Path
 
-from playwright.async_api import async_playwright
+from aiohttp import web
+from playwright.async_api import Page, ViewportSize, async_playwright
 
-from orchestrator.config import instance_url
-from orchestrator.config.settings import load_settings
-from paddock import Paddock, PermissionDeniedError
+from api.app import create_app
+from api.server import http_options
+from orchestrator.access.key_bounds import KeyBounds
+from orchestrator.access.keys import Principal, Role
+from orchestrator.access.limits import KeyLimits
+from orchestrator.control_plane import ControlPlane
+from paddock import Paddock, PaddockAPIError
+from paddock.client.session import Session
+from tests.support.plane import clear, opened
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-SIZE = {"width": 1200, "height": 640}
-SESSIONS = (
-    (
-        "docs-search",
-        "low",
-        (["ls", "-la"], ["curl", "https://example.com"], ["cat", "/etc/passwd"]),
-    ),
-    ("web-agent", "medium", (["date"], ["curl", "-s", "https://example.com"], ["gcc", "a.c"])),
-    ("build-42", "high", (["python3", "-c", "print(6 * 7)"], ["git", "--version"])),
+SIZE: ViewportSize = {"width": 1280, "height": 800}
+_SAMPLES = 50
+_BUSY = "while sleep 0.$((RANDOM % 10)); do for i in {1..COUNT}; do :; done; done"
+_DENIED = (["curl", "https://example.com"], ["cat", "/etc/passwd"], ["curl", "evil.example"])
+# By id: level, the commands that it runs, and how busy it is.
+SESSIONS = {
+    "docs-search": ("low", (["ls", "-la"], ["grep", "-rn", "TODO", "."], *_DENIED), 0),
+    "web-agent": ("medium", (["date"], ["curl", "-s", "https://pypi.org"], ["gcc", "a.c"]), 0),
+    "build-42": ("high", (["python3", "-c", "print(6 * 7)"], ["git", "--version"]), 90_000),
+    "etl-nightly": ("high", (["python3", "--version"],), 30_000),
+    "review-bot": ("medium", (["uname", "-a"], ["env"], ["rm", "/etc/hosts"]), 0),
+}
+_SOURCE = '''"""Counts words."""
+
+import re
+from collections import Counter
+
+WORD = re.compile(r"[a-z']+")
+
+
+def most_common(text: str, number: int = 10) -> list[tuple[str, int]]:
+    """The words that occur most often, with their counts."""
+    # In any case: The and the are one word.
+    return Counter(WORD.findall(text.lower())).most_common(number)
+'''
+_LOGIN = """TRIES = 3
+
+def may_try(tries: int) -> bool:
+    return tries < TRIES
+"""
+_POLICY = {"extends": "SAFE_EDIT", "world_rules": {"write_patterns": ["src/**/*", "test/**/*"]}}
+# The turns of a session in proposal mode.
+_TURNS = (
+    '(map string-length (list (world.read "src/login.py")))',
+    '(world.read ".env")',
+    """(begin
+  (world.write "src/login.py" (replace (world.read "src/login.py") "TRIES = 3" "TRIES = 5"))
+  (world.write "test/test_login.py" "from login import may_try\\n\\nassert may_try(4)\\n"))""",
 )
+# By what a shell shows before: what is typed in it.
+_TYPED = {
+    "$": "ls -la --color",
+    "README.md": "python3 -c 'from src.words import *; print(most_common(\"to be or not to be\"))'",
+}
 # By picture: the page's address, and a text that is there once it is complete.
 PAGES = {
-    "overview": ("sessions", "command-allowlist"),
+    "overview": ("sessions?by=cpu&down=1", "command-allowlist"),
+    "approvals": ("approvals", "Exactly this is sent"),
+    "audit": ("audit?decision=deny", "Save all"),
+    "policies": ("policies?level=low&command=curl%20https%3A%2F%2Fexample.com", "May do"),
+    "keys": ("keys", "prometheus"),
+    "system": ("system", "running commands"),
     "session": ("sessions/docs-search", "cat /etc/passwd"),
-    "level": ("sessions/web-agent/level", "22 commands"),
+    "level": ("sessions/web-agent/level", "medium"),
+    "turns": ("sessions/fix-login/turns", "Turn 3"),
+    "proposals": ("sessions/fix-login/proposals", "Commit all"),
+    "processes": ("sessions/build-42/processes", "sandbox agent"),
+    "files": ("sessions/build-42/files?path=src%2Fwords.py", "return"),
 }
+_KEYS = (
+    Principal(
+        "ci",
+        Role.OPERATOR,
+        limits=KeyLimits(max_sessions=8, max_cpus=8.0),
+        bounds=KeyBounds(max_level="medium"),
+    ),
+    Principal("dashboard", Role.VIEWER),
+    Principal("prometheus", Role.METRICS),
+)
+
+
+@asynccontextmanager
+async def _served(directory: Path) -> AsyncIterator[tuple[ControlPlane, str]]:
+    """A control plane whose Python asks a person before it names something."""
+    tools = directory / "tools"
+    tools.mkdir()
+    manifest = (files("orchestrator.tools") / "manifests" / "python3.clad.toml").read_text()
+    asks = "[session.commands.assign]\nhuman_approval = true\n"
+    text = manifest.replace("[session.commands.assign]\n", asks)
+    (tools / "python3.clad.toml").write_text(text)
+    room = {"min_free_memory_bytes": 2**29, "min_free_disk_bytes": 2**30}
+    async with opened(tools_dir=tools, **room) as plane:
+        runner = web.AppRunner(create_app(plane), handler_cancellation=True, **http_options(plane))
+        try:
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield plane, f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+            await clear(plane)
 
 
 async def _work(paddock: Paddock) -> None:
-    for name, level, commands in SESSIONS:
-        budget = {"commands": 20, "cpu_seconds": 60}
+    for name, (level, commands, busy) in SESSIONS.items():
+        budget = {"commands": 20, "cpu_seconds": 600}
         session = await paddock.sessions.create(id=name, permission_level=level, budget=budget)
         for argv in commands:
-            with suppress(PermissionDeniedError):
+            with suppress(PaddockAPIError):
                 await session.exec(argv=argv)
+        if busy:
+            await session.processes.start(argv=["bash", "-c", _BUSY.replace("COUNT", str(busy))])
+    build = await paddock.sessions.get("build-42")
+    await build.files.write("src/words.py", _SOURCE, parents=True)
+    await build.files.write("README.md", "# Words\n")
+    await _ask(build)
+    await _propose(paddock)
+    short = await paddock.sessions.create(id="spent", budget={"commands": 1})
+    for _ in range(2):
+        with suppress(PaddockAPIError):
+            await short.exec(argv=["date"])
+    await (await paddock.sessions.create(id="refactor")).close()
+
+
+async def _propose(paddock: Paddock) -> None:
+    """Turns that stage changes of a committed file."""
+    session = await paddock.sessions.create(id="fix-login", policy=_POLICY)
+    await session.files.write("src/login.py", _LOGIN, parents=True)
+    await session.proposals.commit()
+    for code in _TURNS:
+        await session.turns.run(code)
+
+
+async def _ask(session: Session) -> None:
+    terminal = await session.terminals.open("python3")
+    await terminal.send("calculate", "(2 + 3) * 4")
+    await terminal.send("assign", "sizes = [3, 5, 8]")
 
 
 async def _take(url: str, key: str) -> None:
@@ -47,29 +159,59 @@ async def _take(url: str, key: str) -> None:
         browser = await playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = await browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
+        page = await browser.new_page(viewport=SIZE)
         await page.goto(url)
         await page.get_by_label("API key").fill(key)
         await page.keyboard.press("Enter")
+        await page.locator("h1").wait_for()
         for name, (place, text) in PAGES.items():
             await page.goto(f"{url}/#/{place}")
             await page.get_by_text(text).first.wait_for()
+            if name == "turns":
+                await page.get_by_text("Turn 3").click()
+                await page.get_by_text("test_login").first.wait_for()
+            if name == "policies":
+                await page.get_by_role("button", name="Explain").click()
+                await page.get_by_label("the verdict").wait_for()
             await page.screenshot(path=IMAGES / f"console-{name}.png")
+        await _in_a_shell(page, url)
+        await _in_the_dark(page, url)
         await browser.close()
+
+
+async def _in_a_shell(page: Page, url: str) -> None:
+    await page.goto(f"{url}/#/sessions/build-42/shell")
+    await page.get_by_role("button", name="Open a shell").click()
+    shown = page.locator(".xterm-rows")
+    for before, line in _TYPED.items():
+        await shown.get_by_text(before).first.wait_for()
+        await page.keyboard.type(f"{line}\n")
+    await shown.get_by_text("('not', 1)").wait_for()
+    await page.screenshot(path=IMAGES / "console-shell.png")
+
+
+async def _in_the_dark(page: Page, url: str) -> None:
+    """The overview on a phone."""
+    await page.emulate_media(color_scheme="dark")
+    await page.set_viewport_size({"width": 390, "height": 800})
+    await page.goto(f"{url}/#/sessions")
+    await page.get_by_text("command-allowlist").first.wait_for()
+    await page.screenshot(path=IMAGES / "console-phone.png")
 
 
 async def main() -> None:
     """Runs sessions, and takes the pictures."""
-    settings = load_settings()
-    url = instance_url.find_url(settings)
-    key = (settings.state_dir / "admin.key").read_text().strip()
-    async with Paddock(url, key) as paddock:
-        try:
-            await _work(paddock)
-            await _take(url, key)
-        finally:
-            for name, _, _ in SESSIONS:
-                await paddock.sessions.close(name, purge=True)
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        async with _served(Path(directory)) as (plane, url):
+            key = (plane.settings.state_dir / "admin.key").read_text().strip()
+            async with Paddock(url, key) as paddock:
+                for each in _KEYS:
+                    await plane.key_edits.create("admin", each)
+                await _work(paddock)
+                for _ in range(_SAMPLES):
+                    await plane.usage.sample()
+                    await asyncio.sleep(1)
+                await _take(url, key)
 
 
 if __name__ == "__main__":

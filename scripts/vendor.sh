@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 # vendor PACKAGE@VERSION: prints the directory of its files.
 vendor() {
-    mkdir "$work/${1%@*}"
+    mkdir -p "$work/${1%@*}"
     (cd "$work" && npm pack --silent "$1" >/dev/null && tar -xzf ./*.tgz -C "${1%@*}" && rm ./*.tgz)
     echo "$work/${1%@*}/package"
 }
@@ -21,3 +21,22 @@ step "htm and preact"
 htm=$(vendor htm@3.1.1)
 cp "$htm/preact/standalone.module.js" "$target/preact.js"
 cp "$htm/LICENSE" "$target/preact.LICENSE.txt"
+
+step "uPlot"
+uplot=$(vendor uplot@1.6.32)
+cp "$uplot/dist/uPlot.esm.js" "$target/uplot.js"
+cp "$uplot/dist/uPlot.min.css" "$target/uplot.css"
+cp "$uplot/LICENSE" "$target/uplot.LICENSE.txt"
+
+step "axe-core, for the tests"
+axe=$(vendor axe-core@4.10.3)
+cp "$axe/axe.min.js" tests/browser/vendor/axe.js
+cp "$axe/LICENSE" tests/browser/vendor/axe.LICENSE.txt
+
+step "xterm"
+xterm=$(vendor @xterm/xterm@6.0.0)
+cp "$xterm/lib/xterm.mjs" "$target/xterm.js"
+cp "$xterm/css/xterm.css" "$target/xterm.css"
+cp "$xterm/LICENSE" "$target/xterm.LICENSE.txt"
+fit=$(vendor @xterm/addon-fit@0.11.0)
+cp "$fit/lib/addon-fit.mjs" "$target/xterm-fit.js"

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
@@ -57,7 +56,7 @@ class Console:
     """The console's files, which are read once."""
 
     def __init__(self) -> None:
-        self._files = dict(_found(_STATIC, ""))
+        self._files = _found(_STATIC)
 
     def add_to(self, app: web.Application) -> None:
         """Adds the routes, which need no credential: the pages hold nothing but themselves."""
@@ -76,13 +75,16 @@ class Console:
         return _response(request, found)
 
 
-def _found(directory: Traversable, before: str) -> Iterator[tuple[str, _File]]:
+def _found(directory: Traversable) -> dict[str, _File]:
+    """The files that are served, by their paths below the directory."""
+    found: dict[str, _File] = {}
     for entry in directory.iterdir():
         if entry.is_dir():
-            yield from _found(entry, f"{before}{entry.name}/")
+            found.update({f"{entry.name}/{path}": file for path, file in _found(entry).items()})
         elif content_type := _TYPES.get(entry.name.rpartition(".")[2]):
             body = entry.read_bytes()
-            yield before + entry.name, _File(body, content_type, hashlib.sha256(body).hexdigest())
+            found[entry.name] = _File(body, content_type, hashlib.sha256(body).hexdigest())
+    return found
 
 
 def _response(request: web.Request, file: _File) -> web.Response:

@@ -5,11 +5,12 @@ const RETRY_MS = [500, 1000, 2000, 5000];
 // A browser cuts connections when the host's networks change, as with each new container.
 const READS = 3;
 
-/** An error answer: `message` says what to do; `status`, `rule` and `code` as in the problem. */
+/** An error answer: `message` says what to do; the other members are as in the problem. */
 export class Problem extends Error {
   constructor(status, body) {
     super(body.detail || `The control plane answered ${status}.`);
-    Object.assign(this, { status, code: body.code, rule: body.rule, requestId: body.request_id });
+    const { code, rule, conflicts, refused } = body;
+    Object.assign(this, { status, code, rule, conflicts, refused, requestId: body.request_id });
   }
 }
 

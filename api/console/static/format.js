@@ -13,9 +13,15 @@ export function seconds(value) {
   if (value == null) return "–";
   if (value < 1) return `${Math.round(value * 1000)} ms`;
   if (value < 60) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
-  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
-  if (value < 86400) return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
-  return `${Math.floor(value / 86400)} d ${Math.round((value % 86400) / 3600)} h`;
+  if (value < 3600) return both(value, [60, "min"], [1, "s"]);
+  if (value < 86400) return both(value, [3600, "h"], [60, "min"]);
+  return both(value, [86400, "d"], [3600, "h"]);
+}
+
+/** The value in two units, without a rest of nothing. */
+function both(value, [large, name], [small, rest]) {
+  const left = Math.floor((value % large) / small);
+  return `${Math.floor(value / large)} ${name}${left ? ` ${left} ${rest}` : ""}`;
 }
 
 export const number = (value) => (value == null ? "–" : value.toLocaleString("en"));

@@ -2,27 +2,35 @@
 
 import { useEffect, useState } from "./vendor/preact.js";
 import { follow, get, ofSession, withQuery } from "./api.js";
+import { Usage } from "./usage.js";
 
-const MOST_EVENTS = 500;
 // A burst of events makes the page draw once, and load what has changed once.
 const GATHER_MS = 250;
 const MOST_LOADING = 4;
 const PAGE = 500;
-const DENIALS = 200;
+const MOST_PENDING = 100;
+// Commands whose end was heard: a list that was made before may still have them.
+const MOST_ENDED = 1000;
 const NEWEST = 50;
 const AGAIN_MS = 1000;
 const MOST_TIMES = 60;
+
+const denialKey = ({ session_id, incarnation, operation, rule }) => [session_id, incarnation, operation, rule].join(" ");
 
 /** What all pages of this tab share. A listener is called after each change. */
 export class Live {
   constructor() {
     this.sessions = new Map();
-    this.latest = [];
+    this.denials = new Map();
+    this.usage = new Usage();
     this.state = "loading";
     this.error = null;
     this.approvals = 0;
+    this.pending = [];
+    this.newest = null;
     this.listeners = new Set();
     this.stale = new Set();
+    this.ended = new Set();
     this.awaited = new Map();
     this.stop = new AbortController();
   }
@@ -30,7 +38,8 @@ export class Live {
   async start() {
     try {
       // The stream begins before the list, so that nothing falls between them.
-      follow("/api/events", null, "id", (event) => this.heard(event), (state, error) => this.changed({ state, error }), this.stop.signal);
+      follow("/api/events", null, "id", (event) => this.heard(event), (state, error) => this.connected(state, error), this.stop.signal);
+      this.usage.follow(() => this.changed({}), this.stop.signal);
       await Promise.all([this.loadSessions(), this.countApprovals(), this.loadDenials()]);
       this.changed({ loaded: true });
     } catch (error) {
@@ -51,22 +60,38 @@ export class Live {
   listed(sessions) {
     for (const session of sessions) {
       const known = this.sessions.get(session.id);
-      if (!known || known.incarnation <= session.incarnation) this.sessions.set(session.id, session);
+      if (!known || known.incarnation <= session.incarnation) this.keep(session);
     }
   }
 
+  /** Keeps a session with the ids of its running commands, without those whose end was heard. */
+  keep(session) {
+    const ids = session.commands.filter((each) => each.status === "running" && !this.ended.has(each.command_id)).map((each) => each.command_id);
+    this.sessions.set(session.id, { ...session, running: new Set(ids) });
+  }
+
+  /** After a connection was lost, sessions are listed again: events may have gone meanwhile. */
+  async connected(state, error) {
+    const again = state === "live" && this.state === "reconnecting";
+    this.changed({ state, error });
+    if (again) await Promise.all([this.loadSessions(), this.countApprovals()]).then(() => this.changed({}), () => {});
+  }
+
   async loadDenials() {
-    const known = (await get(withQuery("/api/audit", { decision: "deny", limit: DENIALS }))).items;
-    this.latest.push(...known.filter((event) => this.latest.every((other) => other.id !== event.id)));
+    for (const group of (await get("/api/audit/denials")).items) {
+      const known = this.denials.get(denialKey(group));
+      if (!known) this.denials.set(denialKey(group), group);
+    }
   }
 
   async countApprovals() {
-    this.approvals = (await get("/api/approvals?status=pending&limit=100")).items.length;
+    this.pending = (await get(withQuery("/api/approvals", { status: "pending", limit: MOST_PENDING }))).items;
+    this.approvals = this.pending.length;
   }
 
   heard(event) {
-    this.latest.unshift(event);
-    this.latest.length = Math.min(this.latest.length, MOST_EVENTS);
+    this.newest = event;
+    if (event.decision === "deny") this.denied(event);
     const session = this.sessions.get(event.session_id);
     if (event.session_id && (!session || event.operation.startsWith("session."))) this.stale.add(event.session_id);
     else if (session) this.count(session, event);
@@ -74,14 +99,25 @@ export class Live {
     this.gather();
   }
 
+  denied(event) {
+    const key = denialKey(event);
+    const times = (this.denials.get(key)?.times ?? 0) + (event.args.repeats ?? 1);
+    const { session_id, incarnation, operation, rule } = event;
+    this.denials.set(key, { session_id, incarnation, operation, rule, times, latest: event });
+  }
+
   /** What an event says of its session, without asking for the session again. */
-  count(session, event) {
-    const running = event.operation === "command.start" && event.decision === "allow" ? 1
-      : event.operation === "command.exit" ? -1 : 0;
-    const count = Math.max(0, (session.running ?? session.commands.length) + running);
+  count(session, { operation, decision, args, time }) {
+    const running = new Set(session.running);
+    if (operation === "command.start" && decision === "allow") running.add(args.command_id);
+    if (operation === "command.exit") {
+      running.delete(args.command_id);
+      this.ended.add(args.command_id);
+      if (this.ended.size > MOST_ENDED) this.ended.delete(this.ended.values().next().value);
+    }
     this.sessions.set(session.id, {
-      ...session, running: count, last_activity_at: event.time,
-      activity: session.activity === "suspended" ? "suspended" : count ? "running" : "idle",
+      ...session, running, last_activity_at: time,
+      activity: session.activity === "suspended" ? "suspended" : running.size ? "running" : "idle",
     });
   }
 
@@ -101,7 +137,7 @@ export class Live {
   async load(id) {
     try {
       if (id === "") await this.countApprovals();
-      else if (this.sessions.has(id)) this.sessions.set(id, await get(ofSession(id)));
+      else if (this.sessions.has(id)) this.keep(await get(ofSession(id)));
       else await this.await(id);
     } catch (error) {
       if (error.status === 404) this.sessions.delete(id);

@@ -6,14 +6,15 @@ import { Live, useLive } from "./live.js";
 import { SignIn } from "./pages/sign_in.js";
 import { Overview } from "./pages/overview.js";
 import { Session } from "./pages/session.js";
-import { Approvals } from "./pages/approvals.js";
+import { Approvals, useNotifications } from "./pages/approvals.js";
 import { Audit } from "./pages/audit.js";
+import { Keys } from "./pages/keys.js";
 import { Policies } from "./pages/policies.js";
 import { System } from "./pages/system.js";
 
 const PAGES = [
   ["sessions", "Sessions"], ["approvals", "Approvals"], ["audit", "Audit"],
-  ["policies", "Policies"], ["system", "System"],
+  ["policies", "Policies"], ["keys", "Keys"], ["system", "System"],
 ];
 
 /** The parts of the address behind `#/`, and its query. */
@@ -25,7 +26,11 @@ function address() {
 function useAddress() {
   const [now, setNow] = useState(address());
   useEffect(() => {
-    const moved = () => { setNow(address()); document.querySelector("main")?.focus(); };
+    const moved = () => {
+      setNow(address());
+      document.querySelector("main")?.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    };
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
@@ -34,21 +39,43 @@ function useAddress() {
 
 function Page({ live, parts, query }) {
   const [page = "sessions", id, tab] = parts;
+  // A page keeps its conditions in the address itself; another address is another page.
+  const key = query.toString();
   if (page === "sessions" && id) return html`<${Session} key=${id} id=${id} tab=${tab} query=${query} />`;
-  if (page === "sessions") return html`<${Overview} live=${live} />`;
-  if (page === "approvals") return html`<${Approvals} live=${live} />`;
-  if (page === "audit") return html`<${Audit} query=${query} />`;
-  if (page === "policies") return html`<${Policies} />`;
-  if (page === "system") return html`<${System} />`;
+  if (page === "sessions") return html`<${Overview} key=${key} live=${live} query=${query} />`;
+  if (page === "approvals") return html`<${Approvals} live=${live} query=${query} />`;
+  if (page === "audit") return html`<${Audit} key=${key} query=${query} />`;
+  if (page === "policies") return html`<${Policies} key=${key} query=${query} />`;
+  if (page === "keys") return html`<${Keys} />`;
+  if (page === "system") return html`<${System} live=${live} />`;
   return html`<p class="state">There is no such page. <a href="#/sessions">See the sessions</a>.</p>`;
 }
 
-const STATES = { loading: "connecting", live: "live", reconnecting: "reconnecting", over: "disconnected" };
+const STATES = {
+  loading: ["connecting", "The page is connecting to the control plane."],
+  live: ["live", "What you see is what is now."],
+  reconnecting: ["reconnecting", "The control plane does not answer. What you see may be old; the page tries again."],
+  over: ["disconnected", "The credential is not valid any more, or the control plane refused the page. Sign in again."],
+};
 
 function Connection({ live }) {
   useLive(live);
-  return html`<span class="connection ${live.state}" role="status">${STATES[live.state]}</span>`;
+  useNotifications(live);
+  const [state, means] = STATES[live.state];
+  return html`<span class="connection ${live.state}" role="status" title=${means}>${state}</span>`;
 }
+
+/** What the reader must know about a page that is not live. */
+function Stale({ live }) {
+  useLive(live);
+  if (!["reconnecting", "over"].includes(live.state)) return null;
+  return html`<p class="stale ${live.state}">${STATES[live.state][1]}</p>`;
+}
+
+/** The focus goes to the page, which an address in `href` would also do, and lose the page's own. */
+const skip = (event) => { event.preventDefault(); document.querySelector("main").focus(); };
+const Brand = ({ href }) => html`<a class="skip" href="#" onClick=${skip}>Skip to the page</a>
+  <a class="brand" href=${href}><img src="/console/icon.svg" alt="" width="22" height="22" /> Paddock</a>`;
 
 function Navigation({ live, page }) {
   useLive(live);
@@ -68,12 +95,12 @@ function Frame({ given, onLeave }) {
   useEffect(() => { document.title = ["Paddock", ...parts].reverse().join(" · "); }, [parts.join("/")]);
   const leave = html`<button class="plain" onClick=${onLeave}>Sign out</button>`;
   if (own) {
-    return html`<header><a class="brand" href="#/sessions/${encodeURIComponent(own)}">Paddock</a><span></span>${leave}</header>
+    return html`<header><${Brand} href="#/sessions/${encodeURIComponent(own)}" /><span></span>${leave}</header>
       <main tabindex="-1"><${Session} id=${own} tab=${parts[2]} query=${query} /></main>`;
   }
-  return html`<header><a class="brand" href="#/sessions">Paddock</a>
+  return html`<header><${Brand} href="#/sessions" />
       <${Navigation} live=${live} page=${parts[0] ?? "sessions"} /><${Connection} live=${live} />${leave}</header>
-    <main tabindex="-1"><${Page} live=${live} parts=${parts} query=${query} /></main>`;
+    <${Stale} live=${live} /><main tabindex="-1"><${Page} live=${live} parts=${parts} query=${query} /></main>`;
 }
 
 function App() {

@@ -3,6 +3,8 @@
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { exact, pieces, relative } from "./format.js";
 
+const TICK_MS = 5000;
+
 /** Text from a sandbox or a caller: only ever text, with hidden characters made visible. */
 export const Raw = ({ text }) => pieces(String(text ?? "")).map((piece) =>
   piece.hidden ? html`<span class="hidden-char" title="a character that is not visible">${piece.text}</span>` : piece.text);
@@ -16,21 +18,33 @@ const DECISION = { allow: "good", deny: "bad", pending: "warn" };
 export const Decision = ({ decision }) =>
   decision ? html`<${Badge} kind=${DECISION[decision]}>${decision}<//>` : null;
 
-/** The number of milliseconds now, which changes every so many seconds. */
-function useNow(every) {
-  const [now, setNow] = useState(Date.now());
+// One clock for all times of the page.
+const clock = { listeners: new Set(), timer: null };
+
+function tick() {
+  for (const listener of clock.listeners) listener(Date.now());
+}
+
+/** Draws the component again every few seconds. */
+function useClock() {
+  const [, setNow] = useState(0);
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every * 1000);
-    return () => clearInterval(timer);
-  }, [every]);
-  return now;
+    clock.listeners.add(setNow);
+    clock.timer ??= setInterval(tick, TICK_MS);
+    return () => {
+      clock.listeners.delete(setNow);
+      if (clock.listeners.size) return;
+      clearInterval(clock.timer);
+      clock.timer = null;
+    };
+  }, []);
 }
 
 /** A relative time, with the exact one on hover. */
 export function Time({ at }) {
-  const now = useNow(5);
+  useClock();
   if (!at) return "–";
-  return html`<time datetime=${at} title=${exact(at)}>${relative(at, now)}</time>`;
+  return html`<time datetime=${at} title=${exact(at)}>${relative(at)}</time>`;
 }
 
 /** What is used of a limit. */
@@ -92,7 +106,7 @@ export function Table({ label, columns, rows, of, filter = true, empty = "There 
       <thead><tr>${columns.map((column, at) => html`<th scope="col" class=${column.num ? "num" : ""}
         aria-sort=${order.at === at ? (order.down ? "descending" : "ascending") : undefined}>
         ${column.key
-          ? html`<button class="sort" onClick=${() => sort(at)}>${column.name}${order.at === at ? (order.down ? " ↓" : " ↑") : ""}</button>`
+          ? html`<button class="sort" onClick=${() => sort(at)}>${column.name}</button>`
           : column.name}</th>`)}</tr></thead>
       <tbody>${shown.map((row) => html`<tr key=${of(row)}>${columns.map((column) =>
         html`<td class=${column.num ? "num" : ""}>${column.show(row)}</td>`)}</tr>`)}</tbody>

@@ -1,88 +1,81 @@
-// All sessions, what was denied most, and the latest ends.
+// All sessions, the host, what was denied most, what waits for a person, and the latest ends.
 
 import { html } from "../vendor/preact.js";
+import { Meter, Sparkline } from "../charts.js";
 import { useLive } from "../live.js";
-import { Badge, Empty, Failure, Loading, Raw, StatusBadge, Table, Time } from "../parts.js";
-import { number, words } from "../format.js";
+import { Badge, Empty, Failure, Loading, Raw, StatusBadge, Time } from "../parts.js";
+import { bytes, number, percent, words } from "../format.js";
+import { LiveSessions, link } from "./overview_sessions.js";
+
+export { link };
 
 const LIVE = ["active", "paused"];
-const ACTIVITY = { running: "good", suspended: "warn" };
-const MOST_DENIALS = 8;
+const MOST_ROWS = 8;
 
-export const link = (id) => html`<a href="#/sessions/${encodeURIComponent(id)}"><${Raw} text=${id} /></a>`;
+const counted = (sessions, activity) => sessions.filter((session) => session.activity === activity).length;
+const what = ({ args }) => words(args.argv ?? args.path ?? args.host ?? args.command ?? "");
 
-/** The largest share of a limit of the session's budget that is used. */
-function mostUsed({ budget }) {
-  const shares = Object.entries(budget.limits).filter(([, limit]) => limit)
-    .map(([kind, limit]) => ({ kind, share: budget.consumed[kind] / limit }));
-  return shares.sort((a, b) => b.share - a.share)[0];
+const Tile = ({ title, value, children }) => html`<div class="tile"><h2>${title}</h2><p class="value">${value}</p>${children}</div>`;
+
+function HostTiles({ host }) {
+  const last = (values) => values.at(-1) ?? 0;
+  return html`<${Tile} title="Processors" value=${percent(last(host.cpu_percent))}><p class="hint">of ${number(host.cpus)} cores</p>
+      <${Sparkline} values=${host.cpu_percent} least=${100} label="The host's CPU in the last ten minutes" /><//>
+    <${Tile} title="Memory" value=${bytes(last(host.memory_used))}><p class="hint">of ${bytes(host.memory_bytes)}</p>
+      <${Sparkline} values=${host.memory_used} least=${host.memory_bytes} label="The host's memory in the last ten minutes" /><//>
+    <${Tile} title="Disk" value=${bytes(last(host.disk_used))}><p class="hint">of ${bytes(host.disk_bytes)}</p>
+      <${Meter} label="The host's disk" used=${last(host.disk_used)} limit=${host.disk_bytes} /><//>`;
 }
 
-const COLUMNS = [
-  { name: "Session", key: (session) => session.id, show: (session) => link(session.id) },
-  { name: "Level", key: (session) => session.permission_level, show: (session) => html`<${Badge} kind=${`level-${session.permission_level}`}>${session.permission_level}<//>` },
-  { name: "Owner", key: (session) => session.owner, show: (session) => session.owner },
-  { name: "Activity", key: (session) => session.activity, show: (session) => html`<${Badge} kind=${ACTIVITY[session.activity]}>${session.status === "paused" ? "paused" : session.activity}<//>` },
-  { name: "Running", num: true, key: (session) => session.running ?? session.commands.length, show: (session) => number(session.running ?? session.commands.length) },
-  { name: "Budget", key: (session) => mostUsed(session)?.share ?? 0, show: Used },
-  { name: "Last activity", key: (session) => session.last_activity_at, show: (session) => html`<${Time} at=${session.last_activity_at} />` },
-  { name: "Created", key: (session) => session.created_at, show: (session) => html`<${Time} at=${session.created_at} />` },
-];
-
-function Used(session) {
-  const most = mostUsed(session);
-  if (!most) return "–";
-  const text = `${Math.round(most.share * 100)} % of ${most.kind}`;
-  return html`<progress max="1" value=${Math.min(1, most.share)} title=${text} aria-label=${text}
-    class=${most.share > 0.9 ? "bad" : ""}></progress>`;
+function Tiles({ live, sessions }) {
+  const denials = [...live.denials.values()].reduce((sum, group) => sum + group.times, 0);
+  const suspended = counted(sessions, "suspended");
+  return html`<div class="tiles">
+    <${Tile} title="Live" value=${number(sessions.length)}><p class="hint">${number(counted(sessions, "running"))} running${
+      suspended ? `, ${number(suspended)} suspended` : ""}</p><//>
+    ${live.usage.host && html`<${HostTiles} host=${live.usage.host} />`}
+    <${Tile} title="Denied lately" value=${number(denials)}><p><a href="#/audit?decision=deny">See them</a></p><//>
+    <${Tile} title="Waiting for approval" value=${number(live.approvals)}><p><a href="#/approvals">${live.approvals ? "Decide" : "Approvals"}</a></p><//></div>`;
 }
 
-const ENDS = [
-  { name: "Session", key: (session) => session.id, show: (session) => link(session.id) },
-  { name: "End", key: (session) => session.status, show: (session) => html`<${StatusBadge} status=${session.status} />` },
-  { name: "Reason", key: (session) => session.termination?.rationale_code, show: (session) => session.termination?.rationale_code ?? "–" },
-  { name: "When", key: (session) => session.termination?.terminated_at, show: (session) => html`<${Time} at=${session.termination?.terminated_at} />` },
-];
-
-/** The latest denials, those of one rule and session together. */
-function denials(events) {
-  const found = new Map();
-  for (const event of events) {
-    if (event.decision !== "deny") continue;
-    const key = `${event.session_id} ${event.rule}`;
-    const known = found.get(key) ?? { ...event, times: 0 };
-    known.times += event.args.repeats ?? 1;
-    found.set(key, known);
-  }
-  return [...found.values()].sort((a, b) => b.times - a.times).slice(0, MOST_DENIALS);
+function Denied({ groups }) {
+  const shown = [...groups].sort((a, b) => b.times - a.times).slice(0, MOST_ROWS);
+  if (!shown.length) return html`<${Empty}>Nothing was denied.<//>`;
+  return html`<ol class="rows">${shown.map((group) => html`<li key=${`${group.session_id} ${group.operation} ${group.rule}`}>
+    <span class="times">${number(group.times)}×</span>
+    <span class="grow"><a href="#/audit?${new URLSearchParams({ decision: "deny", rule: group.rule ?? "", session: group.session_id ?? "" })}"><code>${group.rule ?? "no rule"}</code></a>
+      <span class="line mono"><${Raw} text=${what(group.latest)} /></span></span>
+    <span class="side">${group.session_id && link(group.session_id)}<br /><span class="hint"><${Time} at=${group.latest.time} /></span></span></li>`)}</ol>`;
 }
 
-const what = (event) => words(event.args.argv ?? event.args.path ?? event.args.host ?? event.args.command ?? "");
+function Pending({ pending }) {
+  if (!pending.length) return html`<${Empty}>Nothing waits.<//>`;
+  return html`<ol class="rows">${pending.slice(0, MOST_ROWS).map((approval) => html`<li key=${approval.id}>
+    <span class="grow"><a href="#/approvals?id=${encodeURIComponent(approval.id)}">${approval.tool}</a> <${Badge}>${approval.risk_tier}<//>
+      <span class="line mono"><${Raw} text=${approval.command} /></span></span>
+    <span class="side">${link(approval.session_id)}<br /><span class="hint"><${Time} at=${approval.requested_at} /></span></span></li>`)}</ol>`;
+}
 
-export function Overview({ live }) {
+function Ended({ ended }) {
+  if (!ended.length) return html`<${Empty}>No session has ended lately.<//>`;
+  return html`<ol class="rows">${ended.slice(0, MOST_ROWS).map((session) => html`<li key=${`${session.id} ${session.incarnation}`}>
+    <span class="grow">${link(session.id)}<span class="line hint">${session.termination.rationale_code.replaceAll("_", " ").toLowerCase()}</span></span>
+    <span class="side"><${StatusBadge} status=${session.status} /><br /><span class="hint"><${Time} at=${session.termination.terminated_at} /></span></span></li>`)}</ol>`;
+}
+
+const Panel = ({ title, children }) => html`<section class="card panel" aria-label=${title.toLowerCase()}><h2>${title}</h2>${children}</section>`;
+
+export function Overview({ live, query }) {
   useLive(live);
   if (live.error && !live.loaded) return html`<${Failure} error=${live.error} again=${() => location.reload()} />`;
   if (!live.loaded) return html`<${Loading} what="sessions" />`;
   const all = [...live.sessions.values()];
-  const running = all.filter((session) => LIVE.includes(session.status));
+  const sessions = all.filter((session) => LIVE.includes(session.status));
   const ended = all.filter((session) => !LIVE.includes(session.status))
-    .sort((a, b) => b.termination.terminated_at.localeCompare(a.termination.terminated_at)).slice(0, 20);
-  const denied = denials(live.latest);
-  return html`<h1>Sessions</h1>
-    <p class="figures">
-      <b>${number(running.length)}</b> live
-      <b>${number(running.filter((session) => session.activity === "running").length)}</b> running
-      <b>${number(running.filter((session) => session.activity === "suspended").length)}</b> suspended
-      <b>${number(live.approvals)}</b> <a href="#/approvals">waiting for approval</a></p>
-    <${Table} label="live sessions" columns=${COLUMNS} rows=${running} of=${(session) => session.id}
-      empty=${html`No session is live. Start one: <code>paddock run -- ls</code>`} />
-    <div class="two">
-      <section><h2>Denied most, lately</h2>
-        ${denied.length ? html`<ul class="denials">${denied.map((event) => html`<li>
-          <b>${event.times}×</b> ${link(event.session_id)} <code>${event.rule}</code> <${Raw} text=${what(event)} /></li>`)}</ul>`
-          : html`<${Empty}>Nothing.<//>`}</section>
-      <section><h2>Latest ends</h2>
-        <${Table} label="ended sessions" columns=${ENDS} rows=${ended} filter=${false}
-          of=${(session) => `${session.id} ${session.incarnation}`} empty="No session has ended." /></section>
-    </div>`;
+    .sort((a, b) => b.termination.terminated_at.localeCompare(a.termination.terminated_at));
+  return html`<h1>Sessions</h1><${Tiles} live=${live} sessions=${sessions} />
+    <${LiveSessions} sessions=${sessions} usage=${live.usage} query=${query} />
+    <div class="panels"><${Panel} title="Denied most"><${Denied} groups=${live.denials.values()} /><//>
+      <${Panel} title="Waiting for approval"><${Pending} pending=${live.pending} /><//>
+      <${Panel} title="Ended sessions"><${Ended} ended=${ended} /><//></div>`;
 }

@@ -1,58 +1,27 @@
 // One session: its state, and a page for each part of it.
 
-import { html, useEffect, useState } from "../vendor/preact.js";
-import { credential, follow, get, ofSession, send, withQuery } from "../api.js";
-import { Badge, Confirm, Failure, Loading, Raw, StatusBadge, Time } from "../parts.js";
+import { html, useState } from "../vendor/preact.js";
+import { credential, ofSession, send } from "../api.js";
+import { Badge, Confirm, Failure, Loading, Raw, StatusBadge, Time, useLoaded } from "../parts.js";
+import { bytes, number, percent } from "../format.js";
+import { useSession } from "./session_record.js";
+import { Source } from "./file_view.js";
 import { Activity } from "./session_activity.js";
 import { Files } from "./session_files.js";
 import { LevelAndPolicy } from "./session_level.js";
 import { Processes } from "./session_processes.js";
-import { Terminals } from "./session_terminals.js";
+import { Proposals } from "./session_proposals.js";
+import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
-  ["activity", "Activity"], ["processes", "Processes"], ["terminals", "Terminals"],
+  ["activity", "Activity"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"],
   ["files", "Files"], ["level", "Level and policy"], ["raw", "Raw"],
 ];
-const MOST_EVENTS = 1000;
-const FIRST_EVENTS = 200;
-const GATHER_MS = 500;
-// What a sandbox uses changes without an event, so it is read again while it is looked at.
-const USAGE_MS = 5000;
 
-/** `{session, events, state, error, older}`: the session and its latest events, newest first. */
-function useSession(id) {
-  const [found, setFound] = useState({ events: [], state: "loading" });
-  const change = (members) => setFound((before) => ({ ...before, ...members }));
-  useEffect(() => {
-    const stop = new AbortController();
-    let timer = null;
-    let waiting = [];
-    const load = () => get(ofSession(id), { signal: stop.signal }).then(
-      (session) => { change({ session, error: null }); return session; },
-      (error) => { if (!stop.signal.aborted) change({ error }); });
-    const gather = () => {
-      timer = null;
-      const fresh = waiting.reverse();
-      waiting = [];
-      setFound((before) => ({ ...before, events: [...fresh, ...before.events].slice(0, MOST_EVENTS) }));
-      load();
-    };
-    const heard = (event) => { waiting.push(event); timer ??= setTimeout(gather, GATHER_MS); };
-    load().then((session) => session && follow(ofSession(id, "events"),
-      Math.max(0, session.telemetry.events_emitted - FIRST_EVENTS), "seq", heard,
-      (state) => change({ state }), stop.signal));
-    const again = setInterval(() => document.visibilityState === "visible" && load(), USAGE_MS);
-    return () => { stop.abort(); clearTimeout(timer); clearInterval(again); };
-  }, [id]);
+/** Only a session in proposal mode stages anything. */
+const tabsOf = ({ policy }) => TABS.filter(([name]) => name !== "proposals" || policy.world_rules?.proposal_mode);
 
-  async function older() {
-    const first = found.events.at(-1)?.seq ?? 1;
-    const after = Math.max(0, first - 1 - FIRST_EVENTS);
-    const page = await get(withQuery(ofSession(id, "audit"), { after, limit: first - 1 - after }));
-    setFound((before) => ({ ...before, events: [...before.events, ...page.items.reverse()] }));
-  }
-  return { ...found, older };
-}
+const live = (session) => ["active", "paused"].includes(session.status);
 
 function Actions({ session }) {
   const [asking, setAsking] = useState(null);
@@ -62,8 +31,7 @@ function Actions({ session }) {
     setError(null);
     try { await send(method, ofSession(session.id, ...rest)); } catch (failed) { setError(failed); }
   };
-  if (credential().session) return null;
-  if (!["active", "paused"].includes(session.status)) return null;
+  if (credential().session || !live(session)) return null;
   return html`<p class="actions">
     ${session.status === "active"
       ? html`<button onClick=${() => act("POST", "pause")}>Pause</button>`
@@ -77,30 +45,70 @@ function Actions({ session }) {
       <p>Everything that runs is ended, and its sandbox is removed. The workspace and the record stay.</p><//>`}`;
 }
 
+/** What is used of a limit, as a figure above a bar. */
+function Figure({ title, used, limit, show }) {
+  const share = limit ? Math.min(1, used / limit) : 0;
+  return html`<div class="figure"><span class="hint">${title}</span> <b>${show(used)}</b>
+    <span class="hint">${limit ? `of ${show(limit)}` : "no limit"}</span>
+    <progress class=${share > 0.9 ? "bad" : share > 0.7 ? "warn" : ""} max="1" value=${share} aria-label=${title}></progress></div>`;
+}
+
+function Figures({ session: { usage, disk, limits, budget } }) {
+  const { commands } = budget.consumed;
+  return html`<div class="figures-row">
+    ${usage && html`<${Figure} title="CPU" used=${usage.cpu_percent} limit=${limits.cpus * 100} show=${percent} />
+      <${Figure} title="Memory" used=${usage.memory_bytes} limit=${limits.memory_bytes} show=${bytes} />
+      <${Figure} title="Processes" used=${usage.pids} limit=${limits.pids} show=${number} />`}
+    ${disk && html`<${Figure} title="Workspace" used=${disk.used_bytes} limit=${disk.limit_bytes} show=${bytes} />`}
+    ${commands != null && html`<${Figure} title="Commands" used=${commands} limit=${budget.limits.commands} show=${number} />`}</div>`;
+}
+
+function Head({ session, state }) {
+  const labels = Object.entries(session.labels);
+  return html`<section class="card session-head"><div class="session-title"><div>
+      <h1><${Raw} text=${session.id} /></h1>
+      <p class="actions"><${StatusBadge} status=${session.status} /> <${Badge}>${session.activity}<//>
+        <${Badge} kind=${`level-${session.permission_level}`}>${session.permission_level}<//>
+        <${Badge}>policy ${session.policy.name ?? "of its own"}<//>
+        ${state === "reconnecting" && html`<span class="connection" role="status">reconnecting</span>`}</p></div>
+      <${Actions} session=${session} /></div>
+    <p class="facts hint"><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>
+      ${session.termination ? html`<span>ended <${Time} at=${session.termination.terminated_at} />: <b>${session.termination.rationale_code}</b></span>`
+        : html`<span>last used <${Time} at=${session.last_activity_at} /></span>`}
+      ${labels.map(([name, value]) => html`<span key=${name}><${Raw} text=${name} />: <b><${Raw} text=${value} /></b></span>`)}</p>
+    ${live(session) && html`<${Figures} session=${session} />`}</section>`;
+}
+
+// Terminals are large: they are loaded when they are first looked at.
+const terminals = async () => (await import("./session_terminals.js")).Terminals;
+const shell = async () => (await import("./session_shell.js")).Shell;
+
+function Later({ load, ...members }) {
+  const [found, error, reload] = useLoaded(async () => ({ Page: await load() }), []);
+  if (error) return html`<${Failure} error=${error} again=${reload} />`;
+  return found ? html`<${found.Page} ...${members} />` : html`<${Loading} what="the page" />`;
+}
+
 function Tab({ tab, found, query }) {
   const { session } = found;
+  if (tab === "turns") return html`<${SessionTurns} found=${found} />`;
+  if (tab === "proposals") return html`<${Proposals} found=${found} />`;
   if (tab === "processes") return html`<${Processes} session=${session} query=${query} />`;
-  if (tab === "terminals") return html`<${Terminals} session=${session} query=${query} />`;
-  if (tab === "files") return html`<${Files} session=${session} query=${query} />`;
-  if (tab === "level") return html`<${LevelAndPolicy} session=${session} />`;
-  if (tab === "raw") return html`<pre>${JSON.stringify(session, null, 2)}</pre>`;
+  if (tab === "terminals") return html`<${Later} key=${tab} load=${terminals} session=${session} query=${query} />`;
+  if (tab === "shell") return html`<${Later} key=${tab} load=${shell} session=${session} query=${query} />`;
+  if (tab === "files") return html`<${Files} found=${found} query=${query} />`;
+  if (tab === "level") return html`<${LevelAndPolicy} session=${session} reload=${found.refresh} />`;
+  if (tab === "raw") return html`<${Source} text=${JSON.stringify(session, null, 2)} path=${`${session.id}.json`} />`;
   return html`<${Activity} found=${found} query=${query} />`;
 }
 
 export function Session({ id, tab = "activity", query }) {
   const found = useSession(id);
   const { session, error } = found;
-  if (!session) return error ? html`<${Failure} error=${error} />` : html`<${Loading} what=${id} />`;
-  return html`<h1><${Raw} text=${session.id} /></h1>
-    <p class="actions"><${StatusBadge} status=${session.status} /> <${Badge}>${session.activity}<//>
-      <${Badge} kind=${`level-${session.permission_level}`}>${session.permission_level}<//>
-      <span>owner ${session.owner}</span> <span>created <${Time} at=${session.created_at} /></span>
-      ${session.termination && html`<span>ended <${Time} at=${session.termination.terminated_at} />:
-        ${session.termination.rationale_code}</span>`}
-      ${found.state === "reconnecting" && html`<span class="connection">reconnecting</span>`}</p>
-    <${Actions} session=${session} />
-    ${error && html`<${Failure} error=${error} />`}
-    <nav class="tabs" aria-label="Parts of the session">${TABS.map(([name, title]) => html`
+  if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
+  return html`<${Head} session=${session} state=${found.state} />
+    ${error && html`<${Failure} error=${error} again=${found.reload} />`}
+    <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>
     <${Tab} tab=${tab} found=${found} query=${query} />`;
 }

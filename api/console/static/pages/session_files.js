@@ -1,100 +1,131 @@
 // A session's workspace: look at files, take them out, and put some in.
 
-import { html, useEffect, useState } from "../vendor/preact.js";
-import { get, ofSession, request, send, withQuery } from "../api.js";
-import { Confirm, Failure, Loading, Raw, Table, Time, useLoaded } from "../parts.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { ofSession, request, send, withQuery } from "../api.js";
+import { Confirm, Empty, Failure, Loading, Raw, Time } from "../parts.js";
 import { bytes } from "../format.js";
+import { View, nameOf, opened } from "./file_view.js";
+import { Ask, Tree, useTree } from "./file_tree.js";
 
-const MOST_SHOWN = 512 * 1024;
-const IMAGES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp" };
-const HEX_BYTES = 4096;
+const ROOT = ".";
+const CHANGES = new Set(["file.write", "file.delete", "file.move", "file.mkdir", "command.exit"]);
 
-const parent = (path) => path.split("/").slice(0, -1).join("/") || ".";
-const name = (path) => path.split("/").pop();
-const join = (directory, file) => (directory === "." ? file : `${directory}/${file}`);
+const parent = (path) => path.split("/").slice(0, -1).join("/") || ROOT;
+const join = (directory, name) => (directory === ROOT ? name : `${directory}/${name}`);
 
-/** The first bytes as rows of an offset, hexadecimal digits and characters. */
-function hex(data) {
-  const rows = [];
-  for (let at = 0; at < Math.min(data.length, HEX_BYTES); at += 16) {
-    const part = [...data.slice(at, at + 16)];
-    const digits = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ").padEnd(47);
-    const text = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
-    rows.push(`${at.toString(16).padStart(8, "0")}  ${digits}  ${text}`);
-  }
-  return rows.join("\n") + (data.length > HEX_BYTES ? `\n… ${bytes(data.length - HEX_BYTES)} more` : "");
-}
-
-function decoded(data) {
-  try { return new TextDecoder("utf-8", { fatal: true }).decode(data); } catch { return null; }
-}
-
-function View({ session, path, size }) {
-  const [content, error] = useLoaded(async () => {
-    if (size > MOST_SHOWN) return { large: true };
-    const response = await request("GET", withQuery(ofSession(session, "files"), { path }));
-    const data = new Uint8Array(await response.arrayBuffer());
-    const type = IMAGES[name(path).split(".").pop().toLowerCase()];
-    return type ? { image: URL.createObjectURL(new Blob([data], { type })) } : { text: decoded(data), data };
-  }, [session, path]);
-  useEffect(() => () => content?.image && URL.revokeObjectURL(content.image), [content]);
-  if (error) return html`<${Failure} error=${error} />`;
-  if (!content) return html`<${Loading} what=${path} />`;
-  if (content.large) return html`<p class="state">It is larger than ${bytes(MOST_SHOWN)}: download it.</p>`;
-  if (content.image) return html`<img class="file" src=${content.image} alt=${name(path)} />`;
-  return html`<pre tabindex="0" aria-label=${path}>${content.text == null ? hex(content.data) : html`<${Raw} text=${content.text} />`}</pre>`;
-}
+const holdsDirectory = ({ items }) => [...items].some((item) => item.webkitGetAsEntry?.()?.isDirectory);
 
 async function download(session, path) {
-  const response = await request("GET", withQuery(ofSession(session, "files"), { path }));
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(await response.blob());
-  link.download = name(path);
+  link.href = URL.createObjectURL(await (await opened(session, path)).blob());
+  link.download = nameOf(path);
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-export function Files({ session, query }) {
-  const [at, setAt] = useState(query.get("path") ?? ".");
-  const [shown, setShown] = useState(null);
-  const [removing, setRemoving] = useState(null);
+/** What can be done with the chosen entry and its directory, by what the person asks for. */
+function useWork(session, tree, choose) {
   const [failed, setFailed] = useState(null);
-  const [list, error, reload] = useLoaded(() => get(withQuery(ofSession(session.id, "files", "list"), { path: at })), [session.id, at]);
-  const act = (work) => { setFailed(null); work.then(reload, setFailed); };
-  const put = (files) => act(Promise.all([...files].map((file) => request("PUT",
-    withQuery(ofSession(session.id, "files"), { path: join(at, file.name) }), { body: file }))));
-  const remove = (path) => { setRemoving(null); act(send("DELETE", withQuery(ofSession(session.id, "files"), { path }))); };
-  const rename = (path) => {
-    const destination = prompt("New path", path);
-    if (destination && destination !== path) act(send("POST", ofSession(session.id, "files", "move"), { source: path, destination }));
+  const [busy, setBusy] = useState(null);
+  const at = (path) => withQuery(ofSession(session, "files"), { path });
+  async function act(what, work, directories) {
+    setFailed(null);
+    setBusy(what);
+    try { await work(); } catch (error) { setFailed(error); }
+    setBusy(null);
+    await tree.load(directories);
+  }
+  return {
+    failed, busy, fail: setFailed,
+    put: (directory, files) => act(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}`, async () => {
+      for (const file of files) await request("PUT", at(join(directory, file.name)), { body: file });
+    }, [directory]),
+    remove: (path) => act(`Deleting ${path}`, async () => { await send("DELETE", at(path)); choose(null); }, [parent(path)]),
+    move: (source, destination) => act(`Renaming ${source}`, async () => {
+      await send("POST", ofSession(session, "files", "move"), { source, destination });
+      choose(null);
+    }, [parent(source), parent(destination)]),
+    mkdir: (path) => act(`Making ${path}`, () => send("POST", ofSession(session, "files", "mkdir"), { path }), [parent(path)]),
+    download: (path) => act(`Downloading ${path}`, () => download(session, path), []),
   };
-  const go = (path) => { setShown(null); setAt(path); };
-  const columns = [
-    { name: "Name", key: (entry) => name(entry.path), show: (entry) => (entry.type === "directory"
-      ? html`<button class="plain" onClick=${() => go(entry.path)}>▸ <${Raw} text=${name(entry.path)} /></button>`
-      : entry.type === "file"
-        ? html`<button class="plain" onClick=${() => setShown(entry)}><${Raw} text=${name(entry.path)} /></button>`
-        : html`<${Raw} text=${name(entry.path)} />${entry.target ? html` → <${Raw} text=${entry.target} />` : ""}`) },
-    { name: "Size", num: true, key: (entry) => entry.size, show: (entry) => (entry.type === "file" ? bytes(entry.size) : "") },
-    { name: "Mode", key: (entry) => entry.mode, show: (entry) => html`<code>${entry.mode}</code>` },
-    { name: "Changed", key: (entry) => entry.modified, show: (entry) => html`<${Time} at=${new Date(entry.modified * 1000).toISOString()} />` },
-    { name: "", show: (entry) => html`<span class="actions">
-      ${entry.type === "file" && html`<button onClick=${() => download(session.id, entry.path).catch(setFailed)}>Download</button>`}
-      <button onClick=${() => rename(entry.path)}>Rename</button>
-      <button class="danger" onClick=${() => setRemoving(entry.path)}>Delete</button></span>` },
-  ];
-  return html`<div onDragOver=${(event) => event.preventDefault()}
-      onDrop=${(event) => { event.preventDefault(); put(event.dataTransfer.files); }}>
-    <p class="actions"><button disabled=${at === "."} onClick=${() => go(parent(at))}>Up</button>
-      <code>/workspace/${at === "." ? "" : html`<${Raw} text=${at} />`}</code>
-      <label class="upload">Upload <input type="file" multiple onChange=${(event) => put(event.target.files)} /></label>
-      <span class="hint">or drop files here</span></p>
-    ${failed && html`<${Failure} error=${failed} />`}
-    ${error && html`<${Failure} error=${error} again=${reload} />`}
-    ${list ? html`<${Table} label="files" columns=${columns} rows=${list.items} of=${(entry) => entry.path} empty="The directory is empty." />`
-      : !error && html`<${Loading} what="files" />`}
-    ${list?.truncated && html`<p class="hint">There are more entries than one answer holds.</p>`}
-    ${shown && html`<h2><${Raw} text=${shown.path} /></h2><${View} key=${shown.path} session=${session.id} path=${shown.path} size=${shown.size} />`}
-    ${removing && html`<${Confirm} title="Delete?" yes="Delete" onYes=${() => remove(removing)} onNo=${() => setRemoving(null)}>
-      <p><code><${Raw} text=${removing} /></code></p><//>`}</div>`;
+}
+
+function Chosen({ session, entry, work, ask }) {
+  const file = entry.type === "file";
+  return html`<section class="file-pane" aria-label="the chosen file"><div class="file-head"><div>
+      <h2><${Raw} text=${nameOf(entry.path)} /></h2>
+      <p class="facts hint"><span>/workspace/<${Raw} text=${entry.path} /></span>${file && html`<span>${bytes(entry.size)}</span>`}
+        <span><code>${entry.mode}</code></span><span>changed <${Time} at=${new Date(entry.modified * 1000).toISOString()} /></span></p></div>
+      <p class="actions">${file && html`<button onClick=${() => work.download(entry.path)}>Download</button>`}
+        <button onClick=${() => ask({ rename: entry.path })}>Rename</button>
+        <button class="danger" onClick=${() => ask({ remove: entry.path })}>Delete</button></p></div>
+    ${file && html`<${View} key=${entry.path} session=${session} entry=${entry} />`}
+    ${entry.type === "symlink" && html`<p>It is a link to <code><${Raw} text=${entry.target ?? "something that is not text"} /></code>.</p>`}
+    ${entry.type === "directory" && html`<${Empty}>A directory. What is dropped on it goes into it.<//>`}</section>`;
+}
+
+function Questions({ asked, ask, work, directory }) {
+  const done = (act) => (value) => { ask(null); act(value); };
+  if (!asked) return null;
+  if (asked.remove) {
+    return html`<${Confirm} title="Delete?" yes="Delete" onYes=${done(() => work.remove(asked.remove))} onNo=${() => ask(null)}>
+      <p><code><${Raw} text=${asked.remove} /></code></p><//>`;
+  }
+  if (asked.replace) {
+    return html`<${Confirm} title="Replace?" yes="Replace" onYes=${done(() => work.put(asked.directory, asked.files))} onNo=${() => ask(null)}>
+      <p>The directory already has <code><${Raw} text=${asked.replace.join(", ")} /></code>.</p><//>`;
+  }
+  if (asked.rename) {
+    return html`<${Ask} title="Rename" label="New path in the workspace" value=${asked.rename} yes="Rename"
+      onYes=${done((path) => path !== asked.rename && work.move(asked.rename, path))} onNo=${() => ask(null)} />`;
+  }
+  return html`<${Ask} title="New folder" label="Path in the workspace" value=${directory === ROOT ? "" : `${directory}/`} yes="Create"
+    onYes=${done(work.mkdir)} onNo=${() => ask(null)} />`;
+}
+
+export function Files({ found, query }) {
+  const { session } = found;
+  const tree = useTree(session.id);
+  const [path, setPath] = useState(query.get("path"));
+  const [asked, ask] = useState(null);
+  const [over, setOver] = useState(false);
+  const looked = useRef(0);
+  const choose = (next) => {
+    setPath(next);
+    const search = next == null ? "" : `?path=${encodeURIComponent(next)}`;
+    history.replaceState(null, "", `#/sessions/${encodeURIComponent(session.id)}/files${search}`);
+  };
+  const work = useWork(session.id, tree, choose);
+  const entry = tree.find(path);
+  const directory = !entry ? ROOT : entry.type === "directory" ? path : parent(path);
+  useEffect(() => { tree.reveal(path); }, [session.id]);
+  // Looking is on record, too: the page says that something has changed, and looks again when asked.
+  const changed = found.events.find((event) => CHANGES.has(event.operation))?.seq ?? 0;
+  useEffect(() => { looked.current = Math.max(changed, session.telemetry.events_emitted); }, [tree.loads]);
+  const put = (into, files) => {
+    const there = [...files].map((file) => file.name).filter((name) => tree.find(join(into, name)));
+    if (there.length) ask({ replace: there, directory: into, files: [...files] });
+    else if (files.length) work.put(into, [...files]);
+  };
+  const drop = (event, into) => {
+    event.preventDefault(); event.stopPropagation(); setOver(false);
+    if (holdsDirectory(event.dataTransfer)) work.fail(new Error("A directory can't be dropped: drop the files that are in it."));
+    else put(into, event.dataTransfer.files);
+  };
+  return html`<div class="files ${over ? "over" : ""}" onDragOver=${(event) => { event.preventDefault(); setOver(true); }}
+      onDragLeave=${() => setOver(false)} onDrop=${(event) => drop(event, directory)}>
+    <div class="actions file-tools">
+      <label class="upload">Upload <input type="file" multiple onChange=${(event) => put(directory, event.target.files)} /></label>
+      <button onClick=${() => ask({ folder: true })}>New folder</button>
+      <button class=${changed > looked.current ? "stale" : ""} onClick=${tree.reload}>Refresh</button>
+      <span class="hint" role="status">${work.busy ?? (changed > looked.current ? "the workspace may have changed"
+        : html`into <code>/workspace${directory === ROOT ? "" : html`/<${Raw} text=${directory} />`}</code>, or drop files here`)}</span></div>
+    ${(work.failed || tree.error) && html`<${Failure} error=${work.failed ?? tree.error} again=${tree.error && tree.reload} />`}
+    <div class="file-panes">
+      <nav class="card tree" aria-label="workspace">${tree.at(ROOT) ? html`<${Tree} tree=${tree} chosen=${path} onChoose=${choose} onDrop=${drop} />`
+        : !tree.error && html`<${Loading} what="files" />`}</nav>
+      ${entry ? html`<${Chosen} session=${session.id} entry=${entry} work=${work} ask=${ask} />`
+        : html`<section class="file-pane"><${Empty}>${tree.at(ROOT)?.items.length === 0
+          ? "The workspace is empty. Drop files here, or upload some." : "Choose a file to look at it."}<//></section>`}</div>
+    <${Questions} asked=${asked} ask=${ask} work=${work} directory=${directory} /></div>`;
 }

@@ -1,75 +1,98 @@
-// The commands of a session with their output, and the processes of its sandbox.
+// The commands of a session with their output as it comes, and the processes of its sandbox.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, ofSession, send, streamed } from "../api.js";
-import { Badge, Bar, Empty, Failure, Loading, Raw, Table, Time, useLoaded } from "../parts.js";
-import { bytes, number, percent, seconds, words } from "../format.js";
+import { Badge, Empty, Failure, Loading, Raw, Time, useLoaded } from "../parts.js";
+import { bytes, seconds, words } from "../format.js";
+import { ProcessTree } from "./process_tree.js";
 
 // The page keeps the end of a long output.
+const MOST_PIECES = 2000;
 const MOST_OUTPUT = 200_000;
+const SIGNALS = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL"];
 
-const PROCESSES = [
-  { name: "PID", num: true, key: (process) => process.pid, show: (process) => process.pid },
-  { name: "Words", key: (process) => words(process.argv), show: (process) => html`<code><${Raw} text=${words(process.argv) || process.name} /></code>` },
-  { name: "State", key: (process) => process.state, show: (process) => process.state },
-  { name: "CPU", num: true, key: (process) => process.cpu_percent, show: (process) => percent(process.cpu_percent) },
-  { name: "CPU time", num: true, key: (process) => process.cpu_seconds, show: (process) => seconds(process.cpu_seconds) },
-  { name: "Memory", num: true, key: (process) => process.memory_bytes, show: (process) => bytes(process.memory_bytes) },
-];
-
-function end(command) {
-  if (!command.exit) return html`<${Badge} kind="good">running<//>`;
-  const { exit_code: code, reason } = command.exit;
-  return html`<${Badge} kind=${code === 0 ? "" : "warn"}>${code == null ? "ended" : `exit ${code}`}<//> ${reason ?? ""}`;
+/** How a command ended, as a badge and words. */
+function End({ exit }) {
+  if (!exit) return html`<${Badge} kind="good">running<//>`;
+  const { exit_code: code, signal, reason, timed_out: timedOut, leftover_killed: left } = exit;
+  const more = [signal && `signal ${signal}`, timedOut && "timed out", reason, left && `${left} left over, killed`].filter(Boolean);
+  return html`<${Badge} kind=${code === 0 ? "" : "bad"}>${code == null ? "ended" : `exit ${code}`}<//> <span class="hint">${more.join(", ")}</span>`;
 }
 
-function Output({ session, command }) {
-  const [text, setText] = useState("");
-  const [error, setError] = useState(null);
-  const box = useRef(null);
+/** `pieces` without the oldest that are too many. */
+export function lately(pieces) {
+  let from = Math.max(0, pieces.length - MOST_PIECES);
+  let size = pieces.slice(from).reduce((sum, piece) => sum + piece.text.length, 0);
+  while (size > MOST_OUTPUT && from < pieces.length - 1) size -= pieces[from++].text.length;
+  return pieces.slice(from);
+}
+
+/** `{pieces, over, error}` of a command's output, from its beginning on, as it comes. */
+function useOutput(session, command) {
+  const [state, setState] = useState({ pieces: [] });
   useEffect(() => {
     const stop = new AbortController();
-    setText("");
-    read(session, command, stop.signal, (more) => setText((before) => (before + more).slice(-MOST_OUTPUT)))
-      .catch((failed) => !stop.signal.aborted && setError(failed));
+    setState({ pieces: [] });
+    read(session, command, stop.signal, (piece) => setState((now) => ({ ...now, pieces: lately([...now.pieces, piece]) })))
+      .then(() => setState((now) => ({ ...now, over: true })),
+        (error) => !stop.signal.aborted && setState((now) => ({ ...now, error })));
     return () => stop.abort();
-  }, [command]);
-  useEffect(() => { if (box.current) box.current.scrollTop = box.current.scrollHeight; }, [text]);
-  if (error) return html`<${Failure} error=${error} />`;
-  return html`<pre ref=${box} tabindex="0" aria-label="output" aria-live="off">${text ? html`<${Raw} text=${text} />` : "No output yet."}</pre>`;
+  }, [session, command]);
+  return state;
 }
 
-async function read(session, command, signal, onText) {
+async function read(session, command, signal, onPiece) {
   for await (const { name, data } of streamed(ofSession(session, "processes", command), signal)) {
-    if (name === "stdout" || name === "stderr") onText(data.text);
+    if (data?.cut) onPiece({ name: "cut", text: `\n[${bytes(data.cut)} were not kept]\n` });
+    if (name === "stdout" || name === "stderr") onPiece({ name, text: data.text });
+    if (name === "error") throw new Error(data.detail);
   }
 }
 
-export function Processes({ session }) {
-  const running = session.commands.map((command) => command.command_id).join();
+function Output({ session, command }) {
+  const { pieces, over, error } = useOutput(session, command.command_id);
+  const box = useRef(null);
+  const [following, follow] = useState(true);
+  useEffect(() => { if (following && box.current) box.current.scrollTop = box.current.scrollHeight; }, [pieces, following]);
+  const scrolled = ({ target }) => follow(target.scrollTop + target.clientHeight > target.scrollHeight - 20);
+  return html`<div class="output-head hint"><span role="status">${over ? "the end of the output" : "as it comes"}</span>
+      ${!following && html`<button class="plain link" onClick=${() => follow(true)}>Follow the end</button>`}</div>
+    ${error && html`<${Failure} error=${error} />`}
+    <pre ref=${box} class="output" tabindex="0" aria-label="output" onScroll=${scrolled}>${pieces.length
+      ? pieces.map(({ name, text }, at) => html`<span key=${at} class=${name}><${Raw} text=${text} /></span>`)
+      : over ? "It printed nothing." : "No output yet."}</pre>`;
+}
+
+function Signals({ session, command, onFailed }) {
+  const [signal, setSignal] = useState("TERM");
+  const go = () => send("POST", ofSession(session, "processes", command.command_id, "signal"), { signal }).catch(onFailed);
+  return html`<span class="joined"><select aria-label="Signal" value=${signal} onChange=${(event) => setSignal(event.target.value)}>
+    ${SIGNALS.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select>
+    <button class="danger" onClick=${go}>Send</button></span>`;
+}
+
+function Command({ session, command, open, onOpen, onFailed }) {
+  const { exit } = command;
+  return html`<li class="command"><div class="command-row">
+    <button class="plain words" aria-expanded=${open} onClick=${onOpen}><span class="icon" aria-hidden="true">▸</span>
+      <code><${Raw} text=${words(command.argv)} /></code></button>
+    <span>${command.background && html`<${Badge}>background<//>`} <${End} exit=${exit} /></span>
+    <span class="hint"><${Time} at=${command.started_at} />${exit && html`, took ${seconds(exit.duration_ms / 1000)}, ${bytes(exit.output_bytes)} printed`}</span>
+    ${!exit && html`<${Signals} session=${session} command=${command} onFailed=${onFailed} />`}</div>
+    ${open && html`<${Output} session=${session} command=${command} />`}</li>`;
+}
+
+export function Processes({ session, query }) {
+  const running = session.commands.map((command) => `${command.command_id}${command.status}`).join();
   const [list, error, reload] = useLoaded(() => get(ofSession(session.id, "processes")), [session.id, running]);
-  const [open, setOpen] = useState(null);
-  const stop = (command) => send("POST", ofSession(session.id, "processes", command.command_id, "signal"), { signal: "TERM" }).then(reload, reload);
-  const columns = [
-    { name: "Command", key: (command) => words(command.argv), show: (command) => html`<code><${Raw} text=${words(command.argv)} /></code>` },
-    { name: "State", key: (command) => command.status, show: end },
-    { name: "Started", key: (command) => command.started_at, show: (command) => html`<${Time} at=${command.started_at} />` },
-    { name: "Took", num: true, key: (command) => command.exit?.duration_ms, show: (command) => (command.exit ? seconds(command.exit.duration_ms / 1000) : "–") },
-    { name: "", show: (command) => html`<span class="actions">
-      ${command.background && html`<button aria-expanded=${open === command.command_id} onClick=${() => setOpen(open === command.command_id ? null : command.command_id)}>Output</button>`}
-      ${!command.exit && html`<button class="danger" onClick=${() => stop(command)}>Stop</button>`}</span>` },
-  ];
-  const { usage, disk, limits } = session;
-  return html`<div class="two"><section><h2>Usage</h2>
-      ${usage ? html`<${Bar} label="CPU" used=${usage.cpu_percent} limit=${limits.cpus * 100} show=${percent} />
-        <${Bar} label="Memory" used=${usage.memory_bytes} limit=${limits.memory_bytes} show=${bytes} />
-        <${Bar} label="Processes" used=${usage.pids} limit=${limits.pids} show=${number} />` : html`<${Empty}>There is no sandbox now.<//>`}
-      ${disk && html`<${Bar} label="Workspace" used=${disk.used_bytes} limit=${disk.limit_bytes} show=${bytes} />`}</section>
-    <section><h2>Processes of the sandbox</h2>
-      <${Table} label="processes" columns=${PROCESSES} rows=${session.processes ?? []} of=${(process) => process.host_pid} empty="None." /></section></div>
+  const [open, setOpen] = useState(query.get("command"));
+  const [failed, setFailed] = useState(null);
+  return html`<h2>Processes of the sandbox</h2><${ProcessTree} session=${session} />
     <h2>Commands</h2>
-    ${error && html`<${Failure} error=${error} again=${reload} />`}
-    ${list ? html`<${Table} label="commands" columns=${columns} rows=${list.items} of=${(command) => command.command_id}
-      empty="No command was run." />` : !error && html`<${Loading} what="commands" />`}
-    ${open && html`<h2>Output of <code>${open}</code></h2><${Output} session=${session.id} command=${open} />`}`;
+    ${(error || failed) && html`<${Failure} error=${error ?? failed} again=${error && reload} />`}
+    ${!list ? !error && html`<${Loading} what="commands" />`
+      : !list.items.length ? html`<${Empty}>No command was run.<//>`
+      : html`<ol class="commands card">${[...list.items].reverse().map((command) => html`<${Command} key=${command.command_id}
+          session=${session.id} command=${command} open=${open === command.command_id} onFailed=${setFailed}
+          onOpen=${() => setOpen(open === command.command_id ? null : command.command_id)} />`)}</ol>`}`;
 }

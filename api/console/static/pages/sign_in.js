@@ -4,6 +4,9 @@ import { html, useState } from "../vendor/preact.js";
 import { Problem, get, keepCredential, ofSession } from "../api.js";
 import { Failure } from "../parts.js";
 
+const UNKNOWN = "This key or handle is not known. The admin key is in admin.key in the state directory, or in PADDOCK_ADMIN_KEY; "
+  + "`paddock keys create NAME` makes another.";
+
 export function SignIn({ onSignIn }) {
   const [token, setToken] = useState("");
   const [session, setSession] = useState("");
@@ -21,21 +24,21 @@ export function SignIn({ onSignIn }) {
       onSignIn(given);
     } catch (failed) {
       keepCredential(null);
-      setError(failed instanceof Problem && failed.status === 401
-        ? new Error("This key or handle is not known. The admin key is in the state directory, or in PADDOCK_ADMIN_KEY.") : failed);
+      setError(failed instanceof Problem && failed.status === 401 ? new Error(UNKNOWN) : failed);
       setBusy(false);
     }
   }
 
   return html`<main class="sign-in"><form onSubmit=${submit}>
-    <h1>Paddock</h1>
+    <h1><img src="/console/icon.svg" alt="" width="36" height="36" /> Paddock</h1>
+    <p class="hint">Governed sandboxes for AI agents</p>
     <label>API key, or a session's handle
       <input type="password" autocomplete="off" required autofocus value=${token}
         onInput=${(event) => setToken(event.target.value)} /></label>
     ${handle && html`<label>Id of the handle's session
-      <input required value=${session} onInput=${(event) => setSession(event.target.value)} /></label>`}
-    <button class="primary" disabled=${busy}>Sign in</button>
+      <input required autocomplete="off" value=${session} onInput=${(event) => setSession(event.target.value)} /></label>`}
+    <button class="primary" disabled=${busy}>${busy ? "Signing in" : "Sign in"}</button>
     ${error && html`<${Failure} error=${error} />`}
-    <p class="hint">It is kept for this tab only.</p>
+    <p class="hint">It is kept for this tab only, and sent to this address only.</p>
   </form></main>`;
 }

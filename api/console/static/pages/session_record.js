@@ -1,0 +1,72 @@
+// A session and its record: the latest events as they come, and the way to earlier ones.
+
+import { useEffect, useState } from "../vendor/preact.js";
+import { follow, get, ofSession, withQuery } from "../api.js";
+
+const MOST_EVENTS = 1000;
+const PAGE = 200;
+const GATHER_MS = 500;
+// What a sandbox uses changes without an event, so it is read again while it is looked at.
+const USAGE_MS = 5000;
+
+/**
+ * `{session, events, state, error, older, refresh, reload}`: the session and its latest events, newest first.
+ * `refresh` asks for the session again, `reload` begins anew.
+ */
+export function useSession(id) {
+  const [found, setFound] = useState({ events: [], state: "loading" });
+  const [round, setRound] = useState(0);
+  const change = (members) => setFound((before) => ({ ...before, ...members }));
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer = null;
+    let waiting = [];
+    const load = () => get(ofSession(id), { signal: stop.signal }).then(
+      (session) => { change({ session, error: null }); return session; },
+      (error) => { if (!stop.signal.aborted) change({ error }); });
+    const gather = () => {
+      timer = null;
+      const fresh = waiting.reverse();
+      waiting = [];
+      setFound((before) => ({ ...before, events: [...fresh, ...before.events].slice(0, MOST_EVENTS) }));
+      load();
+    };
+    const heard = (event) => { waiting.push(event); timer ??= setTimeout(gather, GATHER_MS); };
+    change({ events: [] });
+    load().then((session) => session && follow(ofSession(id, "events"),
+      Math.max(0, session.telemetry.events_emitted - PAGE), "seq", heard,
+      (state) => change({ state }), stop.signal));
+    const again = setInterval(() => document.visibilityState === "visible" && load(), USAGE_MS);
+    return () => { stop.abort(); clearTimeout(timer); clearInterval(again); };
+  }, [id, round]);
+
+  async function older() {
+    const items = await before(id, found.events.at(-1)?.seq ?? 1);
+    setFound((now) => ({ ...now, events: [...now.events, ...items] }));
+  }
+  const refresh = () => get(ofSession(id)).then((session) => change({ session }), (error) => change({ error }));
+  return { ...found, older, refresh, reload: () => setRound((number) => number + 1) };
+}
+
+const page = async (id, after, limit) => (await get(withQuery(ofSession(id, "audit"), { after, limit }))).items;
+
+/** The events directly before that number, newest first. */
+export async function before(id, seq) {
+  const after = Math.max(0, seq - 1 - PAGE);
+  return seq > 1 ? (await page(id, after, seq - 1 - after)).reverse() : [];
+}
+
+/** The events directly after that number, newest first. */
+export const after = async (id, seq) => (await page(id, seq, PAGE)).reverse();
+
+/** The number of the first event at that time or later, of `last` in all: events are in the order of their times. */
+export async function seqAt(id, time, last) {
+  let [from, to] = [1, last + 1];
+  while (from < to) {
+    const middle = Math.floor((from + to) / 2);
+    const [event] = await page(id, middle - 1, 1);
+    if (event && Date.parse(event.time) < time) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}

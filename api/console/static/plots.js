@@ -1,0 +1,80 @@
+// Plots of metrics over time, by uPlot, which is loaded with the first plot.
+
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+
+const HEIGHT = 150;
+// A shorter axis shows seconds.
+const SECONDS_SHOWN = 300;
+const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const STYLES = "/console/vendor/uplot.css";
+const COLOURS = ["--accent", "--warn", "--bad"];
+
+function addStyles() {
+  if (document.querySelector(`link[href="${STYLES}"]`)) return;
+  const link = document.createElement("link");
+  Object.assign(link, { rel: "stylesheet", href: STYLES });
+  document.head.append(link);
+}
+
+/** A custom property's colour in the present theme, which a canvas can draw with. */
+function colour(name) {
+  const probe = document.createElement("span");
+  probe.className = `colour${name}`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+const clock = (at, span) => new Date(at * 1000).toLocaleTimeString("en-GB", {
+  hour: "2-digit", minute: "2-digit", second: span < SECONDS_SHOWN ? "2-digit" : undefined,
+});
+
+function options({ width, series, show, most, binary, onCursor }) {
+  const [soft, line] = [colour("--soft"), colour("--line")];
+  const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  return {
+    width, height: HEIGHT, cursor: { y: false }, legend: { show: false },
+    scales: { y: { range: (_, low, high) => [0, Math.max(most ?? 0, high * 1.1, 0.001)] } },
+    axes: [{ ...axis, space: 80, values: (_, at) => at.map((each) => clock(each, at.at(-1) - at[0])) },
+      { ...axis, size: 76, ...(binary && { incrs: POWERS }), values: (_, values) => values.map(show) }],
+    series: [{}, ...series.map((label, at) => ({ label, stroke: colour(COLOURS[at]), width: 1.5, points: { show: false } }))],
+    hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx)] },
+  };
+}
+
+/**
+ * A plot of `series`, an array of names, over `times` (seconds); `values` has an array for each.
+ * `show` writes a value with its unit; `most` is the least top of the plot; `binary`: its marks are
+ * powers of two.
+ */
+export function Plot({ title, times, series, values, show, most, binary }) {
+  const place = useRef(null);
+  const plot = useRef(null);
+  const [theme, setTheme] = useState(0);
+  // Where the pointer is; the legend shows the values there, else the latest.
+  const [pointed, setPointed] = useState(null);
+  const data = [times, ...values];
+  useEffect(() => {
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const changed = () => setTheme((number) => number + 1);
+    dark.addEventListener("change", changed);
+    return () => dark.removeEventListener("change", changed);
+  }, []);
+  useEffect(() => {
+    let gone = false;
+    const fits = new ResizeObserver(([{ contentRect }]) => plot.current?.setSize({ width: contentRect.width, height: HEIGHT }));
+    addStyles();
+    import("./vendor/uplot.js").then(({ default: UPlot }) => {
+      if (gone) return;
+      plot.current = new UPlot(options({ width: place.current.clientWidth, series, show, most, binary, onCursor: setPointed }), data, place.current);
+      fits.observe(place.current);
+    });
+    return () => { gone = true; fits.disconnect(); plot.current?.destroy(); plot.current = null; };
+  }, [theme, series.join()]);
+  useEffect(() => plot.current?.setData(data));
+  const shown = (at) => { const value = values[at][pointed ?? values[at].length - 1]; return value == null ? "–" : show(value); };
+  return html`<figure class="card plot"><figcaption>${title}</figcaption>
+    <div ref=${place} role="img" aria-label="${title}: ${series.map((name, at) => `${name} ${shown(at)}`).join(", ")}"></div>
+    <ul>${series.map((name, at) => html`<li key=${name} class="colour${COLOURS[at]}"><span>${name} <b>${shown(at)}</b></span></li>`)}</ul></figure>`;
+}

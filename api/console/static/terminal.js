@@ -1,0 +1,100 @@
+// A terminal that draws what a program prints, within the content policy of the pages.
+
+import { html, useEffect, useRef } from "./vendor/preact.js";
+import { Terminal } from "./vendor/xterm.js";
+import { FitAddon } from "./vendor/xterm-fit.js";
+
+// What a program could otherwise do to the page's user: titles, links that show another address than
+// theirs, the clipboard. Operations on windows (`CSI t`) are off as well, and reports of them.
+const IGNORED_COMMANDS = [0, 1, 2, 8, 52];
+const THEME = {
+  background: "#10151a", foreground: "#dfe5e1", cursor: "#7fd0a4", selectionBackground: "#3b5a4c",
+};
+// The page does not draw faster than this much is drawn: what comes on top of it is not shown.
+const MOST_WAITING = 4 * 1024 * 1024;
+
+/** An element in place of `<style>`, which the content policy does not allow: its text is a style sheet. */
+function styles() {
+  const element = document.createElement("i");
+  const sheet = new CSSStyleSheet();
+  document.adoptedStyleSheets.push(sheet);
+  element.hidden = true;
+  Object.defineProperty(element, "textContent", { set: (text) => sheet.replaceSync(text) });
+  element.remove = () => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((each) => each !== sheet);
+    Element.prototype.remove.call(element);
+  };
+  return element;
+}
+
+/** Sets a style by the object model, since the content policy does not allow the attribute. */
+function setAttribute(name, value) {
+  if (name === "style") this.style.cssText = value;
+  else Element.prototype.setAttribute.call(this, name, value);
+}
+
+/**
+ * Makes new elements of the document keep to its content policy: xterm writes `<style>` elements, and `style`
+ * attributes of spans. Its own option for another document does not reach all places where it makes them.
+ */
+function keepToPolicy() {
+  document.createElement = (tag, options) => {
+    if (tag === "style") return styles();
+    const element = Document.prototype.createElement.call(document, tag, options);
+    return tag === "span" ? Object.assign(element, { setAttribute }) : element;
+  };
+}
+
+keepToPolicy();
+
+function made({ columns, rows, writable }) {
+  const terminal = new Terminal({
+    cols: columns, rows, theme: THEME, fontSize: 13, fontFamily: "ui-monospace, Menlo, Consolas, monospace",
+    scrollback: 5000, disableStdin: !writable, cursorBlink: false,
+    cursorInactiveStyle: "outline", screenReaderMode: true, minimumContrastRatio: 4.5,
+  });
+  for (const command of IGNORED_COMMANDS) terminal.parser.registerOscHandler(command, () => true);
+  terminal.parser.registerCsiHandler({ final: "t" }, () => true);
+  // The keyboard is not caught: of a terminal that is only watched every key, of a shell one, are the page's.
+  terminal.attachCustomKeyEventHandler((event) => writable && !leaves(event));
+  return terminal;
+}
+
+const leaves = (event) => event.ctrlKey && event.key === "F6";
+
+/** Writes what comes, unless more waits to be drawn than a page can hold. */
+function writer(terminal) {
+  let waiting = 0;
+  let lost = 0;
+  return (data) => {
+    if (waiting > MOST_WAITING) { lost += data.length; return; }
+    if (lost) { terminal.write(notice(`${lost} bytes came too fast to be drawn`)); lost = 0; }
+    waiting += data.length;
+    terminal.write(data, () => { waiting -= data.length; });
+  };
+}
+
+/** A line of the page's own in a terminal. */
+export const notice = (text) => `\r\n\x1b[0;33m[${text}]\x1b[0m\r\n`;
+
+/**
+ * A terminal on the page. `onReady({terminal, write, size})` is called once it can be drawn on, and may
+ * return what ends it. One that `fits` has the size of its place: `size()` is `{columns, rows}`.
+ */
+export function Screen({ label, columns = 80, rows = 24, writable = false, fits = false, onReady }) {
+  const place = useRef(null);
+  useEffect(() => {
+    const terminal = made({ columns, rows, writable });
+    const fit = new FitAddon();
+    terminal.loadAddon(fit);
+    terminal.open(place.current);
+    terminal.textarea?.setAttribute("aria-label", label);
+    const leave = (event) => { if (leaves(event)) place.current.closest("section")?.querySelector("button")?.focus(); };
+    place.current.addEventListener("keydown", leave);
+    const watcher = new ResizeObserver(() => fits && fit.fit());
+    if (fits) { fit.fit(); watcher.observe(place.current); }
+    const end = onReady({ terminal, write: writer(terminal), size: () => ({ columns: terminal.cols, rows: terminal.rows }) });
+    return () => { watcher.disconnect(); end?.(); terminal.dispose(); };
+  }, []);
+  return html`<div class="screen ${fits ? "fits" : ""}" role="group" aria-label=${label}><div ref=${place}></div></div>`;
+}

@@ -1,0 +1,67 @@
+// What live sessions and the host use: the samples that the control plane takes for everybody.
+
+import { get, withQuery } from "./api.js";
+
+const MOST_SAMPLES = 60;
+const FIRST_SECONDS = 10;
+
+const keyOf = ({ id, incarnation }) => `${id} ${incarnation}`;
+const joined = (before, after) => [...(before ?? []), ...after].slice(-MOST_SAMPLES);
+
+/** Loads new samples as they are taken, while the page is looked at. */
+export class Usage {
+  constructor() {
+    this.round = 0;
+    this.host = null;
+    this.sessions = new Map();
+    this.interval = FIRST_SECONDS;
+  }
+
+  /** The session's samples `{cpu_percent, memory_bytes, pids, disk}`, the latest last, or nothing. */
+  of(session) {
+    return this.sessions.get(keyOf(session));
+  }
+
+  /** Calls `changed` after each load; a failure shows in the connection's state and is repeated. */
+  follow(changed, signal) {
+    const next = async () => {
+      if (document.visibilityState === "visible") await this.load(signal).then(changed, () => {});
+      if (!signal.aborted) this.timer = setTimeout(next, this.interval * 1000);
+    };
+    signal.addEventListener("abort", () => clearTimeout(this.timer));
+    next();
+  }
+
+  async load(signal) {
+    const found = await get(withQuery("/api/usage", { after: this.round }), { signal });
+    // A control plane that has started again counts from the beginning.
+    if (found.round < this.round) {
+      Object.assign(this, { round: 0, host: null, sessions: new Map() });
+      return this.load(signal);
+    }
+    this.add(found);
+  }
+
+  add({ round, interval, host, items }) {
+    const fresh = round > this.round;
+    Object.assign(this, { round, interval });
+    if (host) {
+      const before = this.host ?? {};
+      this.host = {
+        ...host,
+        cpu_percent: joined(before.cpu_percent, host.cpu_percent),
+        memory_used: joined(before.memory_used, host.memory_used),
+        disk_used: joined(before.disk_used, host.disk_used),
+      };
+    }
+    // What has not changed stays the same object, which is not drawn again.
+    this.sessions = new Map(items.map((item) => {
+      const before = this.sessions.get(keyOf(item));
+      return [keyOf(item), before && !fresh ? before : {
+        ...item,
+        cpu_percent: joined(before?.cpu_percent, item.cpu_percent),
+        memory_bytes: joined(before?.memory_bytes, item.memory_bytes),
+      }];
+    }));
+  }
+}

@@ -1,0 +1,64 @@
+"""A page of the console in a real browser, and everything that goes wrong in it."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from playwright.async_api import Browser, Page, expect
+from playwright.async_api import TimeoutError as PlaywrightTimeoutError
+
+# Markup, and a character that turns what follows around.
+HOSTILE = "<img src=x onerror=document.title=1>\u202etxt"
+# A busy machine takes its time.
+PATIENCE_MS = 30_000
+LOAD_MS, MOST_LOADS = 5_000, 6
+# Says each violation of the content security policy to the browser's console.
+_TELL_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => console.error(
+    `violates ${event.effectiveDirective}: ${event.blockedURI} in ${event.sourceFile}`))"""
+
+
+@dataclass
+class Console:
+    """A signed-in page, and everything in it that went wrong."""
+
+    page: Page
+    address: str
+    complaints: list[str] = field(default_factory=list)
+    # What the browser says of answers and connections that a test is about. Whenever a network
+    # interface of the host comes or goes, such as a container's, it cuts all connections. On a
+    # busy machine the terminal's library says that it drew late.
+    expected: tuple[str, ...] = ("ERR_NETWORK_CHANGED", "task queue exceeded allotted deadline")
+
+    def complain(self, text: str) -> None:
+        if not any(each in text for each in self.expected):
+            self.complaints.append(text)
+
+    async def open(self) -> None:
+        """Loads the page, again if its scripts were cut off."""
+        for _ in range(MOST_LOADS):
+            await self.page.goto(self.address)
+            with suppress(PlaywrightTimeoutError):
+                return await self.page.get_by_label("API key").wait_for(timeout=LOAD_MS)
+        raise AssertionError("the page does not load")
+
+    async def go(self, place: str) -> None:
+        await self.page.goto(f"{self.address}#/{place}")
+
+    async def shows(self, text: str | re.Pattern[str]) -> None:
+        await expect(self.page.locator("main")).to_contain_text(text, timeout=PATIENCE_MS)
+
+
+@asynccontextmanager
+async def opened(browser: Browser, address: str) -> AsyncIterator[Console]:
+    """A page of a browser of its own. Whatever it complains about fails the test."""
+    context = await browser.new_context(accept_downloads=True)
+    await context.add_init_script(_TELL_VIOLATIONS)
+    page = await context.new_page()
+    console = Console(page, address)
+    page.on("pageerror", lambda error: console.complain(str(error)))
+    page.on("console", lambda said: console.complain(said.text))
+    await console.open()
+    yield console
+    assert console.complaints == [], console.complaints
+    await context.close()

@@ -1,0 +1,107 @@
+"""A control plane with a fake engine, served at an address that outlives it."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp.test_utils import TestServer
+from pydantic import SecretStr
+
+from api.app import create_app
+from api.server import http_options
+from orchestrator.config.settings import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.session import Session
+from orchestrator.workspace import mounts
+from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.support.box import TESTER
+from tests.support.fake_agent import Agents
+from tests.support.restart import reopened
+
+KEY = "pdk_admin-key-of-the-tests"
+_IMAGE = "paddock/sandbox:latest"
+
+
+class ServedPlane:
+    """A control plane without containers. `restart` replaces it, `stop` and `serve` its server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.agents = Agents()
+        images = {_IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})}
+        self._engine = FakeEngine(
+            images=images, on_start=self.agents.start, on_stop=self.agents.stop
+        )
+        self.plane: ControlPlane
+        self._server: TestServer | None = None
+        self._port: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it is, or will be again."""
+        return f"http://127.0.0.1:{self._port}/"
+
+    async def open(self) -> None:
+        """Starts it for the first time."""
+        self.plane = await ControlPlane.open(self.settings, self._engine)
+        await self.serve()
+
+    async def serve(self) -> None:
+        """Serves it, always at the same address."""
+        self._server = TestServer(create_app(self.plane), port=self._port)
+        await self._server.start_server(**http_options(self.plane), shutdown_timeout=0.1)
+        self._port = self._server.port
+
+    async def stop(self) -> None:
+        """Ends the server and the control plane; its sandboxes go on."""
+        if self._server is not None:
+            await self._server.close()
+        self._server = None
+        await self.plane.close()
+
+    async def restart(self) -> None:
+        """Starts another control plane that takes over what the stopped one left."""
+        self.plane = await reopened(self.settings, self._engine, self.agents)
+        await self.serve()
+
+    async def session(self, **members: Any) -> Session:
+        """A new session of an admin."""
+        members = {"permission_level": "low", **members}
+        session, *_ = await self.plane.sessions.create(TESTER, NewSession(**members))
+        return session
+
+    async def close(self) -> None:
+        """Ends everything."""
+        for session in self.plane.sessions.finder.list(TESTER):
+            await self.plane.sessions.close(TESTER, session, purge=False)
+        await self.stop()
+        await self.agents.close()
+
+
+@asynccontextmanager
+async def served_plane() -> AsyncIterator[ServedPlane]:
+    """A control plane that is served, in a state directory of its own."""
+    with tempfile.TemporaryDirectory(prefix="pdk-") as directory:
+        served = ServedPlane(
+            Settings(
+                state_dir=Path(directory) / "state",
+                admin_key=SecretStr(KEY),
+                min_free_memory_bytes=0,
+                min_free_disk_bytes=0,
+                hello_timeout=5,
+                workspace_quota="none",
+                max_active=200,
+            )
+        )
+        try:
+            await served.open()
+            yield served
+            await served.close()
+        finally:
+            for point in reversed(mounts.mounts_under(directory)):
+                mounts.unmount(point)

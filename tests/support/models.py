@@ -1,0 +1,127 @@
+"""A scripted server that speaks the protocol of language models: OpenAI's chat completions."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+KEY = "sk-a-key-of-the-tests"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One scripted answer.
+
+    `text` comes in pieces of four characters. `usage` is (input, output); None: not stated.
+    `stream` False: one JSON object, whatever was asked for. `status` other than 200: an error with
+    `said`. `body` replaces the rest as it is, once `headers` are sent; `hangs`: nothing follows
+    until the client goes away.
+    """
+
+    text: str = "done"
+    usage: tuple[Any, Any] | None = (10, 5)
+    finish: str | None = "stop"
+    stream: bool = True
+    status: int = 200
+    said: str = "an error"
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Sequence[bytes] | None = None
+    content_type: str = "text/event-stream"
+    hangs: bool = False
+
+
+@dataclass
+class ModelServer:
+    """Answers with what is in `answers`, in order, and then with the last one again."""
+
+    answers: list[Answer] = field(default_factory=lambda: [Answer()])
+    # What was asked for: fields and bodies.
+    headers: list[dict[str, str]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    url: str = ""
+    # Set when a client has gone away from an answer that hangs.
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def setting(self, **changes: Any) -> dict[str, Any]:
+        """This server's entry in `PADDOCK_MODELS`."""
+        prices = {"input": 0.15, "output": 0.6}
+        return {"url": self.url, "key": KEY, "prices": prices, **changes}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """The next answer."""
+        self.headers.append(dict(request.headers))
+        self.bodies.append(await request.json())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer.status != 200:
+            error = {"error": {"message": answer.said, "type": "an_error", "code": None}}
+            return web.json_response(error, status=answer.status, headers=answer.headers)
+        if not answer.stream:
+            return web.json_response(_whole(answer))
+        response = web.StreamResponse(
+            headers={"Content-Type": answer.content_type, **answer.headers}
+        )
+        await response.prepare(request)
+        pieces = _pieces(answer) if answer.body is None else answer.body
+        try:
+            for piece in pieces:
+                await response.write(piece)
+            if answer.hangs:
+                await asyncio.Event().wait()
+        except (ConnectionResetError, asyncio.CancelledError):
+            self.left.set()
+            raise
+        return response
+
+
+@asynccontextmanager
+async def model_server(*answers: Answer) -> AsyncIterator[ModelServer]:
+    """A running server with these answers."""
+    scripted = ModelServer(list(answers) or [Answer()])
+    app = web.Application(client_max_size=16 * 2**20)
+    app.router.add_post("/v1/chat/completions", scripted.answer)
+    async with TestServer(app, handler_cancellation=True) as server:
+        scripted.url = str(server.make_url("/v1"))
+        yield scripted
+
+
+def event(value: Any) -> bytes:
+    """One event of a stream."""
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def chunk(text: str | None = None, finish: str | None = None) -> dict[str, Any]:
+    """One piece of a streamed answer."""
+    delta = {} if text is None else {"content": text}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "1", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
+
+
+def _pieces(answer: Answer) -> list[bytes]:
+    texts = [answer.text[place : place + 4] for place in range(0, len(answer.text), 4)]
+    found = [event(chunk(text)) for text in texts]
+    if answer.finish is not None:
+        found.append(event(chunk(finish=answer.finish)))
+    if answer.usage is not None:
+        found.append(event({**chunk(), "choices": [], "usage": _usage(answer.usage)}))
+    return [*found, b"data: [DONE]\n\n"]
+
+
+def _whole(answer: Answer) -> dict[str, Any]:
+    message = {"role": "assistant", "content": answer.text}
+    found: dict[str, Any] = {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": answer.finish}],
+    }
+    return found if answer.usage is None else {**found, "usage": _usage(answer.usage)}
+
+
+def _usage(usage: tuple[Any, Any]) -> dict[str, Any]:
+    return {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": 0}

@@ -16,6 +16,7 @@ from orchestrator.workspace import ext4, loop, mounts
 from orchestrator.workspace.image_copy import IMAGE
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import make_data, make_slot
+from orchestrator.workspace.staging import areas_in
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ class DiskImages:
 
     def open(self, slot: Path, uid: int, size: int) -> Path:
         """Creates what is missing, resizes the image if needed, and mounts it.
+
+        It keeps its size while a session stages changes in it.
 
         Raises: ConflictError while something on the host uses files of an image that must be
         resized; ImageError, MountError, CapacityExhaustedError, OSError.
@@ -80,6 +83,9 @@ class DiskImages:
             with loop.attached(slot / IMAGE) as device:
                 mounts.mount_device(device, str(target), "ext4", _OPTIONS)
 
+    def count(self, directory: Path, uid: int) -> None:
+        """Does nothing: whatever is in the image counts."""
+
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
         """The usage that the image's file system reports; None while unmounted. Raises: OSError."""
         target = slot / _MOUNT
@@ -113,6 +119,9 @@ class DiskImages:
         image, target = slot / IMAGE, slot / _MOUNT
         if ext4.measure(image).size == ext4.whole_blocks(size):
             return
+        self.mount(slot)
+        if areas_in(self.data(slot)):
+            return  # shrinking sets change times, by which commits notice what others changed
         try:
             mounts.unmount(str(target), busy=False)
         except mounts.MountError as error:

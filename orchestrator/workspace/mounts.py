@@ -73,7 +73,7 @@ def bind(
         finally:
             os.close(source_fd)
     except OSError as error:
-        raise _explained("a directory can't be mounted", error) from error
+        raise explained("a directory can't be mounted", error) from error
 
 
 def mount_device(device: str, target: str, file_system: str, options: str) -> None:
@@ -86,7 +86,7 @@ def mount_device(device: str, target: str, file_system: str, options: str) -> No
     names = (os.fsencode(device), os.fsencode(target), file_system.encode())
     if libc.mount(*names, ctypes.c_ulong(flags), options.encode()) != 0:
         code = ctypes.get_errno()
-        raise _explained("a workspace can't be mounted", OSError(code, os.strerror(code)))
+        raise explained("a workspace can't be mounted", OSError(code, os.strerror(code)))
 
 
 def is_mounted(target: str) -> bool:
@@ -106,7 +106,7 @@ def unmount(target: str, *, busy: bool = True) -> None:
         continue
     code = ctypes.get_errno()
     if code not in (errno.EINVAL, errno.ENOENT):  # not a mount point, or it does not exist
-        raise _explained("a workspace can't be unmounted", OSError(code, os.strerror(code)))
+        raise explained("a workspace can't be unmounted", OSError(code, os.strerror(code)))
 
 
 def mounts_under(directory: str) -> list[str]:
@@ -128,7 +128,7 @@ def lines_of(mountinfo: bytes) -> list[bytes]:
 
 
 def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None:
-    tree = _syscall(
+    tree = syscall(
         SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
     )
     try:
@@ -136,24 +136,24 @@ def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None
         # attributes, until it is private. Made shared after that, it has a group of its own.
         _set_attributes(tree, _MountAttr(propagation=MS_PRIVATE))
         _set_attributes(tree, _MountAttr(attr_set=wanted, propagation=propagation))
-        _syscall(
-            SYS_MOVE_MOUNT,
-            tree,
-            b"",
-            target_fd,
-            b"",
-            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH,
-        )
+        attach(tree, target_fd)
     finally:
         os.close(tree)
 
 
+def attach(tree: int, target_fd: int) -> None:
+    """Mounts a detached mount at an open directory. Raises: OSError."""
+    flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+    syscall(SYS_MOVE_MOUNT, tree, b"", target_fd, b"", flags)
+
+
 def _set_attributes(tree: int, attributes: _MountAttr) -> None:
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    _syscall(SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(attributes), size)
+    syscall(SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(attributes), size)
 
 
-def _syscall(number: int, *arguments: object) -> int:
+def syscall(number: int, *arguments: object) -> int:
+    """The result of a system call. Raises: OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     result: int = libc.syscall(ctypes.c_long(number), *arguments)
@@ -169,7 +169,8 @@ def unescape(text: bytes) -> bytes:
     return point.removesuffix(b"//deleted")
 
 
-def _explained(what: str, error: OSError) -> MountError:
+def explained(what: str, error: OSError) -> MountError:
+    """The error with what may be missing."""
     hint = {
         errno.EPERM: "the control plane needs CAP_SYS_ADMIN, and AppArmor must allow mounts",
         errno.ENOSYS: "the kernel must be 5.12 or later",

@@ -5,6 +5,7 @@ from pathlib import Path
 from orchestrator.workspace.purge import purge_directory
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import make_data, make_slot
+from orchestrator.workspace.staging import remove_all
 
 
 class PlainDirectories:
@@ -23,10 +24,14 @@ class PlainDirectories:
     def mount(self, slot: Path) -> None:
         """Does nothing: a plain directory is always visible."""
 
+    def count(self, directory: Path, uid: int) -> None:
+        """Does nothing: there is no limit."""
+
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
         """None: nothing counts its usage."""
         return None
 
     def remove(self, slot: Path, uid: int) -> None:
-        """Removes the files as their own user. Raises: PurgeError."""
+        """Removes the files as their own user. Raises: PurgeError, OSError."""
+        remove_all(self.data(slot), uid)
         purge_directory(slot, self.data(slot), uid)

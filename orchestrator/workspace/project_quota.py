@@ -69,6 +69,10 @@ class ProjectQuotas(PlainDirectories):
         self._calls.limit(slot, uid, size, size // _BYTES_PER_FILE)
         return data
 
+    def count(self, directory: Path, uid: int) -> None:
+        """Assigns the directory to the workspace's project. Raises: OSError."""
+        self._calls.assign(directory, uid)
+
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
         """The usage that the file system reports. Raises: OSError."""
         found = self._calls.quota(slot, uid)

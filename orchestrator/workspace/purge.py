@@ -24,7 +24,7 @@ def purge_directory(slot: Path, data: Path, uid: int, *, time_limit: float = 300
     """
     try:
         if not _gone(data):
-            _empty(data, uid, time_limit)
+            empty_directory(data, uid, time_limit)
             data.rmdir()
         _gone(slot)
     except OSError as error:
@@ -44,7 +44,8 @@ def _gone(directory: Path) -> bool:
     return True
 
 
-def _empty(data: Path, uid: int, time_limit: float) -> None:
+def empty_directory(data: Path, uid: int, time_limit: float) -> None:
+    """Removes everything in the directory as its owner `uid`; blocks. Raises: PurgeError."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", purge_helper.__file__, os.fspath(data), str(uid)],

@@ -52,6 +52,12 @@ class Driver(Protocol):
     def mount(self, slot: Path) -> None:
         """Makes an existing slot's data visible again. Raises: PaddockError, OSError."""
 
+    def count(self, directory: Path, uid: int) -> None:
+        """Counts an empty directory beside the data, and what is created in it, for its size.
+
+        Raises: OSError.
+        """
+
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
         """The slot's usage; None if it has no size limit. Raises: PaddockError, OSError."""
 

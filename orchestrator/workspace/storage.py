@@ -13,9 +13,10 @@ from weakref import WeakValueDictionary
 
 from orchestrator.config.settings import Settings
 from orchestrator.errors import CapacityExhaustedError, PaddockError
+from orchestrator.proposals.process import settle
 from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads, ThreadsBusyError, bounded
-from orchestrator.workspace import disk_image, mounts, project_quota
+from orchestrator.workspace import disk_image, mounts, project_quota, staging
 from orchestrator.workspace.disk_image import DiskImages
 from orchestrator.workspace.paths import slot_path
 from orchestrator.workspace.plain_directory import PlainDirectories
@@ -23,6 +24,7 @@ from orchestrator.workspace.prepared import PreparedSlots
 from orchestrator.workspace.project_quota import KernelCalls, ProjectQuotas
 from orchestrator.workspace.quota import Choice, DiskUsage, Driver, Quota, choose
 from orchestrator.workspace.slots import Workspace
+from orchestrator.workspace.staging import StagingArea, area_of, areas_in
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,8 @@ class Storage:
         # Slots with a call that took too long: it still runs, but nobody waits for it.
         self._overdue: set[str] = set()
         self._looking: dict[str, asyncio.Future[DiskUsage | None]] = {}
+        # The kinds of workspaces on which a trial of staging succeeded.
+        self._stages: set[Quota] = set()
         # Sizes for which slots are to be made, and the task that makes them.
         self._wanted: OrderedDict[int, None] = OrderedDict()
         self._refilling = TaskScope("making workspaces ahead")
@@ -89,16 +93,24 @@ class Storage:
         """The directory of the workspace's own files, once it is prepared."""
         return self._drivers[workspace.quota].data(self._slot(workspace))
 
-    async def prepare(self, workspace: Workspace, size: int) -> Path:
+    async def prepare(self, workspace: Workspace, size: int, stages: str | None = None) -> Path:
         """Creates what is missing, limits it to `size` bytes, and returns the data directory.
 
-        Raises: CapacityExhaustedError if the host's disk is full; ConflictError while something on
-        the host uses a file that must be resized; StorageError, ImageError, MountError.
+        What other sessions than that with the key `stages` have staged goes. Raises:
+        CapacityExhaustedError if the host's disk is full; ConflictError while something on the host
+        uses a file that must be resized; StorageError, ImageError, MountError; PurgeError,
+        ProposalsError.
         """
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)
-        data = await self._call(
-            workspace, lambda: driver.open(slot, workspace.uid, size), _LONG_SECONDS
-        )
+
+        def prepare() -> Path:
+            data = driver.open(slot, workspace.uid, size)
+            for area in areas_in(data):
+                if area.path.name != stages:
+                    _remove_area(data, area, workspace.uid)
+            return data
+
+        data = await self._call(workspace, prepare, _LONG_SECONDS)
         if workspace.quota is Quota.IMAGE:
             self._expect(size)
         return data
@@ -107,6 +119,43 @@ class Storage:
         """A new workspace of that size may be needed."""
         if self.choice.quota is Quota.IMAGE:
             self._expect(size)
+
+    async def stage(self, workspace: Workspace, session_key: str) -> StagingArea:
+        """The session's staging area, made if it is missing, in a prepared workspace.
+
+        A commit that was interrupted is finished or undone. Raises: StorageError if this host can't
+        have an area; ProposalsError.
+        """
+        driver, data = self._drivers[workspace.quota], self.data(workspace)
+
+        def stage() -> StagingArea:
+            area = area_of(data, session_key)
+            if area.unsettled:
+                settle(data, area, workspace.uid)
+            area.path.parent.mkdir(mode=0o700, exist_ok=True)
+            driver.count(area.path.parent, workspace.uid)
+            if workspace.quota not in self._stages:
+                why = staging.refusal(area.path.parent)
+                if why is not None:
+                    raise StorageError(f"changes can't be staged on this host: {why}")
+                self._stages.add(workspace.quota)
+            area.make(workspace.uid)
+            return area
+
+        return await self._call(workspace, stage, _LONG_SECONDS)
+
+    async def unstage(self, workspace: Workspace, session_key: str) -> None:
+        """Removes what the session has staged, once no sandbox has it mounted.
+
+        Raises: PurgeError, StorageError, ProposalsError.
+        """
+        data = self.data(workspace)
+        area = area_of(data, session_key)
+        await self._call(workspace, lambda: _remove_area(data, area, workspace.uid), _LONG_SECONDS)
+
+    def area(self, workspace: Workspace, session_key: str) -> StagingArea:
+        """The session's staging area, which need not exist."""
+        return area_of(self.data(workspace), session_key)
 
     async def mount(self, workspace: Workspace) -> None:
         """Makes an existing workspace visible again, for example after the host started.
@@ -254,6 +303,13 @@ def choice_for(settings: Settings, directory: Path) -> Choice:
             (Quota.PROJECT, lambda: project_quota.refusal(directory, KernelCalls())),
         ),
     )
+
+
+def _remove_area(data: Path, area: StagingArea, uid: int) -> None:
+    """Removes it; a commit that was interrupted may have files of the workspace in it."""
+    if area.unsettled:
+        settle(data, area, uid)
+    area.remove(uid)
 
 
 def _is_below(point: str, slots: set[str]) -> bool:

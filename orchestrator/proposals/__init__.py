@@ -1,0 +1,1 @@
+"""Proposals: what a session staged, shown, committed to its workspace, or discarded."""

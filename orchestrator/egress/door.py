@@ -15,7 +15,6 @@ from orchestrator.egress.interception import Interception
 from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.live_rules import LiveRules
-from orchestrator.egress.loop_turns import LoopTurns
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.program import program_of
 from orchestrator.egress.resolver import Resolver
@@ -23,6 +22,7 @@ from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.fair_share import Pace
+from orchestrator.loop_turns import LoopTurns
 from orchestrator.secrets.outside import OutsideSecrets
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope

@@ -5,10 +5,10 @@ from orchestrator.egress.door import Door, Proxy
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
-from orchestrator.egress.loop_turns import LoopTurns
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.engine.base import Container
+from orchestrator.loop_turns import LoopTurns
 from orchestrator.node.base import Node
 from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.sandbox import Sandbox

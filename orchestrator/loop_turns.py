@@ -1,4 +1,4 @@
-"""Lets connections take turns, so that what else the event loop does waits for a few at most."""
+"""Lets long work take turns, so that what else the event loop does waits for a few at most."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -8,7 +8,7 @@ _IN_ONE_PASS = 2
 
 
 class LoopTurns:
-    """In a pass of the event loop, a few connections pass data on; sessions take turns."""
+    """In a pass of the event loop, a few pieces of work are done; sessions take turns."""
 
     def __init__(self) -> None:
         # By session, the one whose turn is next first.
@@ -16,7 +16,7 @@ class LoopTurns:
         self._running = False
 
     async def next(self, session: str) -> None:
-        """Returns when a connection of the session may do its next piece of work."""
+        """Returns when the next piece of the session's work may be done."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(session, deque()).append(turn)
         if not self._running:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from orchestrator.egress.loop_turns import LoopTurns
+from orchestrator.loop_turns import LoopTurns
 
 
 async def test_many_connections_delay_a_pass_of_the_loop_by_a_few() -> None:

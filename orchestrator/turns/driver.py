@@ -1,0 +1,221 @@
+"""Drives a program: does what it asks for, within the session's policy and budget."""
+
+import asyncio
+import math
+import time
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.recorder import Recorder
+from orchestrator.errors import BudgetExceededError, PaddockError
+from orchestrator.loop_turns import LoopTurns
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import Kind
+from orchestrator.turns.operations.context import OperationContext
+from orchestrator.turns.operations.registry import OPERATIONS
+from orchestrator.turns.operations.turn_operation import Done, Needed, StagedChange, TurnOperation
+from orchestrator.turns.outcome import Value, plain
+from orchestrator.turns.programs import (
+    Breath,
+    Enter,
+    Leave,
+    Operation,
+    OperationFailed,
+    PolicyViolation,
+    Program,
+    ScopeExceeded,
+)
+from orchestrator.turns.scopes import KINDS
+from orchestrator.turns.session_policy import EXECUTIONS, PolicyRefusalError
+from orchestrator.turns.turn import MOST_OPERATIONS
+
+# What ends a turn in its middle: tokens and cost are used by it, and time passes.
+_CHECKED = (Kind.TIME, Kind.TOKENS, Kind.COST)
+_MOST_DEPTH = 12
+
+
+class SessionExceeded(Exception):  # noqa: N818
+    """The session's budget of that kind is used up: the turn ends."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class ProgramDriver:
+    """Drives the program of one turn. `staged` and the context's log tell what it has done."""
+
+    def __init__(
+        self, context: OperationContext, recorder: Recorder, loop_turns: LoopTurns
+    ) -> None:
+        self._context = context
+        self._recorder = recorder
+        self._loop_turns = loop_turns
+        self.staged: list[tuple[StagedChange, str]] = []
+
+    async def run(self, program: Program) -> Value:
+        """The program's value.
+
+        Raises: PolicyViolation, Needed, SessionExceeded; LispError and OperationFailed if it fails;
+        AuditUnavailableError and the other errors of `Recorder.record`.
+        """
+        answer: Value = None
+        thrown: Exception | None = None
+        try:
+            while True:
+                try:
+                    request = program.send(answer) if thrown is None else program.throw(thrown)
+                except StopIteration as end:
+                    value: Value = end.value
+                    return value
+                answer, thrown = None, None
+                try:
+                    answer = await self._answer(request)
+                except (OperationFailed, PolicyViolation, ScopeExceeded) as error:
+                    thrown = error
+        finally:
+            program.close()
+
+    async def _answer(self, request: object) -> Value:
+        """Raises: what the program is to be told, besides the errors of `run`."""
+        match request:
+            case Operation(name, args):
+                return await self._operate(name, args)
+            case Enter():
+                await self._enter(request)
+            case Leave():
+                self._context.scopes.leave()
+            case Breath():
+                await self._loop_turns.next(self._context.session.key)
+                self._check_budgets(("time",))
+        return None
+
+    def _check_budgets(self, kinds: Container[str] = KINDS) -> None:
+        """Checks before something is used: what uses up a budget completes.
+
+        Raises: SessionExceeded, ScopeExceeded.
+        """
+        session, scopes = self._context.session, self._context.scopes
+        if session.budget.exceeded is not None:
+            raise SessionExceeded(session.budget.exceeded.kind)
+        kind = session.budget.exhausted(datetime.now(UTC), _CHECKED)
+        if kind is not None:
+            raise SessionExceeded(kind)
+        if (exceeded := scopes.exceeded(kinds)) is not None:
+            self._exceed_scope(exceeded)
+
+    def _exceed_scope(self, exceeded: tuple[int, str]) -> NoReturn:
+        self._context.scopes.unwind(exceeded[0])
+        raise ScopeExceeded(*exceeded)
+
+    async def _enter(self, request: Enter) -> None:
+        """A nested program needs permission, and is on record; a nested budget needs neither."""
+        if request.kind == "subeval":
+            operation = OPERATIONS[request.kind]
+            await self._perform(operation, {"options": request.args})
+        self._context.scopes.enter(request)
+
+    async def _operate(self, name: str, args: tuple[Value, ...]) -> Value:
+        operation = OPERATIONS[name]
+        bound = operation.bind(args)
+        if operation.query:
+            return (await operation.perform(self._context, **bound)).value
+        return await self._perform(operation, bound)
+
+    async def _perform(self, operation: TurnOperation, args: Mapping[str, Value]) -> Value:
+        """Does one operation, and records it whether it was done, refused, or failed."""
+        log = self._context.log
+        self._check_budgets()
+        if len(log.events) >= MOST_OPERATIONS:
+            raise OperationFailed(f"a turn has at most {MOST_OPERATIONS} operations")
+        began, tokens = time.monotonic(), log.tokens
+        draft = EventDraft(
+            operation.name,
+            actor=self._context.principal.name,
+            args={name: recordable(value) for name, value in args.items()},
+            turn=self._context.number,
+        )
+        try:
+            self._check(operation.name, args)
+        except PolicyRefusalError as error:
+            rule = error.fields.get("rule")
+            denied = draft._replace(decision="deny", rule=rule, error=error.detail)
+            await self._record(denied, began, tokens)
+            raise PolicyViolation(error.detail) from None
+        draft = draft._replace(decision="allow")
+        try:
+            done = await self._timed(operation, args)
+        except asyncio.CancelledError:
+            # Also at the end of a session, of which this is a part.
+            await self._record(draft._replace(error="interrupted", stop=True), began, tokens)
+            raise
+        except (OperationFailed, Needed, ScopeExceeded, PaddockError) as error:
+            said = error.detail if isinstance(error, PaddockError) else str(error)
+            await self._record(draft._replace(error=said), began, tokens)
+            if isinstance(error, BudgetExceededError):
+                raise SessionExceeded(Kind(error.fields["kind"])) from None
+            if isinstance(error, PaddockError):
+                raise OperationFailed(f"{operation.name}: {error.detail}") from None
+            raise
+        await self._record(draft._replace(result=dict(done.recorded)), began, tokens)
+        if done.staged is not None and self._context.session.policy.world_rules.proposal_mode:
+            self.staged.append((done.staged, log.events[-1]["time"]))
+        return done.value
+
+    async def _timed(self, operation: TurnOperation, args: Mapping[str, Value]) -> Done:
+        """Raises: ScopeExceeded if the time of a nested scope passes meanwhile."""
+        left = self._context.scopes.left("time")
+        try:
+            async with asyncio.timeout(None if left is None else left / 1_000_000) as limit:
+                return await operation.perform(self._context, **args)
+        except TimeoutError:
+            exceeded = self._context.scopes.exceeded(("time",))
+            if not limit.expired() or exceeded is None:
+                raise OperationFailed(f"{operation.name}: it took too long") from None
+            self._exceed_scope(exceeded)
+
+    def _check(self, name: str, args: Mapping[str, Value]) -> None:
+        """Raises: PolicyRefusalError."""
+        ref, tokens = args.get("ref"), args.get("max_tokens")
+        if name in ("world.list", "world.search"):
+            ref = args.get("ref", ".")
+        self._context.scopes.policy.check(
+            name,
+            ref=ref if isinstance(ref, str) else None,
+            max_tokens=tokens if isinstance(tokens, int) else None,
+            network=name in EXECUTIONS and self._context.session.level.network != "none",
+        )
+
+    async def _record(self, draft: EventDraft, began: float, tokens: int) -> None:
+        """Records an operation, with what it took; what it used is stored with it."""
+        session, used = self._context.session, self._context.log.tokens - tokens
+        if used:
+            draft = draft._replace(tokens_used=used)
+        took = round((time.monotonic() - began) * 1000)
+        recorded = await self._recorder.record(
+            session,
+            draft._replace(duration_ms=took),
+            session_rows.with_budget(session) if used else None,
+        )
+        self._context.log.add(recorded.event)
+
+
+def recordable(value: Value) -> Any:
+    """A value as a record has it: in JSON's types, with texts for fractions, and not too deep."""
+    return _whole(plain(value), _MOST_DEPTH)
+
+
+def _whole(value: Any, depth: int) -> Any:
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+        return str(value)
+    if isinstance(value, list | dict) and not depth:
+        return "…"
+    if isinstance(value, list):
+        return [_whole(each, depth - 1) for each in value]
+    if isinstance(value, dict):
+        return {name: _whole(each, depth - 1) for name, each in value.items()}
+    return value

@@ -1,0 +1,1 @@
+"""A small, pure Lisp for turn programs: reader, compiler, evaluator, builtins and printer."""

@@ -1,0 +1,1 @@
+"""The built-in functions: each works on values and reaches nothing else."""

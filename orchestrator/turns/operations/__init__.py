@@ -1,0 +1,1 @@
+"""Operations of turns: each a function with typed parameters, and the registry of all."""

@@ -1,0 +1,136 @@
+"""What a program may ask about its own session. Nothing of it changes anything."""
+
+from datetime import UTC, datetime
+
+from orchestrator.sessions.budget import Amounts, Kind
+from orchestrator.turns.operations.context import OperationContext
+from orchestrator.turns.operations.turn_operation import Done, Needed, turn_operation
+from orchestrator.turns.outcome import Symbol, Value, needs
+from orchestrator.turns.programs import OperationFailed
+from orchestrator.turns.session_policy import PolicyRefusalError
+
+OF_TURNS = (Kind.TOKENS, Kind.COST, Kind.TIME, Kind.ITERATIONS)
+
+
+async def session_id(context: OperationContext) -> Done:
+    """The session's id."""
+    return Done(context.session.id)
+
+
+async def turn_number(context: OperationContext) -> Done:
+    """The number of this turn, from 1."""
+    return Done(context.number)
+
+
+async def status(context: OperationContext) -> Done:
+    """The session's status, a symbol."""
+    return Done(Symbol(context.session.status))
+
+
+async def budget_remaining(context: OperationContext, kind: str) -> Done:
+    """What is left of tokens, cost, time or iterations; nil: no limit."""
+    return Done(_amounts(context).remaining[_kind(kind)])
+
+
+async def has_remaining(context: OperationContext, kind: str) -> Done:
+    """Whether something is left of that kind."""
+    left = _amounts(context).remaining[_kind(kind)]
+    return Done(left is None or left > 0)
+
+
+async def report(context: OperationContext) -> Done:
+    """Limits, consumption and remainder of the four kinds, as lists of names and amounts."""
+    amounts = _amounts(context)
+    parts = amounts._asdict().items()
+    return Done(
+        tuple(
+            (Symbol(name), *((Symbol(kind), values[kind]) for kind in OF_TURNS))
+            for name, values in parts
+        )
+    )
+
+
+async def is_allowed(context: OperationContext, operation: str, ref: str | None = None) -> Done:
+    """Whether the policy permits an operation; with a ref, on that file."""
+    try:
+        context.scopes.policy.check(operation, ref=ref)
+    except PolicyRefusalError:
+        return Done(False)
+    return Done(True)
+
+
+async def read_only(context: OperationContext) -> Done:
+    """Whether the policy permits no writes at all."""
+    return Done(context.scopes.policy.world_rules.read_only)
+
+
+async def proposal_mode(context: OperationContext) -> Done:
+    """Whether writes are proposals that the host commits."""
+    return Done(context.session.policy.world_rules.proposal_mode)
+
+
+async def operations_count(context: OperationContext) -> Done:
+    """The number of operations of all turns so far."""
+    return Done(context.log.earlier + len(context.log.events))
+
+
+async def audit_log(context: OperationContext) -> Done:
+    """This turn's operations so far: lists of name, decision and error."""
+    entries: tuple[Value, ...] = tuple(
+        (Symbol(event["operation"]), Symbol(event["decision"] or "none"), event["error"])
+        for event in context.log.events
+    )
+    return Done(entries)
+
+
+async def proposals(context: OperationContext) -> Done:
+    """What is staged, by this turn and earlier ones: lists of type and path."""
+    page = await context.services.staged(context.principal, context.session)
+    return Done(tuple((Symbol(each.type), each.ref) for each in page.items))
+
+
+async def commit(context: OperationContext) -> Done:
+    """Ends the turn with `needs-approval`, because only the host commits."""
+    staged = (await proposals(context)).value
+    raise Needed(needs("needs-approval", "the host commits what is staged", staged))
+
+
+async def roll_back(context: OperationContext) -> Done:
+    """Fails: what is staged can be discarded between turns, with `POST …/proposals/rollback`."""
+    raise OperationFailed(
+        f"session {context.session.id} is running a turn, so nothing is discarded: "
+        "POST …/proposals/rollback afterwards"
+    )
+
+
+def _amounts(context: OperationContext) -> Amounts:
+    return context.session.budget.view(datetime.now(UTC))
+
+
+def _kind(name: str) -> Kind:
+    found = next((kind for kind in OF_TURNS if kind == name), None)
+    if found is None:
+        raise OperationFailed(f"the budget has {', '.join(OF_TURNS)}, not {name}")
+    return found
+
+
+OPERATIONS = tuple(
+    turn_operation(name, perform, query=True)
+    for name, perform in (
+        ("session/id", session_id),
+        ("session/turn-number", turn_number),
+        ("session/status", status),
+        ("session/budget-remaining", budget_remaining),
+        ("session/allowed?", is_allowed),
+        ("session/read-only?", read_only),
+        ("session/proposal-mode?", proposal_mode),
+        ("session/operations-count", operations_count),
+        ("session/audit-log", audit_log),
+        ("session/proposals", proposals),
+        ("session/commit-proposals!", commit),
+        ("session/rollback-proposals!", roll_back),
+        ("budget/remaining", budget_remaining),
+        ("budget/has-remaining?", has_remaining),
+        ("budget/report", report),
+    )
+)

@@ -1,0 +1,59 @@
+"""What a program asks of its driver, and what the driver may throw into it.
+
+A program is a generator without I/O. It yields requests; its driver does what is asked and answers
+with `send(value)`, or with `throw(error)` and one of the errors below. The generator returns the
+program's value. Other errors that the driver throws pass through the program.
+"""
+
+from collections.abc import Generator
+from typing import NamedTuple, TypeAlias
+
+from orchestrator.turns.outcome import Value
+
+
+class Operation(NamedTuple):
+    """One operation by its name, with its arguments by position. The answer is its result."""
+
+    name: str
+    args: tuple[Value, ...]
+
+
+class Enter(NamedTuple):
+    """A nested scope begins: `with-budget` or `subeval`. The answer is not used."""
+
+    kind: str
+    args: tuple[Value, ...]
+
+
+class Leave(NamedTuple):
+    """The innermost scope ends. The answer is not used."""
+
+
+class Breath(NamedTuple):
+    """Nothing is asked: others may run now. The answer is not used."""
+
+
+Request: TypeAlias = Operation | Enter | Leave | Breath
+Program: TypeAlias = Generator[Request, Value, Value]
+
+
+class OperationFailed(Exception):  # noqa: N818
+    """An operation failed: the program ends with this message and says where it was."""
+
+
+class PolicyViolation(Exception):  # noqa: N818
+    """The policy refuses what was asked. It ends the program and is raised out of it."""
+
+
+class ScopeExceeded(Exception):  # noqa: N818
+    """The budget of a nested scope is used up.
+
+    The program goes on after that scope, whose value is `nonconverged`. It yields no `Leave` for
+    this scope and those inside it.
+    """
+
+    def __init__(self, scope: int, kind: str) -> None:
+        """`scope` counts the scopes that are open from the outermost, which is 1."""
+        super().__init__(f"the budget of {kind} is used up")
+        self.scope = scope
+        self.kind = kind

@@ -1,0 +1,197 @@
+"""One running turn: its program is driven to its end, which is recorded once."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from orchestrator.access.keys import Principal
+from orchestrator.audit.events import EventDraft, now
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import both
+from orchestrator.loop_turns import LoopTurns
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
+from orchestrator.turns import turn_rows
+from orchestrator.turns.driver import ProgramDriver, SessionExceeded
+from orchestrator.turns.ending import INTERRUPTED, KNOWN, outcome_of, outcome_of_error, shown
+from orchestrator.turns.notes import Notes
+from orchestrator.turns.operation_log import OperationLog
+from orchestrator.turns.operations.context import OperationContext, Services
+from orchestrator.turns.operations.queries import OF_TURNS
+from orchestrator.turns.outcome import Outcome, Value, error, nonconverged
+from orchestrator.turns.scopes import Scopes
+from orchestrator.turns.script import PreparedScript
+from orchestrator.turns.turn import StagedProposal, TurnRecord
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class RunningTurn:
+    """A turn that runs, and what it may use until it ends."""
+
+    principal: Principal
+    session: Session
+    turn: TurnRecord
+    notes: Notes
+    log: OperationLog
+    began: float = field(default_factory=time.monotonic)
+    # Its program, and all of it, with the record of its end.
+    work: asyncio.Task[Value] | None = None
+    whole: asyncio.Task[TurnRecord] = field(init=False)
+    # Whether the program came to its end; why it is being stopped; which budget ended it.
+    finished: bool = False
+    stopped: str | None = None
+    exceeded: Kind | None = None
+
+    def stop(self, reason: str) -> None:
+        """Ends its program; the first reason counts."""
+        if self.stopped is None:
+            self.stopped = reason
+            if self.work is not None:
+                self.work.cancel()
+
+    def used(self) -> dict[str, int]:
+        """What it has used so far, for nested budgets: micro-dollars and microseconds."""
+        return {
+            "tokens": self.log.tokens,
+            "cost": self.log.cost,
+            "time": round((time.monotonic() - self.began) * 1_000_000),
+            "iterations": len(self.log.events),
+        }
+
+    def metadata(self) -> dict[str, int]:
+        """What it took."""
+        used = self.used()
+        return {
+            "time_ms": used["time"] // 1000,
+            "tokens": used["tokens"],
+            "cost_microdollars": used["cost"],
+        }
+
+
+class TurnRunner:
+    """Drives turns and records their ends."""
+
+    def __init__(self, services: Services, recorder: Recorder) -> None:
+        self._services = services
+        self._recorder = recorder
+        self._loop_turns = LoopTurns()
+        self._tasks = TaskScope("the program of a turn")
+
+    async def run(self, running: RunningTurn, prepared: PreparedScript) -> TurnRecord:
+        """Drives it to its end, and returns it once that is on record.
+
+        Raises: AuditUnavailableError if it can't be recorded: the next start records its end.
+        """
+        session = running.session
+        context = OperationContext(
+            self._services,
+            running.principal,
+            session,
+            running.turn.number,
+            Scopes(session.policy, running.used),
+            running.notes,
+            running.log,
+        )
+        driver = ProgramDriver(context, self._recorder, self._loop_turns)
+        try:
+            with session.using():
+                outcome = await self._driven(running, driver, prepared)
+                return await self._end(running, driver, prepared, outcome)
+        finally:
+            running.log.end()
+
+    async def _driven(
+        self, running: RunningTurn, driver: ProgramDriver, prepared: PreparedScript
+    ) -> Outcome:
+        number, session = running.turn.number, running.session
+        work = running.work = self._tasks.begin(driver.run(prepared.program))
+        if running.stopped is not None:
+            work.cancel()
+        await asyncio.wait([work])
+        failure = None if work.cancelled() else work.exception()
+        if failure is None and not work.cancelled():
+            prepared.finish()
+            running.finished = True
+            return outcome_of(work.result(), len(driver.staged))
+        if failure is None or _ends(session):
+            if session.budget.exceeded is not None:
+                return nonconverged(None, number, "budget")
+            reason = running.stopped or "the session has ended"
+            return error(f"the turn was stopped: {reason}", INTERRUPTED)
+        if isinstance(failure, SessionExceeded):
+            running.exceeded = failure.kind
+        if not isinstance(failure, KNOWN):
+            log.error("session %s: turn %d", session.id, number, exc_info=failure)
+        return outcome_of_error(failure, number)
+
+    async def _end(
+        self,
+        running: RunningTurn,
+        driver: ProgramDriver,
+        prepared: PreparedScript,
+        outcome: Outcome,
+    ) -> TurnRecord:
+        session, notes, metadata = running.session, running.notes, running.metadata()
+        form = shown(outcome, metadata)
+        told = await self._recorder.told(
+            session,
+            {
+                "outcome": form,
+                "printed": prepared.printed(),
+                "proposals": [
+                    StagedProposal(*staged, time).json() for staged, time in driver.staged
+                ],
+                "notes": notes.stored(),
+            },
+        )
+        remaining = session.budget.view(datetime.now(UTC)).remaining
+        turn = replace(
+            running.turn,
+            ended_at=now(),
+            outcome=told["outcome"],
+            printed=told["printed"],
+            proposals=tuple(told["proposals"]),
+            tokens_used=metadata["tokens"],
+            operations=len(running.log.events),
+            budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
+        )
+        kept = Notes.restored(told["notes"]) if running.finished else None
+        draft = turn_end(turn, running.principal.name, metadata["time_ms"])
+        ending, size = turn_rows.ending(session.key, turn, kept)
+        kept_with = both(
+            session_rows.with_budget(session), session_rows.counting(session.key, size)
+        )
+        await self._recorder.record(session, draft, both(ending, kept_with))
+        self._recorder.count(session, size)
+        return turn
+
+
+def _ends(session: Session) -> bool:
+    """Whether the session is ending or has ended, which makes what runs in it fail."""
+    frozen = session.sandbox is not None and session.sandbox.freezing is not None
+    return frozen or session.ending or not session.live
+
+
+def turn_end(turn: TurnRecord, actor: str, duration_ms: int | None) -> EventDraft:
+    """The event of a turn's end."""
+    outcome = turn.outcome or {}
+    return EventDraft(
+        "turn.end",
+        actor=actor,
+        result={
+            "tag": outcome.get("tag"),
+            "operations": turn.operations,
+            "tokens": turn.tokens_used,
+        },
+        error=outcome.get("message"),
+        turn=turn.number,
+        duration_ms=duration_ms,
+        time=turn.ended_at,
+        stop=True,
+    )

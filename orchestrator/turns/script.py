@@ -1,0 +1,40 @@
+"""What a turn runs: a list of operations, or a program in Lisp."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from orchestrator.turns.json_program import list_program
+from orchestrator.turns.lisp.program import LispProgram
+from orchestrator.turns.notes import Notes
+from orchestrator.turns.operations.registry import NAMES, QUERIES
+from orchestrator.turns.programs import Program
+from orchestrator.turns.turn import LispCode, Script
+
+
+class PreparedScript(NamedTuple):
+    """A program that can be driven. `finish` takes what it leaves into the notes."""
+
+    program: Program
+    printed: Callable[[], str]
+    finish: Callable[[], None]
+
+
+def prepared(script: Script, notes: Notes) -> PreparedScript:
+    """Raises: ValidationError for a list that names an unknown operation or argument."""
+    if not isinstance(script, LispCode):
+        return PreparedScript(list_program(script), lambda: "", lambda: None)
+    lisp = LispProgram(
+        script.text, operations=NAMES, session_api=QUERIES, environment=notes.environment
+    )
+
+    def finish() -> None:
+        notes.environment = lisp.definitions().text
+
+    return PreparedScript(lisp.run(), lambda: lisp.output, finish)
+
+
+def described(script: Script) -> dict[str, Any]:
+    """What is recorded of it."""
+    if not isinstance(script, LispCode):
+        return {"operations": len(script)}
+    return {"code": script.text}

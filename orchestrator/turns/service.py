@@ -1,0 +1,218 @@
+"""Turns of sessions: one at a time, recorded, and kept."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from orchestrator.access.keys import Principal
+from orchestrator.audit import query
+from orchestrator.audit.events import EventDraft, now
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import both
+from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import Database
+from orchestrator.task_scope import TaskScope
+from orchestrator.turns import turn_rows
+from orchestrator.turns.ending import INTERRUPTED, shown
+from orchestrator.turns.operation_log import OperationLog
+from orchestrator.turns.operations.context import Services
+from orchestrator.turns.operations.queries import OF_TURNS
+from orchestrator.turns.operations.registry import OPERATIONS
+from orchestrator.turns.outcome import error, nonconverged
+from orchestrator.turns.running import RunningTurn, TurnRunner, turn_end
+from orchestrator.turns.script import PreparedScript, described, prepared
+from orchestrator.turns.turn import MOST_OPERATIONS, Script, TurnRecord
+from paddock.audit.chain import Event
+
+# The end of a sandbox waits so long for the record of its turn.
+_GONE_SECONDS = 10.0
+_RESTARTED = "the control plane was restarted"
+
+
+class SessionTurns:
+    """Runs turns. A turn continues when its client goes away, and ends with its sandbox."""
+
+    def __init__(
+        self, database: Database, recorder: Recorder, budgets: Budgets, services: Services
+    ) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._budgets = budgets
+        self._runner = TurnRunner(services, recorder)
+        self._running: dict[str, RunningTurn] = {}
+        # The sessions whose next turn is being started.
+        self._starting: set[str] = set()
+        self._tasks = TaskScope("a turn")
+        self._ends = TaskScope("the end of a session whose budget a turn has used up")
+
+    async def start(
+        self, principal: Principal, session: Session, script: Script
+    ) -> RunningTurn | TurnRecord:
+        """Records and starts a turn; if no budget is left for it, returns its outcome.
+
+        Such a turn has no number, and is not kept. Raises: ConflictError if one is running;
+        ValidationError for a malformed list of operations; the errors of `Session.check_open` and
+        of `Recorder.check_room`; AuditUnavailableError.
+        """
+        if session.budget.exceeded is not None:
+            return await self._refused(principal, session)
+        session.check_open()
+        self._recorder.check_room(session)
+        if session.key in self._running or session.key in self._starting:
+            raise ConflictError("a turn of this session is running: wait for it, or interrupt it")
+        self._starting.add(session.key)
+        try:
+            return await self._start(principal, session, script)
+        finally:
+            self._starting.discard(session.key)
+
+    async def _start(
+        self, principal: Principal, session: Session, script: Script
+    ) -> RunningTurn | TurnRecord:
+        number, operations = await self._database.read(
+            partial(turn_rows.before, session_key=session.key)
+        )
+        notes = await self._database.read(partial(turn_rows.notes_of, session_key=session.key))
+        program = prepared(script, notes)
+        kind = session.budget.exhausted(datetime.now(UTC), OF_TURNS)
+        if kind is not None:
+            self._exceed(principal, session, kind)
+            return await self._refused(principal, session)
+        turn = TurnRecord(number + 1, now(), principal.name)
+        session.budget.consume(Kind.ITERATIONS, 1)
+        try:
+            await self._recorder.record(
+                session,
+                EventDraft(
+                    "turn.start",
+                    actor=principal.name,
+                    decision="allow",
+                    args=described(script),
+                    turn=turn.number,
+                    time=turn.started_at,
+                ),
+                both(turn_rows.starting(session.key, turn), session_rows.with_budget(session)),
+            )
+        except BaseException:
+            session.budget.give_back(Kind.ITERATIONS, 1)
+            raise
+        running = RunningTurn(principal, session, turn, notes, OperationLog(operations))
+        self._running[session.key] = running
+        running.whole = self._tasks.spawn(self._run(running, program))
+        return running
+
+    async def _run(self, running: RunningTurn, program: PreparedScript) -> TurnRecord:
+        session = running.session
+        try:
+            return await self._runner.run(running, program)
+        finally:
+            del self._running[session.key]
+            if running.exceeded is not None:
+                self._exceed(running.principal, session, running.exceeded)
+
+    def _exceed(self, principal: Principal, session: Session, kind: Kind) -> None:
+        """Ends the session, because its budget is used up."""
+        self._budgets.exceed(session, kind, principal.name)
+        self._ends.spawn(self._budgets.end(session))
+
+    async def _refused(self, principal: Principal, session: Session) -> TurnRecord:
+        """What a turn is told for which nothing is left."""
+        number, _ = await self._database.read(partial(turn_rows.before, session_key=session.key))
+        remaining = session.budget.view(datetime.now(UTC)).remaining
+        return TurnRecord(
+            0,
+            now(),
+            principal.name,
+            ended_at=now(),
+            outcome=shown(nonconverged(None, number, "budget"), {}),
+            budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
+        )
+
+    async def wait(self, running: RunningTurn) -> TurnRecord:
+        """The turn as it ended, once that is on record. Raises: AuditUnavailableError."""
+        return await asyncio.shield(running.whole)
+
+    # Looking.
+
+    async def page(self, session_key: str, after: int, limit: int) -> tuple[list[TurnRecord], bool]:
+        """A session's turns with higher numbers, in order, and whether there may be more.
+
+        The last one may be running. There are fewer than `limit` if they are long.
+        """
+        return await self._database.browse(
+            partial(turn_rows.page, session_key=session_key, after=after, limit=limit)
+        )
+
+    async def find(self, session_key: str, number: int) -> TurnRecord:
+        """Raises: NotFoundError."""
+        turn = await self._database.browse(
+            partial(turn_rows.one, session_key=session_key, number=number)
+        )
+        if turn is None:
+            raise NotFoundError(f"this session has no turn {number}")
+        return turn
+
+    def running(self, session_key: str) -> RunningTurn | None:
+        """The session's turn that runs."""
+        return self._running.get(session_key)
+
+    async def operations(self, session_key: str, number: int) -> list[Event]:
+        """The operations of a turn so far, from the session's record."""
+        running = self._running.get(session_key)
+        if running is not None and running.turn.number == number:
+            return list(running.log.events)
+        found: list[Event] = []
+        after: int | None = 0
+        while after is not None and len(found) <= MOST_OPERATIONS:
+            page = await query.page(
+                self._database, session_key, after_seq=after, limit=500, turn=number
+            )
+            found += [event for event in page.items if event["operation"] in OPERATIONS]
+            after = page.next
+        return found
+
+    # Stopping.
+
+    def interrupt(self, session: Session) -> None:
+        """Ends the session's turn, if one runs."""
+        self._stop(session, "interrupted")
+
+    def _stop(self, session: Session, reason: str) -> RunningTurn | None:
+        running = self._running.get(session.key)
+        if running is not None:
+            running.stop(reason)
+        return running
+
+    async def on_gone(self, sandbox: Sandbox) -> None:
+        """Ends the turn of a sandbox in which nothing runs any more."""
+        running = self._stop(sandbox.parts.plan.session, "the sandbox has ended")
+        if running is not None:
+            await asyncio.wait([running.whole], timeout=_GONE_SECONDS)
+
+    async def recover(self, sessions: Iterable[Session]) -> None:
+        """Records that the turns of a killed control plane have ended."""
+        by_key = {session.key: session for session in sessions}
+        for session_key, turn in await self._database.read(turn_rows.unended):
+            outcome = shown(error(_RESTARTED, INTERRUPTED), {})
+            operations = await self.operations(session_key, turn.number)
+            ended = replace(turn, ended_at=now(), outcome=outcome, operations=len(operations))
+            ending, _ = turn_rows.ending(session_key, ended, None)
+            session = by_key.get(session_key)
+            if session is None:
+                await self._database.write(ending)
+            else:
+                await self._recorder.record(session, turn_end(ended, "system", None), ending)
+
+    async def shut_down(self) -> None:
+        """Ends the turns that run, and waits for their records."""
+        for running in self._running.values():
+            running.stop("the control plane stopped")
+        await self._tasks.drain()
+        await self._ends.drain()

@@ -1,0 +1,118 @@
+"""Turns and notes in the database: rows that commit together with their audit events."""
+
+import json
+import sqlite3
+
+from orchestrator.audit.writer import Effect
+from orchestrator.turns.notes import Notes
+from orchestrator.turns.turn import TurnRecord
+
+# Characters of the results on one page.
+_MOST_PAGE = 4 * 1024 * 1024
+_COLUMNS = "number, started_at, actor, ended_at, result"
+
+
+def starting(session_key: str, turn: TurnRecord) -> Effect:
+    """Stores a turn that is about to run."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO turns (session_key, number, started_at, actor) VALUES (?, ?, ?, ?)",
+            (session_key, turn.number, turn.started_at, turn.actor),
+        )
+
+    return effect
+
+
+def ending(session_key: str, turn: TurnRecord, notes: Notes | None) -> tuple[Effect, int]:
+    """Stores how a turn ended, and the notes that it leaves; None: they stay as they are.
+
+    The number is what the turn takes in the database, in bytes.
+    """
+    result = json.dumps(
+        {
+            "outcome": turn.outcome,
+            "tokens_used": turn.tokens_used,
+            "operations": turn.operations,
+            "printed": turn.printed,
+            "proposals": turn.proposals,
+            "budget_remaining": turn.budget_remaining,
+        }
+    )
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE turns SET ended_at = ?, result = ? WHERE session_key = ? AND number = ?",
+            (turn.ended_at, result, session_key, turn.number),
+        )
+        if notes is not None:
+            connection.execute(
+                "INSERT OR REPLACE INTO turn_notes (session_key, notes) VALUES (?, ?)",
+                (session_key, json.dumps(notes.stored())),
+            )
+
+    return effect, len(result)
+
+
+def notes_of(connection: sqlite3.Connection, session_key: str) -> Notes:
+    """What the session's programs remember."""
+    row = connection.execute(
+        "SELECT notes FROM turn_notes WHERE session_key = ?", (session_key,)
+    ).fetchone()
+    return Notes() if row is None else Notes.restored(json.loads(row[0]))
+
+
+def before(connection: sqlite3.Connection, session_key: str) -> tuple[int, int]:
+    """The number of the session's latest turn, 0 if it had none, and of all their operations."""
+    query = (
+        "SELECT coalesce(max(number), 0), coalesce(sum(json_extract(result, '$.operations')), 0)"
+        " FROM turns WHERE session_key = ?"
+    )
+    number, operations = connection.execute(query, (session_key,)).fetchone()
+    return number, operations
+
+
+def one(connection: sqlite3.Connection, session_key: str, number: int) -> TurnRecord | None:
+    """That turn."""
+    found, _ = page(connection, session_key, number - 1, 1)
+    return found[0] if found and found[0].number == number else None
+
+
+def page(
+    connection: sqlite3.Connection, session_key: str, after: int, limit: int
+) -> tuple[list[TurnRecord], bool]:
+    """Turns with higher numbers, in order, and whether there may be more.
+
+    There are fewer than `limit` if they are long.
+    """
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM turns WHERE session_key = ? AND number > ?"  # noqa: S608 - ours
+        " ORDER BY number LIMIT ?",
+        (session_key, after, limit),
+    )
+    found: list[TurnRecord] = []
+    size = 0
+    for row in rows:
+        if found and size + len(row[-1] or "") > _MOST_PAGE:
+            return found, True
+        size += len(row[-1] or "")
+        found.append(_turn(row))
+    return found, len(found) == limit
+
+
+def unended(connection: sqlite3.Connection) -> list[tuple[str, TurnRecord]]:
+    """Turns without a recorded end, with the keys of their sessions."""
+    rows = connection.execute(
+        f"SELECT session_key, {_COLUMNS} FROM turns WHERE ended_at IS NULL"  # noqa: S608 - ours
+    )
+    return [(row[0], _turn(row[1:])) for row in rows]
+
+
+def _turn(row: tuple[int, str, str, str | None, str | None]) -> TurnRecord:
+    number, started_at, actor, ended_at, result = row
+    if result is None:
+        return TurnRecord(number, started_at, actor, ended_at)
+    told = json.loads(result)
+    return TurnRecord(
+        number, started_at, actor, ended_at, **told | {"proposals": tuple(told["proposals"])}
+    )

@@ -1,0 +1,92 @@
+"""Turns of a session: run programs of governed operations, and read those that were."""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from paddock.client.errors import ConnectionLostError, api_error
+from paddock.client.faces import F, Face, Link, method, stream
+from paddock.client.parsing import read
+from paddock.client.requests import given
+from paddock.contract.turns import Turn, TurnOperation, Turns, TurnStarted
+
+# A turn lasts as long as its operations; its session's budget or deadline ends it.
+_LONGEST_SECONDS = 3600.0
+
+TurnEvent: TypeAlias = TurnStarted | TurnOperation | Turn
+
+
+class SessionTurns(Face[F]):
+    """Runs turns, one at a time.
+
+    All methods raise `PaddockAPIError` in the class of its code, and the other errors of
+    `paddock.client.errors`.
+    """
+
+    def __init__(self, link: Link, path: str) -> None:
+        super().__init__(link)
+        self._path = f"{path}/turns"
+
+    @method
+    async def run(
+        self,
+        code: str | None = None,
+        *,
+        operations: Iterable[tuple[str, Mapping[str, Any]]] | None = None,
+    ) -> Turn:
+        """Runs a turn and waits for its end; what fails in it is its outcome, not an error.
+
+        Args:
+            code: a program in Lisp.
+            operations: names of operations with their arguments; exactly one of the two is
+                required.
+
+        Raises: ConflictError while another turn runs; ValidationError for an unknown operation or
+        argument. A turn that outlives the connection continues; `list` finds it.
+        """
+        answer = await self._api.json(
+            "POST", self._path, body=_body(code, operations), timeout=_LONGEST_SECONDS
+        )
+        return read(Turn, answer)
+
+    @stream
+    async def stream(
+        self,
+        code: str | None = None,
+        *,
+        operations: Iterable[tuple[str, Mapping[str, Any]]] | None = None,
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Runs a turn and yields `TurnStarted`, each `TurnOperation`, and the `Turn` at its end."""
+        ended = False
+        async with self._api.events("POST", self._path, body=_body(code, operations)) as events:
+            async for event in events:
+                if event.name == "start":
+                    yield read(TurnStarted, event.data)
+                elif event.name == "operation":
+                    yield read(TurnOperation, event.data)
+                elif event.name == "end":
+                    ended = True
+                    yield read(Turn, event.data)
+                elif event.name == "error":
+                    raise api_error(event.data.get("status") or 500, event.data)
+        if not ended:
+            raise ConnectionLostError("the stream of the turn ends too soon: `get` has its result")
+
+    @method
+    async def get(self, number: int) -> Turn:
+        """A turn with its operations, running or ended. Raises: NotFoundError."""
+        return read(Turn, await self._api.json("GET", f"{self._path}/{number}"))
+
+    @method
+    async def list(self, *, after: int = 0, limit: int = 100) -> Turns:
+        """Turns with numbers above `after`, in order, without their operations."""
+        query = {"after": str(after), "limit": str(limit)}
+        return read(Turns, await self._api.json("GET", self._path, params=query))
+
+
+def _body(
+    code: str | None, operations: Iterable[tuple[str, Mapping[str, Any]]] | None
+) -> dict[str, Any]:
+    calls = None
+    if operations is not None:
+        calls = [{"operation": name, "args": dict(args)} for name, args in operations]
+    return given(code=code, operations=calls)

@@ -7,11 +7,11 @@ python := .venv/bin/python
 # worker 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests without an engine share nothing and use every core; they wait a lot, so one more of them
-# runs than there are cores. The others share the engine and wait for it half of the time: two files
-# run at once, the tests of one file in turn.
+# runs than there are cores. The others share the engine and wait for it more than half of the time:
+# four files run at once, the tests of one file in turn.
 workers := $(shell expr $$(nproc) + 1)
 apart := -n $(workers) --dist worksteal tests/unit tests/api
-together := -n 2 --dist loadfile tests/integration tests/security tests/tools tests/browser
+together := -n 4 --dist loadfile tests/integration tests/security tests/tools tests/browser
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -24,11 +24,11 @@ run: image ## set everything up, start the control plane, run the example
 compose: image ## run the control plane as a container instead; see docs/deployment.md
 	@scripts/deploy.sh
 
-check: ## lint, types, and the tests that need no engine
+check: ## lint, types, and the tests that need no engine and little time
 	@$(MAKE) --no-print-directory -j2 lint apart
 
 apart: dev
-	@$(python) -m pytest -q --hypothesis-profile quick $(apart)
+	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" $(apart)
 
 test: dev image compose-tool compiler browser ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS

@@ -14,6 +14,7 @@ class Access(Enum):
     READ_ALL = auto()  # shows something that belongs to no single session
     WORK = auto()  # does work in a session, or looks into its sandbox
     MANAGE = auto()  # creates, changes or ends a session, or decides for a person
+    ADMIN = auto()  # concerns the whole instance: its keys, its archives
     METRICS = auto()  # shows the instance's numbers
 
 
@@ -23,5 +24,6 @@ ROLES: Mapping[Access, frozenset[Role]] = {
     Access.READ_ALL: frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER}),
     Access.WORK: frozenset({Role.ADMIN, Role.OPERATOR, Role.HANDLE}),
     Access.MANAGE: frozenset({Role.ADMIN, Role.OPERATOR}),
+    Access.ADMIN: frozenset({Role.ADMIN}),
     Access.METRICS: frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER, Role.METRICS}),
 }

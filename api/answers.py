@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from orchestrator.terminals.shells import Watched
 from paddock.contract.base import Model
 
 M = TypeVar("M", bound=Model)
@@ -14,6 +15,7 @@ JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain"
 LINES = "application/jsonl"
+RECORDING = "application/x-asciicast"
 NOTHING = ""
 # Proxies commonly close an idle connection after a minute.
 HEARTBEAT_SECONDS = 15.0
@@ -144,6 +146,26 @@ class Packed:
     chunks: AsyncIterator[bytes]
     skipped: int
     skipped_names: Sequence[str]
+    held: ExitStack
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A terminal's recording: asciicast v2. `held` is closed at the end."""
+
+    MEDIA: ClassVar[str] = RECORDING
+
+    chunks: AsyncIterator[bytes]
+    held: ExitStack
+
+
+@dataclass(frozen=True, slots=True)
+class Attached(Generic[M]):
+    """A WebSocket that shows a terminal; text frames are models. `held` is closed at the end."""
+
+    STATUS: ClassVar[HTTPStatus] = HTTPStatus.SWITCHING_PROTOCOLS
+
+    watched: Watched
     held: ExitStack
 
 

@@ -119,7 +119,7 @@ class Context:
 
     def session(self) -> Session:
         """The session in the path. Raises: NotFoundError, also for a session of another owner."""
-        return self.plane.sessions.find(self.principal, self.session_id)
+        return self.plane.sessions.finder.find(self.principal, self.session_id)
 
     async def record_key(self, session_id: str, incarnation: int | None) -> str:
         """The key of the record of a session with that id, however long ago it ended.
@@ -127,7 +127,7 @@ class Context:
         Without an incarnation, it is the latest session's. Raises: NotFoundError, also for another
         owner's session, and if the record is in an archive.
         """
-        key = await self.plane.sessions.record_key(self.principal, session_id, incarnation)
+        key = await self.plane.sessions.finder.record_key(self.principal, session_id, incarnation)
         await self.plane.archiving.check_here(key)
         return key
 

@@ -16,11 +16,13 @@ from api.answers import (
     JSON,
     NOTHING,
     Answer,
+    Attached,
     Download,
     Empty,
     EventStream,
     Lines,
     Packed,
+    Recording,
     Text,
     Upload,
 )
@@ -67,7 +69,8 @@ class Operation:
     `errors` are its own codes, in addition to those that follow from its form. `upload`: the body
     is bytes, which the function reads itself. `stops` determines from the context and the body
     whether the request stops something; such a request is not counted. `restores`: it needs the
-    session's sandbox, so a suspended session gets one again first.
+    session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
+    another origin may call it.
     """
 
     method: str
@@ -88,6 +91,12 @@ class Operation:
     examples: Mapping[str, Any]
     stops: Callable[..., bool] | None
     restores: bool
+    own_origin: bool
+
+    @property
+    def socket(self) -> bool:
+        """Whether it is a WebSocket, which pages open with a ticket."""
+        return Attached.STATUS in self.replies
 
     @property
     def codes(self) -> frozenset[str]:
@@ -95,7 +104,7 @@ class Operation:
         codes = {"internal_error", "misdirected_request", "validation_error", *self.errors}
         if self.access is not Access.OPEN:
             codes |= {"unauthorized", "audit_unavailable", "rate_limited"}
-        if ROLES[self.access] != frozenset(Role):
+        if self.own_origin or ROLES[self.access] != frozenset(Role):
             codes.add("permission_denied")
         if self.body is not None:
             codes.add("too_large")
@@ -128,6 +137,7 @@ def operation(
     events: Events | None = None,
     stops: Callable[..., bool] | None = None,
     restores: bool = False,
+    own_origin: bool = False,
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
@@ -157,6 +167,7 @@ def operation(
             examples=examples or {},
             stops=stops,
             restores=restores,
+            own_origin=own_origin,
         )
         return handler
 
@@ -201,7 +212,9 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return origin.STATUS, Reply("", models, headers=origin.HEADERS)
     if issubclass(origin, Download | Packed):
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
-    if issubclass(origin, Text | Lines):
+    if issubclass(origin, Attached):
+        return origin.STATUS, Reply("", models)
+    if issubclass(origin, Text | Lines | Recording):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
     return HTTPStatus.OK, Reply("", (kind,))
 

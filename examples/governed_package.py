@@ -8,22 +8,17 @@ chain, which the control plane verifies and this program verifies again.
 import argparse
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from support.arguments import parser_for, read_key
 from support.client import Api, ApiError, Session, UnreachableError, connect, session
 from support.report import AUDIT_HEADER, LIMITS_HEADER, audit_rows, limits_row, total
 from support.sources import Source, SourceError, installed, published_source
 from support.terminal import GREEN, RED, Terminal
 
-from orchestrator.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.instance_url import find_url
-from orchestrator.config.settings import load_settings
 from paddock.audit.chain import verify_chain
 
 PACKAGE = "click==8.1.8"
@@ -187,21 +182,8 @@ def expect(condition: object, message: str) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Parses the command line; the defaults fit a control plane started by `make run`."""
-    settings = load_settings()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
-    parser.add_argument(
-        "--url",
-        type=http_url,
-        default=os.environ.get("PADDOCK_URL") or find_url(settings),
-        help="of the control plane (PADDOCK_URL; default: %(default)s)",
-    )
-    parser.add_argument(
-        "--key-file",
-        type=Path,
-        default=settings.state_dir / ADMIN_KEY_FILE,
-        help="holds the API key, unless PADDOCK_KEY does (default: %(default)s)",
-    )
+    """Parses the command line. Raises: ConfigError."""
+    parser = parser_for(__doc__ or "")
     parser.add_argument(
         "--package",
         default=PACKAGE,
@@ -216,23 +198,6 @@ def parse_arguments() -> argparse.Namespace:
         help=f"what its tests need, pure Python only (default: {' '.join(TEST_NEEDS)})",
     )
     return parser.parse_args()
-
-
-def http_url(text: str) -> str:
-    """Checks that an argument is the address of a server."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise argparse.ArgumentTypeError("must look like http://127.0.0.1:8700")
-    return text
-
-
-def read_key(key_file: Path) -> str:
-    """The API key from the environment or the file. Raises: UnreachableError."""
-    given = os.environ.get("PADDOCK_KEY") or os.environ.get("PADDOCK_ADMIN_KEY")
-    try:
-        return (given or key_file.read_text()).strip()
-    except OSError as error:
-        raise UnreachableError(f"no API key: {key_file}: {error.strerror}") from None
 
 
 def run_program() -> int:

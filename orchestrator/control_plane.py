@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.access.admin_key import generated_key
+from orchestrator.access.key_edits import KeyEdits
 from orchestrator.access.key_expiry import KeyExpiry
 from orchestrator.access.keys import KeyRing
 from orchestrator.access.streams import Streams
+from orchestrator.access.tickets import Tickets
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.approvals.service import Approvals
 from orchestrator.approvals.webhook import Webhook, requested
@@ -47,15 +49,18 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
 from orchestrator.fault_points import FaultPoint
 from orchestrator.link.messages import Hello
+from orchestrator.models.service import Models
 from orchestrator.node.base import Node
 from orchestrator.node.local import LocalNode
 from orchestrator.node.resources import free_bytes
 from orchestrator.observe.gauges import Gauges
 from orchestrator.observe.metrics import Metrics
+from orchestrator.observe.usage import UsageHistory
 from orchestrator.policy.levels import Levels
 from orchestrator.ports.limits import PORT_LIMITS
 from orchestrator.ports.part import PortsPart
 from orchestrator.ports.service import Ports
+from orchestrator.proposals.service import Proposals
 from orchestrator.reload import Reload
 from orchestrator.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandboxes.service import Sandboxes
@@ -81,12 +86,18 @@ from orchestrator.store.scrubber import Scrubber
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
+from orchestrator.terminals.shells import Shells
 from orchestrator.threads import bounded
+from orchestrator.turns.operations.context import Services
+from orchestrator.turns.policy_files import SessionPolicies
+from orchestrator.turns.service import SessionTurns
 
 log = logging.getLogger(__name__)
 
 # A restoration that was interrupted is completed; archives elsewhere are copied.
 _SETTLE_SECONDS = 600.0
+# Proposals of which a program is told.
+_MOST_STAGED = 1000
 _INSTANCE = re.compile(r"[0-9a-f]{8}")
 
 
@@ -96,6 +107,8 @@ class ControlPlane:
     settings: Settings
     keys: KeyRing
     levels: Levels
+    session_policies: SessionPolicies
+    models: Models
     reload: Reload
     ready: Readiness
     database: Database
@@ -105,6 +118,7 @@ class ControlPlane:
     node: Node
     images: AllowedImages
     ports: Ports
+    proposals: Proposals
     engine: Engine
     pool: WarmPool
     sessions: Sessions
@@ -113,11 +127,27 @@ class ControlPlane:
     files: Files
     terminals: Terminals
     tools: GovernedTerminals
+    shells: Shells
+    tickets: Tickets
+    turns: SessionTurns
     governed_commands: GovernedCommands
     approvals: Approvals
     archiving: Archiving
     recovered: Recovered
     refinement: Refinement
+    usage: UsageHistory
+    key_edits: KeyEdits
+    _scrubber: Scrubber
+    _room: RecordRoom
+    _recorder: Recorder
+    _stops: StopRecords
+    _budgets: Budgets
+    _agent_events: AgentEvents
+    _firewall: ContextFirewall
+    _captures: Captures
+    _subscribers: Subscribers
+    _workspaces: Workspaces
+    _sandboxes: Sandboxes
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -146,26 +176,46 @@ class ControlPlane:
         return self
 
     async def _open(self, engine: Engine | None, resolver: Resolver | None) -> None:
+        """Opens the parts; each of these steps needs those before it."""
         settings = self.settings
         ensure_state_dir(settings.state_dir)
-        lock = _lock(settings.state_dir)
-        self._resources.callback(os.close, lock)
+        self._resources.callback(os.close, _lock(settings.state_dir))
         FaultPoint.START_LOCKED.reached()
         await bounded(lambda: settle(settings), _SETTLE_SECONDS)
+        self._read_rules()
+        await self._open_store()
+        await self._open_node(engine)
+        await self._open_record()
+        await self._open_work()
+        self._open_sessions(await self._open_ways(resolver))
+        await self._recover()
+        self._keep_running()
+
+    def _read_rules(self) -> None:
+        """Levels, keys, tools, images and secrets, which may change while it runs."""
+        settings = self.settings
         self.reload = Reload(settings)
         self.levels, self.keys = self.reload.levels, self.reload.keys
+        self.session_policies = self.reload.session_policies
         for name in cold_levels(settings.warm_least, self.levels):
             log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
         expiry = KeyExpiry(self.keys)
         self._resources.callback(expiry.close)
         expiry.start()
-        self.database = await Database.open(settings.state_dir / "paddock.db")
+
+    async def _open_store(self) -> None:
+        """The database and the ledger in it."""
+        self.database = await Database.open(self.settings.state_dir / "paddock.db")
         self._resources.push_async_callback(self.database.close)
-        scrubber = Scrubber(self.database, self.tasks)
-        self._resources.push_async_callback(scrubber.close)
-        scrubber.start()
+        self._scrubber = Scrubber(self.database, self.tasks)
+        self._resources.push_async_callback(self._scrubber.close)
+        self._scrubber.start()
         self.ledger = Ledger(self.database)
         self._resources.push_async_callback(self.ledger.close)
+
+    async def _open_node(self, engine: Engine | None) -> None:
+        """The engine, this host, and what tells whether both can take sessions."""
+        settings = self.settings
         engine = engine or DockerEngine(
             _instance(settings.state_dir / "instance"),
             host=settings.docker_host,
@@ -180,133 +230,194 @@ class ControlPlane:
         self.images = AllowedImages(self.engine, self.reload.images)
         self._resources.push_async_callback(self.images.close)
         self.ready = Readiness(settings, node, self.database, self.reload, self.tasks)
-        room = RecordRoom(
+
+    async def _open_record(self) -> None:
+        """What records: within the room that keys and the disk have."""
+        settings = self.settings
+        self._room = RecordRoom(
             self.keys,
             settings.key_limits,
             settings.min_free_disk_bytes,
             lambda: free_bytes(settings.state_dir),
         )
-        await room.load(self.database)
+        await self._room.load(self.database)
         marks = RefusalMarks(self.database)
-        recorder = Recorder(self.ledger, self.metrics, room, self._on_full, marks)
-        self._resources.push_async_callback(recorder.close)
+        self._recorder = Recorder(self.ledger, self.metrics, self._room, self._on_full, marks)
+        self._resources.push_async_callback(self._recorder.close)
         # Sessions are built from the others; their ends are handled only once everything exists.
-        stops = StopRecords()
-        self._resources.push_async_callback(stops.close)
-        budgets = Budgets(
-            recorder, stops, self.metrics, lambda session: self.sessions.expire(session)
+        self._stops = StopRecords()
+        self._resources.push_async_callback(self._stops.close)
+        self._budgets = Budgets(
+            self._recorder, self._stops, self.metrics, lambda session: self.sessions.expire(session)
         )
-        agent_events = AgentEvents(recorder, budgets)
-        self._resources.push_async_callback(agent_events.close)
+        self._agent_events = AgentEvents(self._recorder, self._budgets)
+        self._resources.push_async_callback(self._agent_events.close)
+
+    async def _open_work(self) -> None:
+        """What works in sandboxes: commands, files, terminals, tools and their approvals."""
+        settings = self.settings
         self.secrets = OutsideSecrets(
-            self.database, recorder, self.reload.secrets, Sealer(settings.state_dir)
+            self.database, self._recorder, self.reload.secrets, Sealer(settings.state_dir)
         )
         await self.secrets.load()
-        self.executions = Executions(recorder, self.metrics, budgets, self.secrets.variables)
-        self._resources.push_async_callback(self.executions.close)
-        firewall = ContextFirewall(
-            recorder, lambda session, error, then: self.sessions.miss(session, error, then)
+        self.models = Models(settings.models)
+        self._resources.push_async_callback(self.models.close)
+        self.executions = Executions(
+            self._recorder, self.metrics, self._budgets, self.secrets.variables
         )
-        self._resources.push_async_callback(firewall.close)
-        file_requests = FileRequests(recorder, firewall)
+        self._resources.push_async_callback(self.executions.close)
+        self._firewall = ContextFirewall(
+            self._recorder, lambda session, error, then: self.sessions.miss(session, error, then)
+        )
+        self._resources.push_async_callback(self._firewall.close)
+        file_requests = FileRequests(self._recorder, self._firewall)
         self.files = Files(file_requests)
         self.file_archives = FileArchives(file_requests)
-        self.approvals = Approvals(self.database, self.ledger, recorder, self._announcer())
+        self.approvals = Approvals(self.database, self.ledger, self._recorder, self._announcer())
         self.terminals = Terminals(
-            self.database, recorder, budgets, settings.state_dir, self._expire_approvals
+            self.database, self._recorder, self._budgets, settings.state_dir, self._expire_approvals
         )
-        captures = Captures(self.files, self.executions, recorder, settings.state_dir / "evidence")
+        self._captures = Captures(
+            self.files, self.executions, self._recorder, settings.state_dir / "evidence"
+        )
         self.governed_commands = GovernedCommands(
-            self.reload.tools, self.keys, recorder, self.executions, self.approvals, captures
+            self.reload.tools,
+            self.keys,
+            self._recorder,
+            self.executions,
+            self.approvals,
+            self._captures,
         )
         self.tools = GovernedTerminals(
-            self.reload.tools, self.keys, self.terminals, self.approvals, self.files, recorder
+            self.reload.tools, self.keys, self.terminals, self.approvals, self.files, self._recorder
         )
         self._resources.push_async_callback(self.tools.close)
-        subscribers = self._subscribers(agent_events, recorder)
-        subscribers.on_event(firewall.on_miss, "read")
+        self.shells = Shells(self.keys, self.terminals, self._recorder)
+        self._resources.callback(self.shells.close)
+        self.tickets = Tickets(self.keys)
+        self._subscribers = self._subscribed()
+        services = Services(
+            *(self.files, self.executions, self.models),
+            lambda principal, session: self.proposals.show(principal, session, "", _MOST_STAGED),
+        )
+        self.turns = SessionTurns(self.database, self._recorder, self._budgets, services)
+        self._subscribers.on_gone(self.turns.on_gone)
+        self._subscribers.on_event(self._firewall.on_miss, "read")
+
+    async def _open_ways(self, resolver: Resolver | None) -> tuple[EgressPart, PortsPart]:
+        """The parts of sandboxes through which connections leave and reach them."""
+        settings = self.settings
         self.key_bytes = KeyBytes(self.keys, settings.key_limits)
         await self.key_bytes.load(self.database)
         interception = Interception(settings.state_dir, settings.ca_file)
         way_out = EgressPart(
-            node,
-            recorder,
-            budgets,
+            self.node,
+            self._recorder,
+            self._budgets,
             resolver or CheckedResolver(),
             interception,
             self.secrets,
             self.key_bytes,
         )
         self._resources.push_async_callback(way_out.shut_down)
-        subscribers.on_gone(way_out.settle)
-        self.egress = SessionEgress(recorder, stops)
+        self._subscribers.on_gone(way_out.settle)
+        self.egress = SessionEgress(self._recorder, self._stops)
         secret = generated_key(settings.state_dir / "preview.key")
-        self.ports = Ports(self.database, recorder, stops, self.keys, secret, PORT_LIMITS)
-        self._resources.push_async_callback(self.ports.shut_down)
-        subscribers.on_end(self.ports.ended)
-        ways = (way_out, PortsPart(node, PORT_LIMITS))
-        workspaces = Workspaces(settings, self.database, node.storage)
-        sandboxes = Sandboxes(
-            *(settings, node, self.ledger, workspaces, subscribers, ways, self.metrics)
+        self.ports = Ports(
+            self.database, self._recorder, self._stops, self.keys, secret, PORT_LIMITS
         )
-        self._resources.push_async_callback(sandboxes.close)
-        self.pool = sandboxes.pool
+        self._resources.push_async_callback(self.ports.shut_down)
+        self._subscribers.on_end(self.ports.ended)
+        return way_out, PortsPart(self.node, PORT_LIMITS)
+
+    def _open_sessions(self, ways: tuple[EgressPart, PortsPart]) -> None:
+        """Sandboxes and sessions, and what follows them."""
+        settings = self.settings
+        self._workspaces = Workspaces(settings, self.database, self.node.storage)
+        self._sandboxes = Sandboxes(
+            settings,
+            self.node,
+            self.ledger,
+            self._workspaces,
+            self._subscribers,
+            ways,
+            self.metrics,
+        )
+        self._resources.push_async_callback(self._sandboxes.close)
+        self.pool = self._sandboxes.pool
         self.sessions = Sessions(
             settings,
             self.levels,
+            self.session_policies,
             self.reload.images,
             self.database,
-            node,
-            recorder,
+            self.node,
+            self._recorder,
             self.executions,
-            sandboxes,
-            workspaces,
-            budgets,
-            stops,
-            scrubber.want,
+            self._sandboxes,
+            self._workspaces,
+            self._budgets,
+            self._stops,
+            self._scrubber.want,
             self.metrics,
         )
+        suspensions = self.sessions.suspensions
+        self.proposals = Proposals(self._recorder, self.node.storage, suspensions)
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
         self.metrics.add(
-            Gauges(self.sessions, self.levels, self.ledger, node, self.pool, self.key_bytes)
+            Gauges(self.sessions, self.levels, self.ledger, self.node, self.pool, self.key_bytes)
         )
         self._resources.push_async_callback(self.sessions.shut_down)
+
+    async def _recover(self) -> None:
+        """Takes over what an earlier run left, before anything new begins."""
+        settings = self.settings
         recovery = Recovery(
             settings,
             self.database,
             self.engine,
-            recorder,
+            self._recorder,
             self.executions,
-            sandboxes,
-            workspaces,
+            self._sandboxes,
+            self._workspaces,
             self.sessions,
-            firewall,
-            scrubber.want,
+            self._firewall,
+            self.proposals,
+            self._scrubber.want,
         )
-        self.refinement = Refinement(self.database, workspaces)
+        self.refinement = Refinement(self.database, self._workspaces)
         self.recovered = await recovery.run()
-        kept = KeptWorkspaces(workspaces, settings.workspace_retention, self.tasks)
+        kept = KeptWorkspaces(self._workspaces, settings.workspace_retention, self.tasks)
         kept.start()
         self._resources.push_async_callback(kept.close)
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
+        await self.turns.recover(self.sessions.registry.all)
+        self._resources.push_async_callback(self.turns.shut_down)
         await self.ports.recover(self.sessions.registry.all)
         await self.secrets.recover(self.sessions.registry.all)
         await remove_left(self.database, settings.state_dir / "evidence")
         await self.approvals.recover()
+
+    def _keep_running(self) -> None:
+        """Starts what works without being asked: archiving, anchoring, watching, reloading."""
+        settings = self.settings
         self.archiving = Archiving(
             self.database,
             self.ledger,
             settings.archive_path,
             settings.state_dir / "evidence",
-            room.add,
-            room.check_disk,
+            self._room.add,
+            self._room.check_disk,
         )
         self.archiving.start(settings.audit_retention, self.tasks)
         self._resources.push_async_callback(self.archiving.close)
         self._anchor()
-        watcher = Watcher(self.engine, recorder, self.sessions, self.pool, self.tasks)
+        self.usage = UsageHistory(self.node, self._workspaces, lambda: self.sessions.registry.live)
+        self.usage.start(self.tasks)
+        self._resources.push_async_callback(self.usage.close)
+        watcher = Watcher(self.engine, self._recorder, self.sessions, self.pool, self.tasks)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
         self._resources.push_async_callback(self.pool.close)
@@ -317,10 +428,11 @@ class ControlPlane:
             self.sessions.room.check,
             self.sessions.shares.turns.quiet,
         )
-        self.reload.watch(recorder, self.tasks)
+        self.reload.watch(self._recorder, self.tasks)
+        self.key_edits = KeyEdits(settings, self.reload, self._recorder)
         self._resources.push_async_callback(self.reload.close)
         # Before the sandboxes: a read that fails because of the shutdown is not reported to them.
-        self._resources.push_async_callback(captures.close)
+        self._resources.push_async_callback(self._captures.close)
 
     def _anchor(self) -> None:
         """Begins to anchor heads of chains, if the settings say so. Raises: ConfigError."""
@@ -333,7 +445,7 @@ class ControlPlane:
         anchoring.start(self.tasks)
         self._resources.push_async_callback(anchoring.close)
 
-    def _subscribers(self, events: AgentEvents, recorder: Recorder) -> Subscribers:
+    def _subscribed(self) -> Subscribers:
         """The subscribers to sandbox agents' messages, in this order."""
 
         def learn(session: Session, hello: Hello) -> None:
@@ -343,14 +455,14 @@ class ControlPlane:
             self.metrics.agent_violation()
 
         async def record_violation(session: Session, reason: str) -> None:
-            await recorder.record(
+            await self._recorder.record(
                 session, EventDraft("agent.violation", actor="system", error=reason)
             )
 
         async def expire_approvals(_session: Session) -> None:
             await self.approvals.expire_ended()
 
-        subscribers = Subscribers(events.record)
+        subscribers = Subscribers(self._agent_events.record)
         subscribers.on_event(self.executions.on_exit, "command.exit")
         subscribers.on_event(self.terminals.on_exit, "pty.exit")
         # The session's secrets first, because the others' reports are searched for them.

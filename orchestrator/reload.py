@@ -29,6 +29,7 @@ from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
 from orchestrator.tools.rules import RuleFiles, ToolRules
+from orchestrator.turns.policy_files import SessionPolicies, policy_files
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ _UNREADABLE = "reading it failed; the log says how"
 class Reload:
     """The operator's present configuration.
 
-    `levels`, `keys`, `images`, `secrets` and `tools` follow its files.
+    `levels`, `session_policies`, `keys`, `images`, `secrets` and `tools` follow its files.
 
     `problems` says by file why its latest version is not in force.
     """
@@ -58,7 +59,8 @@ class Reload:
     def __init__(self, settings: Settings) -> None:
         """Reads the files.
 
-        Raises: ConfigError that names the file, if keys, levels, images or secrets are broken.
+        Raises: ConfigError that names the file, if keys, levels, session policies, images or
+        secrets are broken.
         """
         self.problems: dict[Path, str] = {}
         directory = settings.levels_dir
@@ -103,6 +105,7 @@ class Reload:
         if directory is not None:
             files = partial(files_or_folder, level_files, directory)
             self._sources.append(Source(directory, files, read_levels, False, levels_seen))
+        self._sources += self._read_policies(settings.session_policies_dir)
         values = [each.file for each in settings.secrets.values() if each.file is not None]
         seen = fingerprints(values)
         self.secrets = ConfiguredSecrets(settings.secrets)
@@ -120,6 +123,15 @@ class Reload:
         self._reads = Threads("policy files that are read", 1)
         self._watching: asyncio.Future[None] | None = None
         self._stop = threading.Event()
+
+    def _read_policies(self, directory: Path | None) -> list[Source]:
+        if directory is None:
+            self.session_policies = SessionPolicies()
+            return []
+        files = partial(files_or_folder, policy_files, directory)
+        seen = fingerprints(files())
+        self.session_policies = policies = SessionPolicies(directory)
+        return [Source(directory, files, lambda: policies.reading(directory), False, seen)]
 
     def _first_reading(self, rules: RuleFiles) -> Source:
         """Activates the rules of tools. A broken file does not prevent the start.

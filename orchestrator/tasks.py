@@ -33,6 +33,7 @@ class TaskName(StrEnum):
     ARCHIVING = "archiving"
     ANCHORING = "anchoring"
     WARM_POOL = "warm-pool"
+    USAGE = "usage"
 
 
 class TaskState(StrEnum):

@@ -67,7 +67,7 @@ def name_of(executable: str, words: Sequence[str]) -> str | None:
 def _script(words: Sequence[str]) -> str | None:
     """What an interpreter runs: a script, a module, or what it calls itself."""
     if len(words) == 1 and " " in words[0]:  # such as npm, which replaces its words
-        return os.path.basename(words[0].split()[0])
+        return os.path.basename(words[0].partition(" ")[0])
     arguments = iter(words[1:])
     for word in arguments:
         if word == "-m":

@@ -29,11 +29,15 @@ Host → agent, requests
                cols, terminator, sanitize, commands, max_line_bytes, lifetime_ms, idle_ms} → {}
               starts a program on its own terminal, confined as commands are except for what it
               `needs`; it ends with a `pty.exit` event. `commands`: the names under which lines are
-              sent; null: any text may be sent
+              sent; null: any bytes may be written, as to a shell. Only for levels that allow any
+              command; it has the variables of commands, the session's secrets included
     pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  sends one line, checked
               and terminated; `mark`: how many bytes the program had printed before. `files`:
               copies that exist until the next line or the end, and that nothing in the sandbox can
               change
+    pty.write {terminal_id, data} → {}  writes bytes as they are, if it has no `commands`; answered
+              when the kernel has taken them all, or `busy` if the program does not read
+    pty.resize {terminal_id, rows, cols} → {}        if it has no `commands`
     pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
               {exit_code, signal, reason}}  lossless: bytes before `after` count as received. When
               too many bytes are held, the terminal is not read and the program waits. `waits`:
@@ -98,7 +102,7 @@ from typing import Any, NamedTuple
 
 from sandbox_agent.reads.manifest import Consume
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024

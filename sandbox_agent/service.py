@@ -39,7 +39,9 @@ class Service:
         self.guards = Guards(loop, configuration, abi, events, programs)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
-        self._terminals = Terminals(loop, configuration, abi, events, self.work, self.guards)
+        self._terminals = Terminals(
+            loop, configuration, abi, events, self.work, self.guards, secrets
+        )
         self._transfers = Transfers(loop, configuration, events, secrets.cut)
         self._ports = Ports(loop, abi)
         self.methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -51,6 +53,8 @@ class Service:
             "cancel": self._executor.cancel,
             "pty.open": self._terminals.open,
             "pty.send": self._terminals.send,
+            "pty.write": self._terminals.write,
+            "pty.resize": self._terminals.resize,
             "pty.read": self._terminals.read,
             "pty.signal": self._terminals.signal,
             "pty.close": self._terminals.close,

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel, SecretStr
@@ -13,6 +13,9 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.config.settings import Settings
 from orchestrator.tools.schema import manifest_schema
+from orchestrator.turns.lisp import describe
+from orchestrator.turns.operations.registry import OPERATIONS
+from orchestrator.turns.operations.turn_operation import TurnOperation
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
@@ -38,6 +41,8 @@ _NOTES = {
     "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
+    "paddock shell": "<!-- not run: it needs a terminal -->\n",
+    "paddock attach": "<!-- exit: 5 -->\n",
     "paddock output": "<!-- exit: 5 -->\n",
     "paddock tools run": "<!-- exit: 5 -->\n",
     "paddock tools arguments": "<!-- exit: 5 -->\n",
@@ -59,6 +64,18 @@ def settings() -> str:
         for name, field in Settings.model_fields.items()
     ]
     return _table(("variable", "type", "default", "meaning"), rows)
+
+
+def operations() -> str:
+    """A table of the operations of turns, as the Lisp calls them."""
+    rows = [(f"`{_call(each)}`", each.summary) for each in OPERATIONS.values()]
+    return _table(("operation", "what it does"), rows)
+
+
+def _call(operation: TurnOperation) -> str:
+    """The operation in the form of a call; optional arguments are in brackets."""
+    named = [f"[{each.name}]" if each.optional else each.name for each in operation.parameters]
+    return f"({' '.join((operation.name, *named))})"
 
 
 def level() -> str:
@@ -114,6 +131,16 @@ def peers() -> str:
     return f"{_table(columns, rows)}\n\nMeasured on: {measured.machine}."
 
 
+def lisp() -> str:
+    """The forms and the built-in functions of the Lisp of turns."""
+    columns = ("form", "meaning"), ("function", "meaning")
+    described = describe.forms(), describe.builtins()
+    return "\n\n".join(
+        _table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
+        for names, all_of in zip(columns, described, strict=True)
+    )
+
+
 def _attempt(attempt: Attempt, link: str) -> tuple[str, ...]:
     levels = ", ".join(attempt.levels)
     return attempt.text, levels, attempt.layer, f"[{attempt.test}](../{link})"
@@ -124,10 +151,12 @@ PARTS: dict[str, Callable[[], str]] = {
     "level": level,
     "example_level": example_level,
     "rules": rules,
+    "operations": operations,
     "exits": exits,
     "commands": commands,
     "attempts": attempts,
     "peers": peers,
+    "lisp": lisp,
 }
 
 
@@ -171,6 +200,8 @@ def _type(field: FieldInfo) -> str:
     if get_origin(annotation) is dict:
         return "table"
     kind = kinds[0] if kinds else annotation
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
     if isinstance(kind, type) and issubclass(kind, BaseModel):

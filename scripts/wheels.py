@@ -93,15 +93,15 @@ def _write_source(directory: Path, described: dict[str, Any]) -> None:
 
 
 def _wheel(target: Path, sources: list[Path]) -> None:
-    options = ["--no-deps", "--no-input", "--disable-pip-version-check", f"--wheel-dir={target}"]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *options, *map(str, sources)],
-        check=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_BUILD_SECONDS,
-    )
+    for source in sources:
+        subprocess.run(
+            [sys.executable, "-m", "uv", "build", "--wheel", f"--out-dir={target}", str(source)],
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_BUILD_SECONDS,
+        )
 
 
 def main() -> int:

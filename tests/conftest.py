@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
+from importlib import metadata
 from pathlib import Path
 
 import docker
@@ -13,6 +14,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
+from api.console import routes
 from images.builder import build
 from orchestrator.checks.mounts import check_mounts
 from orchestrator.control_plane import ControlPlane
@@ -27,14 +29,19 @@ from tests.support.plane import opened
 BoxFactory = Callable[..., Awaitable[Box]]
 
 # On a busy machine an example may take any time, which says nothing about the tested code.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 # For `make check`, which is run often: a fifth of the examples.
 settings.register_profile("quick", settings.get_profile("busy"), max_examples=20)
 settings.load_profile("busy")
 
 
 # The longest tests begin first, so that no worker is left alone with one at the end.
-LONGEST = ("test_schemathesis.py", "test_restarts.py", "test_purge.py")
+LONGEST = (
+    *("test_schemathesis.py", "test_restarts.py", "test_purge.py"),
+    *("test_recovery.py", "test_docs.py", "test_chaos.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,11 +65,12 @@ def quick_starts() -> Iterator[None]:
     """Makes control planes start and stop faster, and the command line start faster.
 
     What no test changes is made once: the packaged levels and manifests, the newest schema, the
-    tree of commands, and the check whether this host can mount. Policy files are checked more
-    often, because a stop waits for the next check.
+    tree of commands, the console's files, and the check whether this host can mount. Policy files
+    are checked more often, because a stop waits for the next check.
     """
     migrate = migrated.copying(database._migrate, database._MIGRATIONS)
     packaged = functools.cache(load_levels)
+    pages = functools.cache(routes._found)
     mounts = functools.cache(lambda: check_mounts(Path(tempfile.gettempdir())))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -73,6 +81,8 @@ def quick_starts() -> Iterator[None]:
         patch.setattr("orchestrator.tools.catalog.load_manifest", functools.cache(load_manifest))
         patch.setattr("orchestrator.node.host.check_mounts", lambda _state_dir: mounts())
         patch.setattr(database, "_migrate", migrate)
+        patch.setattr(routes, "_found", pages)
+        patch.setattr("orchestrator.observe.metrics.version", functools.cache(metadata.version))
         patch.setattr(program, "build", functools.cache(program.build))
         yield
 

@@ -3,6 +3,7 @@
 from api.handlers import (
     approvals,
     audit,
+    budgets,
     commands,
     egress,
     events,
@@ -10,23 +11,30 @@ from api.handlers import (
     files,
     health,
     images,
+    keys,
+    live_terminals,
     mcp,
+    models,
     packs,
     policies,
     ports,
     processes,
+    proposals,
     secrets,
     sessions,
     settings,
     terminals,
     tools,
+    turns,
+    usage,
 )
 from api.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, settings, egress, secrets, images, commands, processes, files, file_archives),
-    *(terminals, tools, approvals, ports, packs, mcp),
-    *(events, audit, health, policies),
+    *(sessions, budgets, settings, usage, egress, secrets, images, models, commands),
+    *(processes, files, file_archives, terminals, live_terminals, tools, turns, approvals),
+    *(proposals, ports, packs, mcp),
+    *(events, audit, health, policies, keys),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(
     operation for module in _MODULES for operation in operations_of(module)

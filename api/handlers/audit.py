@@ -8,11 +8,10 @@ from api.access import Access
 from api.answers import Lines
 from api.context import Context
 from api.operation import SESSION, operation
-from orchestrator.access.keys import Role
 from orchestrator.audit import query as chains
+from orchestrator.audit.denials import MOST_EXAMINED, grouped
 from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import verify
-from orchestrator.errors import PermissionDeniedError
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,
@@ -26,6 +25,9 @@ from paddock.contract.audit import (
     AuditQuery,
     AuditStats,
     AuditVerdict,
+    DenialGroup,
+    DenialsQuery,
+    DeniedMost,
     ExportQuery,
     FoundEvents,
     SearchQuery,
@@ -70,6 +72,32 @@ async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
     found = await search(context.plane.database, wanted, query.cursor, query.limit)
     items = [_recorded(event) for event in found.items]
     return FoundEvents(items=items, next=found.next, archived=found.archived)
+
+
+@operation(
+    "GET",
+    "/api/audit/denials",
+    Access.READ_ALL,
+    tag=_TAG,
+    summary="Show what was denied most",
+    answers="The largest groups of denials.",
+)
+async def count_denials(context: Context, query: DenialsQuery) -> DeniedMost:
+    """The latest 1,000 denials in the caller's sessions, by session, operation and rule."""
+    wanted = Search(visible_to=context.principal.sees_owner, decision="deny", since=query.since)
+    found = await search(context.plane.database, wanted, limit=MOST_EXAMINED)
+    items = [
+        DenialGroup(
+            session_id=group.latest["session_id"],
+            incarnation=group.latest["incarnation"],
+            operation=group.latest["operation"],
+            rule=group.latest["rule"],
+            times=group.times,
+            latest=_recorded(group.latest),
+        )
+        for group in grouped(found.items)
+    ]
+    return DeniedMost(items=items, next=None)
 
 
 @operation(
@@ -150,7 +178,7 @@ async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
 @operation(
     "POST",
     "/api/audit/archives",
-    Access.MANAGE,
+    Access.ADMIN,
     tag=_TAG,
     summary="Archive chains of sessions that ended",
     answers="The archived chains.",
@@ -163,7 +191,6 @@ async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
     chain and the digest of the file are recorded before anything is deleted. Only admins' keys may
     do this.
     """
-    _check_admin(context)
     seconds = timedelta(seconds=body.older_than)
     run = await context.plane.archiving.run(seconds, context.principal.name)
     items = [Archive(**archived.public()) for archived in run.archived]
@@ -173,14 +200,13 @@ async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
 @operation(
     "GET",
     "/api/audit/archives",
-    Access.MANAGE,
+    Access.ADMIN,
     tag=_TAG,
     summary="List archived chains",
     answers="A page of archives.",
 )
 async def list_archives(context: Context, query: ArchivesQuery) -> Archives:
     """The archived chains, their files and their heads. Only admins' keys may do this."""
-    _check_admin(context)
     found = await context.plane.archiving.page(query.after, query.limit)
     full = len(found) == query.limit
     items = [Archive(**archived.public()) for archived in found]
@@ -192,11 +218,6 @@ def _recorded(event: Event) -> AuditEvent:
     agent = event["agent"]
     position = None if agent is None else AgentPosition.model_construct(**agent)
     return AuditEvent.model_construct(**event | {"agent": position})
-
-
-def _check_admin(context: Context) -> None:
-    if context.principal.role is not Role.ADMIN:
-        raise PermissionDeniedError("archives need an admin's key")
 
 
 async def _key(context: Context, query: IncarnationQuery) -> str:

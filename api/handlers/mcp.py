@@ -55,6 +55,7 @@ _INITIALIZE = {
     examples={"first": _INITIALIZE},
     events=_EVENTS,
     stops=stops.cancels_request,
+    own_origin=True,
 )
 async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | EventStream | Taken:
     """One message, by the streamable HTTP transport of the protocol.
@@ -90,6 +91,7 @@ async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | 
     answers="The notifications as they happen.",
     errors=("session_terminated",),
     events=_EVENTS,
+    own_origin=True,
 )
 async def listen_to_conversation(context: Context) -> EventStream:
     """The notifications of a conversation: that the session's tools have changed."""
@@ -109,6 +111,7 @@ async def listen_to_conversation(context: Context) -> EventStream:
     tag=_TAG,
     summary="End a conversation of the Model Context Protocol",
     answers="It has ended, with its requests and its terminals.",
+    own_origin=True,
 )
 async def end_conversation(context: Context) -> Removed:
     """Ends a conversation; the session continues."""

@@ -6,11 +6,15 @@ from api.access import Access
 from api.context import Context
 from api.operation import operation
 from api.views.levels import level
+from api.views.policies import named_or_given, policy
 from orchestrator.access.keys import Role
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy import explain, levels
 from orchestrator.policy.decision import command_field
 from orchestrator.policy.layers import Reaches
+from orchestrator.turns.explain import explain_operation
+from orchestrator.turns.session_policy import SessionPolicy
+from paddock.contract.policies import OperationArgs
 from paddock.contract.system import ExplainBody, Explanation, Levels
 from sandbox_agent.commands import CommandError
 
@@ -20,12 +24,16 @@ from sandbox_agent.commands import CommandError
     "/api/policies",
     Access.READ_ALL,
     tag="Policies",
-    summary="List the permission levels",
-    answers="The levels.",
+    summary="List the permission levels and session policies",
+    answers="The levels and policies.",
 )
 async def list_policies(context: Context) -> Levels:
-    """The permission levels, lowest first."""
-    return Levels(items=[level(each) for each in context.plane.levels.values()], next=None)
+    """The permission levels, lowest first, and the policies that sessions may have."""
+    return Levels(
+        items=[level(each) for each in context.plane.levels.values()],
+        session_policies=[policy(each) for each in context.plane.session_policies.values()],
+        next=None,
+    )
 
 
 @operation(
@@ -40,26 +48,50 @@ async def list_policies(context: Context) -> Levels:
         "command": {"level": "low", "command": "curl example.org"},
         "argv": {"level": "medium", "argv": ["cat", "../etc/passwd"], "cwd": "src"},
         "path": {"level": "low", "path": "/etc/passwd"},
+        "operation": {
+            "policy": "SAFE_EDIT",
+            "operation": "world.write",
+            "args": {"ref": "src/login.py"},
+        },
     },
 )
 async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
-    """Whether a command or a file path would be allowed, and what stops it.
+    """Whether a command, a file path or an operation would be allowed, and what stops it.
 
     The answer uses only the words, at a level, or at a session's own level and by its own rules:
     only the kernel sees what a program does inside, and may stop more. Nothing is run or recorded.
     A session's handle may name only its own session.
     """
-    shown = asdict(_explained(*_judges(context, body), body))
+    if body.operation is not None:
+        args = body.args or OperationArgs()
+        explained = explain_operation(
+            _policy(context, body), body.operation, args.ref, args.max_tokens, args.network
+        )
+    else:
+        explained = _explained(*_judges(context, body), body)
+    shown = asdict(explained)
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
+
+
+def _policy(context: Context, body: ExplainBody) -> SessionPolicy:
+    """Raises: NotFoundError, PermissionDeniedError, ValidationError."""
+    if body.session is not None:
+        return context.plane.sessions.finder.find(context.principal, body.session).policy
+    _check_host(context)
+    return context.plane.session_policies.resolve(named_or_given(body.policy), "policy")
+
+
+def _check_host(context: Context) -> None:
+    if context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("a session's handle may name its own session only")
 
 
 def _judges(context: Context, body: ExplainBody) -> tuple[levels.Level, Reaches]:
     """The level, and what decides about hosts. Raises: NotFoundError, PermissionDeniedError."""
     if body.session is not None:
-        session = context.plane.sessions.find(context.principal, body.session)
+        session = context.plane.sessions.finder.find(context.principal, body.session)
         return session.level, session.egress_rules.decide_any_port
-    if context.principal.role is Role.HANDLE:
-        raise PermissionDeniedError("a session's handle may name its own session only")
+    _check_host(context)
     named = context.plane.levels.named(body.level or "")
     return named, named.egress.decide_any_port
 

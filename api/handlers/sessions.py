@@ -12,7 +12,6 @@ from orchestrator.errors import NotFoundError, ValidationError
 from orchestrator.observe.log_context import know_secrets
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import NewSession
-from paddock.contract.budget import Budget
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.requests import NoBody
 from paddock.contract.session_requests import (
@@ -104,19 +103,6 @@ async def inspect_session(context: Context) -> InspectedSession:
 
 
 @operation(
-    "GET",
-    SESSION + "/budget",
-    Access.READ,
-    tag=_TAG,
-    summary="Show a session's budget",
-    answers="The budget.",
-)
-async def show_budget(context: Context) -> Budget:
-    """The session's budget: limits, consumption, and what is left; also after its end."""
-    return views.budget(context.session())
-
-
-@operation(
     "PUT",
     SESSION,
     Access.MANAGE,
@@ -130,7 +116,7 @@ async def ensure_session(
     context: Context, body: NamedSessionBody
 ) -> Session | Created[CreatedSession]:
     """Creates the session with that id, or returns the existing one."""
-    session = context.plane.sessions.existing(context.principal, context.session_id)
+    session = context.plane.sessions.finder.existing(context.principal, context.session_id)
     if session is not None:
         return views.session(session, live=True)
     return await created(context, views.new_session(body, context.session_id), named=True)
@@ -243,6 +229,7 @@ async def abort_session(context: Context, body: NoBody) -> Session:
 async def interrupt_session(context: Context, body: NoBody) -> Session:
     """Ends everything that runs in the session; the session continues."""
     session = context.session()
+    context.plane.turns.interrupt(session)
     await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
     return views.session(session, live=True)
 
@@ -299,8 +286,7 @@ async def _living(
     context: Context, query: SessionsQuery, start: tuple[str, str] | None
 ) -> list[domain.Session]:
     """Live and recently ended sessions, from that position on."""
-    sessions = context.plane.sessions
-    found = sessions.list(
+    found = context.plane.sessions.finder.list(
         context.principal, status=query.status, label=query.label, work_id=query.work_id
     )
     found.sort(key=_position, reverse=True)
@@ -311,7 +297,7 @@ async def _ended(
     context: Context, query: SessionsQuery, start: tuple[str, str] | None
 ) -> list[domain.Session]:
     """All ended sessions from that position on, one more than a page."""
-    found = await context.plane.sessions.list_ended(
+    found = await context.plane.sessions.finder.list_ended(
         context.principal,
         status=None if query.status == "ended" else query.status,
         label=query.label,

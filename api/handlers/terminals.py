@@ -1,11 +1,15 @@
 """A session's terminals: open them, send lines, read their transcripts, end them."""
 
+from contextlib import ExitStack
+
 from api import stops
 from api.access import Access
-from api.answers import Accepted, Created, Text
+from api.answers import Accepted, Created, Recording, Text
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.terminals import interaction, terminal
+from orchestrator.access.keys import Role
+from orchestrator.errors import PermissionDeniedError
 from paddock.contract.requests import IncarnationQuery
 from paddock.contract.terminals import (
     Interaction,
@@ -125,19 +129,53 @@ async def read_transcript(context: Context, terminal_id: str, query: Incarnation
 
 
 @operation(
+    "GET",
+    _TERMINAL + "/recording",
+    Access.READ,
+    tag=_TAG,
+    summary="Read a terminal's recording",
+    answers="The recording, as asciicast v2.",
+    errors=("permission_denied",),
+)
+async def read_recording(context: Context, terminal_id: str, query: IncarnationQuery) -> Recording:
+    """What was shown and typed, with times, for players of asciicast; also after the end.
+
+    A tool is not recorded if its manifest says that its output is not kept. A handle can't read a
+    shell's recording, because a person typed there.
+    """
+    key = await _key(context, query)
+    records = context.plane.terminals.records
+    _check_person(context, (await records.get(key, terminal_id)).kind)
+    with ExitStack() as held:
+        held.enter_context(context.streaming("downloads"))
+        return Recording(await records.recording(key, terminal_id), held.pop_all())
+
+
+@operation(
     "DELETE",
     _TERMINAL,
     Access.WORK,
     tag=_TAG,
     summary="End a terminal",
     answers="The ended terminal.",
-    errors=("invalid_transition", "conflict", "sandbox_unavailable"),
+    errors=("invalid_transition", "conflict", "permission_denied", "sandbox_unavailable"),
     stops=stops.closes_terminal,
 )
 async def close_terminal(context: Context, terminal_id: str) -> Terminal:
-    """Ends a terminal and its tool; an ended terminal stays unchanged."""
-    ending = context.plane.terminals.close(context.session(), terminal_id)
+    """Ends a terminal and its program; an ended one stays unchanged. A handle ends no shell."""
+    session = context.session()
+    terminals = context.plane.terminals
+    for live in terminals.live(session):
+        if live.id == terminal_id:
+            _check_person(context, live.record.kind)
+    ending = terminals.close(session, terminal_id)
     return terminal(await context.work.complete(ending))
+
+
+def _check_person(context: Context, kind: str) -> None:
+    """Raises: PermissionDeniedError for a handle, if it is a shell."""
+    if kind == "shell" and context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("a shell is a person's: this needs an API key")
 
 
 async def _key(context: Context, query: IncarnationQuery) -> str:

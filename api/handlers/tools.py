@@ -4,9 +4,9 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.tools import tool
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.tools.listing import Asker, list_tools
-from paddock.contract.tools import Tools
+from paddock.contract.tools import Tools, ToolsQuery
 
 
 @operation(
@@ -32,6 +32,35 @@ async def list_tools_of(context: Context) -> Tools:
         context.plane.keys.bounds(context.principal),
     )
     listed = list_tools(context.plane.reload.tools, asker)
+    return Tools(items=[tool(each) for each in listed], next=None)
+
+
+@operation(
+    "GET",
+    "/api/tools",
+    Access.READ_ALL,
+    tag="Tools",
+    name="list_all_tools",
+    summary="List the tools of a level",
+    answers="The commands of all tools.",
+)
+async def list_tools_of_level(context: Context, query: ToolsQuery) -> Tools:
+    """All commands of all tools, and whether a session of the caller at that level could use each.
+
+    The session would have the usual role, and no mounts but its level's.
+    """
+    plane, bounds = context.plane, context.plane.keys.bounds(context.principal)
+    level = plane.levels.named(query.level or bounds.default_level(plane.levels))
+    asker = Asker(
+        level.risk_tier,
+        level.name,
+        DEFAULT_ROLE,
+        None,
+        level.confinement.ptrace,
+        level.mounts,
+        bounds,
+    )
+    listed = list_tools(plane.reload.tools, asker)
     return Tools(items=[tool(each) for each in listed], next=None)
 
 

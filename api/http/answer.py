@@ -5,8 +5,20 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from api.answers import JSON, Answer, Download, Empty, EventStream, Lines, Packed, Text, Verified
-from api.http import sse, stream
+from api.answers import (
+    JSON,
+    Answer,
+    Attached,
+    Download,
+    Empty,
+    EventStream,
+    Lines,
+    Packed,
+    Recording,
+    Text,
+    Verified,
+)
+from api.http import sse, stream, terminal_socket
 from paddock.contract.base import Model
 
 # Clients refuse headers of more than 8 KiB.
@@ -35,6 +47,10 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             return await _packed(request, answer)
         case Lines():
             return await _lines(request, answer)
+        case Recording():
+            return await _recording(request, answer)
+        case Attached():
+            return await terminal_socket.serve(request, answer)
     raise TypeError(f"{type(answer).__name__} is no answer")
 
 
@@ -50,6 +66,16 @@ async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamRespon
         await stream.begin(request, response)
         async for line in answer.lines:
             await stream.write(request, response, line.encode())
+        await response.write_eof()
+    return response
+
+
+async def _recording(request: web.Request, answer: Recording) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
+    with answer.held:
+        await stream.begin(request, response)
+        async for chunk in answer.chunks:
+            await stream.write(request, response, chunk)
         await response.write_eof()
     return response
 

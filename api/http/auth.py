@@ -1,20 +1,57 @@
 """Identifies the caller."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from aiohttp import web
 
 from api.access import ROLES, Access
+from api.http.ticket import ticket_of
+from api.operation import Operation
 from orchestrator.access.keys import Principal, Role, digest, is_handle
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PermissionDeniedError, UnauthorizedError
+from orchestrator.errors import PaddockError, PermissionDeniedError, UnauthorizedError
 
 _REFUSALS: Mapping[Role, str] = {
     Role.HANDLE: "a session's handle may not do this: it needs an API key",
     Role.VIEWER: "a viewer's key may not do this: it only reads",
+    Role.OPERATOR: "this needs an admin's key",
     Role.METRICS: "this key may read the metrics, and nothing else",
 }
 NOBODY = Principal("nobody", Role.HANDLE)
+
+
+class Admitted(NamedTuple):
+    """The caller, and whether their credential is still valid and sufficient."""
+
+    principal: Principal
+    allowed: Callable[[], bool]
+
+
+def admit(plane: ControlPlane, request: web.Request, operation: Operation) -> Admitted:
+    """The caller of an operation. Raises: the errors of `authorize`, also for a ticket."""
+    ticket = ticket_of(request) if operation.socket else None
+    if ticket is None:
+        principal = authorize(plane, request, operation.access)
+        return Admitted(principal, lambda: _is_allowed(plane, request, operation.access))
+    session = plane.sessions.registry.get(request.match_info["session_id"])
+    holder = plane.tickets.redeem(ticket, session)
+    _check_role(holder, operation.access)
+    return Admitted(holder, lambda: _may_still(plane, holder, operation.access))
+
+
+def _is_allowed(plane: ControlPlane, request: web.Request, access: Access) -> bool:
+    try:
+        authorize(plane, request, access)
+    except PaddockError:
+        return False
+    return True
+
+
+def _may_still(plane: ControlPlane, holder: Principal, access: Access) -> bool:
+    """Whether the holder of a used ticket has a valid key, whose role is still sufficient."""
+    current = plane.keys.current(holder)
+    return current is not None and current.role in ROLES[access]
 
 
 def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Principal:
@@ -26,9 +63,13 @@ def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Prin
     if access is Access.OPEN:
         return NOBODY
     principal = _identify(plane, _token(request))
+    _check_role(principal, access)
+    return principal
+
+
+def _check_role(principal: Principal, access: Access) -> None:
     if principal.role not in ROLES[access]:
         raise PermissionDeniedError(_REFUSALS[principal.role])
-    return principal
 
 
 def _token(request: web.Request) -> str:
@@ -44,7 +85,7 @@ def _token(request: web.Request) -> str:
 def _identify(plane: ControlPlane, token: str) -> Principal:
     """Finds a credential by its digest, so that timing reveals nothing about a secret."""
     if is_handle(token):
-        session = plane.sessions.by_handle(digest(token))
+        session = plane.sessions.finder.by_handle(digest(token))
         if session is not None:
             return Principal(f"handle:{session.id}", Role.HANDLE, session.key, session.owner)
     else:

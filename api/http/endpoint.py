@@ -10,17 +10,18 @@ from aiohttp.typedefs import Handler
 from api.access import Access
 from api.context import Context, Work
 from api.http.answer import respond
-from api.http.auth import authorize
+from api.http.auth import Admitted, admit
 from api.http.body import IDLE_SECONDS, check_encoding, read_body
+from api.http.origin import check_origin
 from api.http.query import read_query
+from api.http.terminal_socket import check_handshake
 from api.limits import RequestRates
 from api.mcp.conversations import Conversations
 from api.observability import PRINCIPAL, REQUEST_ID
 from api.operation import Operation
 from api.performing import performing
-from orchestrator.access.keys import Principal
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.errors import ValidationError
 from orchestrator.store.round_robin import asking
 from paddock.contract.requests import NoQuery
 
@@ -39,9 +40,13 @@ def make_endpoint(
     """The operation as a request handler; it checks the credential first, then the input."""
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
-        principal = authorize(plane, request, operation.access)
-        request[PRINCIPAL] = principal
-        context = _context(request, operation, plane, work, principal, conversations)
+        if operation.own_origin:
+            check_origin(request.headers.getall("Origin", ()), request.headers.get("Host", ""))
+        admitted = admit(plane, request, operation)
+        principal = request[PRINCIPAL] = admitted.principal
+        if operation.socket:
+            check_handshake(request)
+        context = _context(request, plane, work, admitted, conversations)
         context.know_secrets()
         if operation.access is Access.OPEN:
             inputs = await _inputs(operation, request, plane)
@@ -65,26 +70,18 @@ def make_endpoint(
 
 def _context(
     request: web.Request,
-    operation: Operation,
     plane: ControlPlane,
     work: Work,
-    principal: Principal,
+    admitted: Admitted,
     conversations: Conversations,
 ) -> Context:
-    def allowed() -> bool:
-        try:
-            authorize(plane, request, operation.access)
-        except PaddockError:
-            return False
-        return True
-
     return Context(
         plane,
-        principal,
+        admitted.principal,
         work,
         request[REQUEST_ID],
         request.match_info,
-        allowed,
+        admitted.allowed,
         "text/event-stream" in request.headers.get("Accept", ""),
         request.headers.get("Last-Event-ID"),
         request.headers.get("Mcp-Session-Id"),

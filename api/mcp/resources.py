@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from api.context import Context
 from api.handlers.audit import count_audit, search_audit
-from api.handlers.sessions import inspect_session, show_budget
+from api.handlers.budgets import show_budget
+from api.handlers.sessions import inspect_session
 from api.mcp.messages import RESOURCE_NOT_FOUND, McpError
 from paddock.contract.audit import AuditEvents, AuditQuery
 from paddock.contract.base import Model

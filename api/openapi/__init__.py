@@ -39,11 +39,14 @@ _TAGS = {
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",
     "MCP": "The session's operations as tools of an agent, by the Model Context Protocol.",
+    "Turns": "Programs of governed operations, run by the host one at a time.",
     "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
+    "Proposals": "What a session in proposal mode staged, until its host commits or discards it.",
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Secrets": "Values that only the proxy has, for requests that name them.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
+    "Keys": "Who may call, and how much. Only the answer to a creation has a key.",
     "Health": "Liveness, readiness and metrics.",
 }
 
@@ -126,6 +129,14 @@ def _parameters() -> dict[str, Any]:
             "description": "A port of the sandbox.",
             "schema": {"type": "integer", "minimum": 1, "maximum": 65535},
             "example": 8000,
+        },
+        "number": {
+            "name": "number",
+            "in": "path",
+            "required": True,
+            "description": "A turn's number.",
+            "schema": {"type": "integer", "minimum": 1},
+            "example": 1,
         },
         "terminal_id": {
             "name": "terminal_id",

@@ -134,7 +134,7 @@ class _Previews:
             )
         principal = authorize(self._plane, request, Access.WORK)
         request[PRINCIPAL] = principal
-        session = self._plane.sessions.find(principal, path.session_id)
+        session = self._plane.sessions.finder.find(principal, path.session_id)
         port = session.ports.open.get(path.port)
         if port is None or port.closing:
             raise NotFoundError(f"port {path.port} of the session is not open")

@@ -7,6 +7,7 @@ from typing import Any
 from api.views.commands import command_members
 from api.views.members import members
 from api.views.packs import pack_of
+from api.views.policies import named_or_given, policy
 from orchestrator.access.keys import Principal
 from orchestrator.engine.base import ContainerState
 from orchestrator.node.processes import Measured
@@ -69,6 +70,7 @@ def session_members(
         sandbox=_sandbox(shown, live, frozen),
         tools=None if shown.tools is None else list(shown.tools),
         secrets=list(shown.secrets.names),
+        policy={"name": shown.policy.name, "sha256": shown.policy.sha256},
         consume=_consume(shown),
         limits=members(LevelLimits, shown.limits),
         budget=_budget(shown),
@@ -84,6 +86,7 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
     return InspectedSession.model_validate(
         {
             **session_members(shown, live=True, frozen=measured.frozen if measured else None),
+            "policy": policy(shown.policy),
             "commands": [command_members(command) for command in shown.latest(LATEST)],
             "processes": None if measured is None else _processes(shown, measured),
             "usage": None if measured is None else asdict(measured.usage),
@@ -118,6 +121,7 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         policy_resolved_ref=body.policy_resolved_ref,
         episode_id=body.episode_id,
         consume=None if body.consume is None else pack_of(body.consume),
+        policy=named_or_given(body.policy),
     )
 
 

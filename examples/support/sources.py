@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,14 @@ def installed(requirements: Iterable[str]) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix != ".pyc"
     }
+
+
+def write_below(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes files by relative path, and the directories that they need."""
+    for path, content in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
 
 
 def _unpacked(archive: Path) -> dict[str, bytes]:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 GREEN, RED, CYAN, YELLOW, BOLD, DIM = "32", "31", "36;1", "33", "1", "2"
+# The colours of a diff's lines, by their first characters.
+_OF_DIFF = {"+": GREEN, "-": RED, "@": CYAN}
 # Narrower tables would be useless; a narrower terminal wraps their lines.
 _LEAST_WIDTH = 120
 # Output of a sandbox must reach the terminal only as text.
@@ -25,7 +27,7 @@ class Terminal:
 
     def paint(self, text: str, colour: str) -> str:
         """`text` in a colour, if colours are used."""
-        return f"\033[{colour}m{text}\033[0m" if self._colour and text else text
+        return f"\033[{colour}m{text}\033[0m" if self._colour and text and colour else text
 
     def heading(self, text: str) -> None:
         """Prints a heading."""
@@ -38,6 +40,10 @@ class Terminal:
     def allowed(self, text: str) -> None:
         """Prints a command that ran."""
         print(f" {self.paint('✓', GREEN)} {self.paint(printable(text), BOLD)}", flush=True)
+
+    def failed(self, text: str) -> None:
+        """Prints what did not succeed."""
+        print(f" {self.paint('✗', RED)} {self.paint(printable(text), BOLD)}", flush=True)
 
     def refused(self, text: str, rule: str, why: str) -> None:
         """Prints a refused command, the rule and the reason."""
@@ -59,6 +65,11 @@ class Terminal:
         for piece in printable(text).splitlines(keepends=True):
             print(piece if self._line_open else bar + piece, end="", flush=True)
             self._line_open = not piece.endswith("\n")
+
+    def diff(self, text: str) -> None:
+        """Prints a unified diff: what is added in green, what is removed in red."""
+        for line in printable(text).splitlines():
+            print(f"   {self.paint(line, _OF_DIFF.get(line[:1], ''))}", flush=True)
 
     def end_line(self) -> None:
         """Ends a line that the command's output left open."""

@@ -128,6 +128,11 @@ def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Princip
             raise ConfigError(f"{path}: keys entry {number}: {error}") from None
 
 
+def parse_key(members: dict[str, Any]) -> Principal:
+    """The key of an entry's members without its hash. Raises: ValueError that names the member."""
+    return _entry({**members, "sha256": digest("")}).principal()
+
+
 def table(principal: Principal, sha256: str) -> dict[str, Any]:
     """The members of a key's `[[keys]]` table."""
     bounds = {name: getattr(principal.bounds, name) for name in _BOUND_FIELDS}

@@ -6,7 +6,7 @@
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -50,6 +50,8 @@ class Principal:
     limits: KeyLimits = field(default_factory=KeyLimits)
     bounds: KeyBounds = field(default_factory=KeyBounds)
     expires_at: datetime | None = None
+    # The digest of the key; none for a handle.
+    sha256: str = field(default="", compare=False, repr=False)
 
     @property
     def account(self) -> str:
@@ -79,8 +81,10 @@ class KeyRing:
         self, principals: dict[str, Principal], admin_key_file: Path | None = None
     ) -> None:
         """`principals` is keyed by sha256; `admin_key_file` is set if the file is in use."""
-        self._principals = dict(principals)
-        self._by_name = {known.name: known for known in principals.values()}
+        self._principals = {
+            sha256: replace(known, sha256=sha256) for sha256, known in principals.items()
+        }
+        self._by_name = {known.name: known for known in self._principals.values()}
         # Keys that were removed since the start. Their sessions continue with the same bounds.
         self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
@@ -93,14 +97,23 @@ class KeyRing:
         UnauthorizedError if the key has expired.
         """
         principal = self._principals.get(digest(secret))
-        expires_at = None if principal is None else principal.expires_at
-        if expires_at is not None and expires_at <= datetime.now(UTC):
+        if principal is not None and _expired(principal):
             raise UnauthorizedError("the key has expired: ask the operator for another one")
         return principal
+
+    def current(self, principal: Principal) -> Principal | None:
+        """The caller's key as it is now; None if it was removed, replaced or has expired."""
+        known = self._principals.get(principal.sha256)
+        return None if known is None or _expired(known) else known
 
     def named(self, name: str) -> Principal | None:
         """The principal of the key with that name, expired or not."""
         return self._by_name.get(name)
+
+    @property
+    def all(self) -> list[Principal]:
+        """The principals of all keys by name, expired ones included."""
+        return sorted(self._by_name.values(), key=lambda known: known.name)
 
     def limits(self, name: str) -> KeyLimits:
         """The limits in the entry of the key with that name, or in its last entry if removed."""
@@ -146,6 +159,10 @@ class KeyRing:
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(sorted(self._by_name))})"
+
+
+def _expired(principal: Principal) -> bool:
+    return principal.expires_at is not None and principal.expires_at <= datetime.now(UTC)
 
 
 def digest(secret: str) -> str:

@@ -1,6 +1,7 @@
 """Edits the keys file atomically, for its owner only, and keeps its comments."""
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,30 @@ def add_key(path: Path, key: Principal) -> str:
 
     Raises: ConfigError if the name is taken, the entry is malformed, or the file can't be used.
     """
-    if key.name == ADMIN_NAME:
-        raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
     secret = new_key()
     with editing(path):
         text = _read(path)
-        wanted = {**_parse(path, text), digest(secret): key}
+        known = _parse(path, text)
+        _check_name(path, key.name, known.values())
+        wanted = {**known, digest(secret): key}
         before = text.rstrip("\n") + "\n\n" if text.strip() else ""
         entry = tomlkit.dumps({"keys": [table(key, digest(secret))]})
         _write(path, before + entry, wanted)
     return secret
+
+
+def check_key(path: Path, key: Principal) -> None:
+    """Raises ConfigError if `add_key` would refuse the key; changes nothing."""
+    with editing(path):
+        known = _parse(path, _read(path))
+    _check_name(path, key.name, known.values())
+
+
+def _check_name(path: Path, name: str, known: Iterable[Principal]) -> None:
+    if name == ADMIN_NAME:
+        raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
+    if any(key.name == name for key in known):
+        raise ConfigError(f"{path}: the name {name!r} is taken: choose another")
 
 
 def remove_key(path: Path, name: str) -> None:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from orchestrator.audit.events import now
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import AnchorSettings
+from orchestrator.config.groups.places import AnchorSettings
 from orchestrator.http_post import FAILURES, post
 from orchestrator.store import directories
 from orchestrator.store.database import Database, StoreError

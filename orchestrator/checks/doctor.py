@@ -38,6 +38,7 @@ from orchestrator.checks.mounts import (
 )
 from orchestrator.checks.operator_mounts import MOUNT_LIST, check_mount_list
 from orchestrator.checks.quota import QUOTA, check_quota
+from orchestrator.checks.staging import STAGING, check_staging
 from orchestrator.checks.state import (
     DATABASE,
     POLICY,
@@ -110,6 +111,7 @@ async def _examine(
             _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
             _thread(lambda: check_propagation(state_dir), _late(PROPAGATION)),
             _thread(lambda: check_quota(settings), _late(QUOTA)),
+            _thread(lambda: check_staging(settings), _late(STAGING)),
             _thread(lambda: check_state_dir(state_dir), _late(STATE)),
             _thread(lambda: check_policy(settings), _late(POLICY)),
             _thread(
@@ -120,7 +122,8 @@ async def _examine(
         ),
         _examine_image(settings, engine, image_inputs),
     )
-    engine_found, mounts, propagation, quota, state, policy, mount_list, port, prompts = first
+    engine_found, mounts, propagation, quota, staging, *others = first
+    state, policy, mount_list, port, prompts = others
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
     checks = [
@@ -132,6 +135,7 @@ async def _examine(
         mounts,
         propagation,
         quota,
+        staging,
         state,
         stored.check,
         *([] if stored.recovery is None else [stored.recovery]),

@@ -15,10 +15,12 @@ from orchestrator.checks.recovery import check_recovery
 from orchestrator.config import image_list
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import files_in, read_toml
+from orchestrator.config.operator_models import load_key
 from orchestrator.config.settings import Settings
 from orchestrator.policy.levels import load_levels
 from orchestrator.store.database import newest_schema
 from orchestrator.tools.rules import ToolRules
+from orchestrator.turns.policy_files import SessionPolicies
 
 STATE = "state directory"
 DATABASE = "database"
@@ -125,6 +127,7 @@ def check_policy(settings: Settings) -> Check:
     """Whether files of policy are usable, and only their owner can edit them."""
     try:
         levels = load_levels(settings.levels_dir)
+        SessionPolicies(settings.session_policies_dir)
         keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
@@ -148,12 +151,17 @@ def check_policy(settings: Settings) -> Check:
             "; ".join(problems),
             "fix the file; until then its last valid version applies, else nothing that it allows",
         )
-    return ok(POLICY, "levels, keys, images and rules of tools can be read")
+    return ok(POLICY, "levels, session policies, keys, images and rules of tools can be read")
 
 
 def _rule_problems(settings: Settings) -> list[str]:
-    """Why rules of tools can't be used."""
+    """Why rules of tools, or models, can't be used."""
     problems = []
+    for name, model in settings.models.items():
+        try:
+            load_key(name, model)
+        except ConfigError as error:
+            problems.append(str(error))
     for rules in ToolRules(settings).files():
         try:
             rules.read()
@@ -166,8 +174,10 @@ def _rule_problems(settings: Settings) -> list[str]:
 
 
 def _policy_files(settings: Settings) -> list[Path]:
-    directory = settings.levels_dir
-    files = [] if directory is None else [directory, *files_in(directory, ".toml")]
+    files: list[Path] = []
+    for directory in (settings.levels_dir, settings.session_policies_dir):
+        if directory is not None:
+            files += [directory, *files_in(directory, ".toml")]
     for rules in ToolRules(settings).files():
         found = rules.files()
         directories = {file.parent for file in found}

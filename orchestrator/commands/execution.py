@@ -7,15 +7,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import Effect
+from orchestrator.commands.deciding import CommandRules, described, timeout_of
 from orchestrator.commands.outcome import CommandExit, exit_of
-from orchestrator.consume.decisions import check_command as check_packed
 from orchestrator.errors import (
     BudgetExceededError,
     ConflictError,
@@ -23,30 +22,18 @@ from orchestrator.errors import (
     PaddockError,
     PermissionDeniedError,
     SandboxUnavailableError,
-    ValidationError,
 )
 from orchestrator.fault_points import FaultPoint
 from orchestrator.link.held_command import HeldCommand
 from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_page
 from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.decision import check_command, command_field
-from orchestrator.policy.levels import Level
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
-from orchestrator.sessions.requests import (
-    ExecRequest,
-)
+from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Command, Session
 from orchestrator.task_scope import TaskScope
-from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from sandbox_agent import excerpts
-from sandbox_agent.commands import (
-    CommandError,
-    DeniedError,
-    allowed_variable,
-    refused_variable,
-)
 from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES
 
 # Why commands and terminals are ended when nothing more may be recorded.
@@ -84,7 +71,7 @@ class Executions:
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
-        self._variables = variables
+        self._rules = CommandRules(recorder, variables)
         self._tasks = TaskScope("what follows of a command")
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
@@ -102,9 +89,9 @@ class Executions:
         self._recorder.check_room(session)
         # First, so that refusals are recorded without the secrets, too.
         given = session.secrets.give(request.secrets)
-        timeout = _timeout(session, request)
+        timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
-        argv, cwd = await self._decide(principal, session, request, command_id)
+        argv, cwd = await self._rules.decide(principal, session, request, command_id)
         told = await self._recorder.told(session, argv)
         sandbox = session.check_open()
         session.check_room()
@@ -125,7 +112,7 @@ class Executions:
             "command_id": command_id,
             "argv": argv,
             "cwd": cwd,
-            "env": self._environment(session, request),
+            "env": self._rules.environment(session, request),
             "secrets": given,
             "stdin": None if request.stdin is None else _encoded(request.stdin),
             "stdin_open": request.stdin_open,
@@ -138,7 +125,7 @@ class Executions:
             "command.start",
             actor=principal.name,
             decision="allow",
-            args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
+            args=excerpts.excerpts(described(command_id, told, cwd, request, timeout)),
             command_id=command_id,
         )
         session.remember(command)
@@ -164,45 +151,7 @@ class Executions:
     async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
         """Raises what `start` does for a request that the level's rules refuse; recorded alike."""
         session.check_open()
-        await self._decide(principal, session, request, secrets.token_hex(8))
-
-    def _environment(self, session: Session, request: ExecRequest) -> dict[str, str]:
-        """The operator's variables, the session's that its level allows, and the request's."""
-        patterns = session.level.environment
-        kept = {
-            name: text for name, text in session.env.items() if allowed_variable(name, patterns)
-        }
-        return {**self._variables(session), **kept, **request.env}
-
-    async def _decide(
-        self, principal: Principal, session: Session, request: ExecRequest, command_id: str
-    ) -> tuple[list[str], str]:
-        """The command's words and directory, if the level's rules allow it."""
-        level = session.level
-        try:
-            argv, cwd = check_command(level, request.command, request.argv, request.cwd)
-            if session.pack is not None:
-                check_packed(session.pack, argv)
-            _check_variables(level, request)
-            _check_size({**self._environment(session, request), **request.secrets}, request, argv)
-        except CommandError as error:
-            field = command_field(error, request.command)
-            raise ValidationError(str(error), field=field) from None
-        except DeniedError as error:
-            words = request.argv if request.argv is not None else [request.command or ""]
-            await self._recorder.refuse(
-                session,
-                EventDraft(
-                    "command.start",
-                    actor=principal.name,
-                    rule=error.rule,
-                    args=_described(command_id, words, request.cwd or ".", request, None),
-                    error=error.message,
-                    command_id=command_id,
-                ),
-            )
-            raise PermissionDeniedError(error.message, rule=error.rule) from None
-        return argv, cwd
+        await self._rules.decide(principal, session, request, secrets.token_hex(8))
 
     async def _dispatch(
         self, session: Session, sandbox: Sandbox, command: Command, held: HeldCommand
@@ -445,55 +394,6 @@ def _waits_for_evidence(command: Command) -> bool:
     if command.keeping is None:  # its evidence is begun after its start was answered
         return command.captured
     return not command.keeping.done()
-
-
-def _timeout(session: Session, request: ExecRequest) -> int | None:
-    """Seconds until the command is ended. Raises: ValidationError above the level's maximum."""
-    most = session.level.timeout_max
-    if request.timeout is None:
-        return None if request.background else session.level.timeout_default
-    if not 1 <= request.timeout <= most:
-        raise ValidationError(
-            f"timeout must be between 1 and {most} seconds at level {session.level.name}",
-            field="timeout",
-        )
-    return request.timeout
-
-
-def _check_variables(level: Level, request: ExecRequest) -> None:
-    """Raises DeniedError for a name that is not allowed at that level."""
-    message = refused_variable(request.env, request.secrets, level.environment, level.name)
-    if message is not None:
-        raise DeniedError("environment-allowlist", message)
-
-
-def _check_size(variables: Mapping[str, str], request: ExecRequest, argv: list[str]) -> None:
-    """Raises ValidationError for more words and variables than a program can receive."""
-    if argument_bytes(argv, variables) > MAX_ARGUMENT_BYTES:
-        name = "command" if request.argv is None else "argv"
-        raise ValidationError(
-            f"{name} and the variables must have at most {MAX_ARGUMENT_BYTES} bytes together,"
-            f" {ARGUMENT_COST} for each word and variable included",
-            field=name,
-        )
-
-
-def _described(
-    command_id: str, argv: list[str], cwd: str, request: ExecRequest, timeout: int | None
-) -> dict[str, Any]:
-    """The recorded form of a request: names of variables without their values."""
-    return {
-        "command_id": command_id,
-        "argv": argv,
-        "cwd": cwd,
-        "env": sorted(request.env),
-        "secrets": sorted(request.secrets),
-        "stdin_bytes": None if request.stdin is None else len(request.stdin),
-        "timeout": timeout,
-        "background": request.background,
-        **({} if request.tool is None else {"tool": request.tool}),
-        **({} if request.approval is None else {"approval": request.approval}),
-    }
 
 
 def _encoded(data: bytes) -> str:

@@ -77,6 +77,7 @@ class Refinement:
             budget={str(kind): amount for kind, amount in limits.items() if amount is not None},
             role=old.role,
             tools=old.tools,
+            policy=old.policy,
             consume=pack,
             work_id=old.work_id,
         )

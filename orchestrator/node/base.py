@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from orchestrator.engine.base import Engine
 from orchestrator.node.host import Host
 from orchestrator.node.killing import FirstProcess
-from orchestrator.node.processes import Earlier, Measured
+from orchestrator.node.processes import Earlier, Measured, Usage
 from orchestrator.workspace.storage import Storage
 
 
@@ -41,6 +41,18 @@ class Look(NamedTuple):
 
     found: tuple[Measured, Earlier] | None
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gauged:
+    """The usage of sandboxes by container id, without those that are not visible, and the load.
+
+    `at` is in seconds of the monotonic clock. `cpu_percent` of a usage is always 0.
+    """
+
+    at: float
+    load: Load
+    usages: Mapping[str, Usage]
 
 
 class Node(Host, Protocol):
@@ -81,6 +93,12 @@ class Node(Host, Protocol):
         """A container's processes and usage. May take as long as the kernel does.
 
         Raises: TimeoutError if too many measurements are running.
+        """
+
+    async def gauge(self, containers: Mapping[str, int | None]) -> Gauged:
+        """What containers use, given with their first pid where it is known, and the host's load.
+
+        Raises: OSError, TimeoutError.
         """
 
     async def kill(

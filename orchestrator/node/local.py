@@ -3,13 +3,15 @@
 import asyncio
 import socket
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Engine
-from orchestrator.node.base import Load, Look, Resources
+from orchestrator.node.base import Gauged, Load, Look, Resources
+from orchestrator.node.gauging import gauge
 from orchestrator.node.host import LocalHost
 from orchestrator.node.killing import FirstProcess, first_process, kill_all
 from orchestrator.node.processes import Earlier, measure
@@ -25,6 +27,7 @@ _MEASURE_SECONDS = 0.8
 _KILL_SECONDS = 5.0
 _RESOURCE_SECONDS = 5.0
 _LOOK_SECONDS = 5.0
+_GAUGE_SECONDS = 5.0
 # Concurrent calls of each kind.
 _MOST_MEASURES = 8
 _MOST_KILLS = 16
@@ -41,6 +44,7 @@ class LocalNode:
         self._state_dir = state_dir
         self._host = LocalHost(state_dir, storage.choice)
         self._measures = Threads("the processes of sandboxes", _MOST_MEASURES)
+        self._gauges = Threads("what all sandboxes use", 1)
         self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
         self._kills = Threads("processes that are killed", _MOST_KILLS)
         self._resources = Threads("memory and disk of the host", _MOST_RESOURCES)
@@ -92,6 +96,11 @@ class LocalNode:
         pid = None if first is None else first.pid
         look = partial(_look, container_id, pid, earlier)
         return await asyncio.shield(await self._measures.begin(look, _MEASURE_SECONDS))
+
+    async def gauge(self, containers: Mapping[str, int | None]) -> Gauged:
+        """See `Node`."""
+        look = partial(gauge, dict(containers), self._state_dir)
+        return await self._gauges.call(look, _GAUGE_SECONDS)
 
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False

@@ -33,12 +33,15 @@ _STATES = {
 class Process:
     """One process. `pid` is its pid in the sandbox, `host_pid` its pid on the host.
 
+    `host_parent_pid` is its parent's on the host, which is no process of the sandbox for the first.
+
     `cpu_percent` is of one core, since an earlier measurement; `memory_bytes` is resident. `argv`
     is cut after 2 KiB, and empty for a zombie.
     """
 
     pid: int
     host_pid: int
+    host_parent_pid: int
     name: str
     argv: list[str]
     state: str
@@ -209,7 +212,7 @@ def _look(groups: Groups, host: HostPaths) -> tuple[Measured, Times]:
     pids = {int(line) for line in (groups.pids / "cgroup.procs").read_text().split()}
     looks = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
     found = sorted((look for look in looks if look is not None), key=lambda look: look[0].pid)
-    usage = _usage(groups, len(pids))
+    usage = read_usage(groups, len(pids))
     measured = Measured([process for process, _ in found], usage, _frozen(groups))
     used = {(process.host_pid, started): process.cpu_seconds for process, started in found}
     return measured, Times(time.clock_gettime(time.CLOCK_BOOTTIME), usage.cpu_seconds, used)
@@ -224,7 +227,8 @@ def _frozen(groups: Groups) -> bool | None:
         return None
 
 
-def _usage(groups: Groups, processes: int) -> Usage:
+def read_usage(groups: Groups, processes: int) -> Usage:
+    """The usage without a percentage; `processes` if they are not counted. Raises: OSError."""
     if groups.version == 2:
         used = _keyed(groups.cpu / "cpu.stat")["usage_usec"] / 1e6
         memory, cache, pids = "memory.current", "inactive_file", "pids.current"
@@ -271,6 +275,7 @@ def parse_process(
     process = Process(
         pid=inner_pid(status) or host_pid,
         host_pid=host_pid,
+        host_parent_pid=int(fields[1]),
         name=_text(name),
         argv=[_text(word) for word in argv],
         state=_STATES.get(fields[0].decode("ascii", "replace"), "ended"),

@@ -18,7 +18,7 @@ from sandbox_agent.commands import WORKSPACE, CommandError, path_intents, resolv
 
 # Whether a host may be reached at some port.
 Reaches = Callable[[Host], Decision]
-Layer = Literal["parser", "mount", "landlock", "seccomp", "network"]
+Layer = Literal["parser", "mount", "landlock", "seccomp", "network", "policy"]
 
 _TMP = "/tmp"  # noqa: S108 - the sandbox's
 _OWN = (WORKSPACE, _TMP)

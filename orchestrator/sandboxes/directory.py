@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from orchestrator.engine.resolvers import resolv_conf
-from orchestrator.workspace import mounts
+from orchestrator.workspace import mounts, overlay
+from orchestrator.workspace.staging import StagingArea
 from sandbox_agent.protocol import EGRESS_SOCKET_NAME, PORTS_SOCKET_NAME
 
 # The only files in a run directory; nothing else is ever removed from it. Earlier versions created
@@ -114,6 +115,10 @@ class SandboxDirectory:
     def mount_workspace(self, data: Path, *, noexec: bool) -> None:
         """Mounts a workspace's files in it. Raises: MountError."""
         mounts.bind(str(data), str(self.workspace), noexec=noexec)
+
+    def mount_staged(self, data: Path, area: StagingArea, *, noexec: bool) -> None:
+        """Mounts a workspace's files below what its session has staged. Raises: MountError."""
+        overlay.mount(data, area.upper, area.work, self.workspace, noexec=noexec)
 
     def unmount_workspace(self) -> None:
         """Unmounts them; may be called again. Raises: MountError."""

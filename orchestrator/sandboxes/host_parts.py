@@ -118,7 +118,11 @@ class QuotaPart(Part):
     async def prepare(self, plan: Plan) -> None:
         """The workspace itself. Raises: the errors of `Workspaces.prepare`."""
         workspace = plan.session.workspace
-        plan.data = await self._workspaces.prepare(workspace, plan.limits.workspace_bytes)
+        stages = plan.session.key if plan.session.stages else None
+        size = plan.limits.workspace_bytes
+        plan.data = await self._workspaces.prepare(workspace, size, stages)
+        if stages is not None:
+            plan.staging = await self._workspaces.stage(workspace, stages)
 
     async def look(self, plan: Plan) -> None:
         """Its device. Raises: UnmetError, EngineUnavailableError, OSError."""
@@ -231,7 +235,10 @@ def _make(plan: Plan) -> None:
 
 def _mount(plan: Plan) -> None:
     """Runs in a thread."""
-    plan.directory.mount_workspace(plan.data, noexec=plan.level.noexec)
+    if plan.staging is None:
+        plan.directory.mount_workspace(plan.data, noexec=plan.level.noexec)
+    else:
+        plan.directory.mount_staged(plan.data, plan.staging, noexec=plan.level.noexec)
 
 
 def _name(plan: Plan) -> None:

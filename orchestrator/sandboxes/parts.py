@@ -20,6 +20,7 @@ from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.tenancy import Tenancy
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
+from orchestrator.workspace.staging import StagingArea
 from paddock.contract.words import Start
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Plan:
     door: Door | None = None  # None: no way out
     tunnels: Tunnels | None = None  # None: its session is not known yet
     data: Path = Path()  # the workspace's files
+    staging: StagingArea | None = None  # None: its session writes to its workspace
     disk: str | None = None  # the workspace's device, `major:minor`, if it has rates
     start: Start = Start.COLD
     container_id: str | None = None

@@ -48,6 +48,7 @@ class Sandboxes:
     ) -> None:
         self._settings = settings
         self._subscribers = subscribers
+        self._workspaces = workspaces
         self._releases = TaskScope("the release of a sandbox")
         self._looks = TaskScope("a look at an image")
         self._suitability = Suitability(node.engine, node)
@@ -169,6 +170,18 @@ class Sandboxes:
         """Removes the rest of a silenced sandbox; the next start finds what can't be removed."""
         await sandbox.parts.close()
         self.pool.wake()
+
+    async def unstage(self, session: Session) -> None:
+        """Discards what an ended session has staged, once its sandbox is removed.
+
+        What can't be removed goes when the next session uses the workspace.
+        """
+        if not session.stages or not session.workspace.slot:
+            return
+        try:
+            await self._workspaces.unstage(session.workspace, session.key)
+        except PaddockError as error:
+            log.error("what session %s staged is not removed: %s", session.id, error.detail)
 
     async def leave(self, sandbox: Sandbox) -> None:
         """Releases it without ending it; the next control plane adopts it."""

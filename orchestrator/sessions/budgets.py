@@ -56,6 +56,41 @@ class Budgets:
         """Takes back a counted command that was never started."""
         session.budget.give_back(Kind.COMMANDS, 1)
 
+    async def report(
+        self, principal: Principal, session: Session, tokens: int, microdollars: int
+    ) -> None:
+        """Counts what calls of models used that the session's host made itself.
+
+        The session ends if its budget is used up with them. Raises: the errors of
+        `Session.check_not_ending`; RateLimitedError, CapacityExhaustedError if there is no room to
+        record it, AuditUnavailableError: nothing is counted then.
+        """
+        session.check_not_ending()
+        self._recorder.check_room(session)
+        used = {Kind.TOKENS: tokens, Kind.COST: microdollars}
+        for kind, amount in used.items():
+            session.budget.consume(kind, amount)
+        try:
+            await self._recorder.record(
+                session,
+                EventDraft(
+                    "budget.usage",
+                    actor=principal.name,
+                    decision="allow",
+                    args={"tokens": tokens, "cost_microdollars": microdollars},
+                    tokens_used=tokens,
+                ),
+                effect=session_rows.with_budget(session),
+            )
+        except BaseException:
+            for kind, amount in used.items():
+                session.budget.give_back(kind, amount)
+            raise
+        exhausted = session.budget.exhausted(datetime.now(UTC), used)
+        if exhausted is not None and session.live:
+            self.exceed(session, exhausted, principal.name)
+            await self.end(session)
+
     def exceed(self, session: Session, kind: Kind, actor: str) -> None:
         """Records, once, that the session has used up its budget of that kind.
 

@@ -32,6 +32,7 @@ from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from orchestrator.turns.policy_files import SessionPolicies
 from orchestrator.workspace.paths import validate_id
 from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Status
@@ -47,6 +48,7 @@ class Creation:
         self,
         settings: Settings,
         levels: Levels,
+        policies: SessionPolicies,
         images: ListedImages,
         database: Database,
         recorder: Recorder,
@@ -60,6 +62,7 @@ class Creation:
     ) -> None:
         self._settings = settings
         self._levels = levels
+        self._policies = policies
         self._images = images
         self._database = database
         self._recorder = recorder
@@ -95,6 +98,7 @@ class Creation:
             "policy_resolved_ref": request.policy_resolved_ref,
             "episode_id": request.episode_id,
             "consume": None if request.consume is None else request.consume.stored(),
+            "policy": session.policy.stored(),
         }
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
@@ -191,6 +195,7 @@ class Creation:
             mounts=request.mounts,
             role=request.role or DEFAULT_ROLE,
             tools=bounds.tools_of_session(request.tools),
+            policy=self._policies.resolve(request.policy, "policy"),
             work_id=_work_id(request),
             policy_resolved_ref=request.policy_resolved_ref,
             episode_id=request.episode_id,
@@ -218,6 +223,7 @@ class Creation:
                     "mounts": [*session.level.mounts, *session.mounts],
                     "role": session.role,
                     "tools": session.tools,
+                    "policy": session.policy.recorded(),
                     **_references(session),
                     **_narrowed(session),
                     **_consumed(session),

@@ -117,6 +117,7 @@ class Ending:
             finally:
                 if sandbox is not None:
                     await self._sandboxes.remove(sandbox)
+                await self._sandboxes.unstage(session)
 
     async def _freeze(self, session: Session) -> bool:
         """Whether there is a sandbox, now frozen, that can be thawed."""

@@ -21,6 +21,7 @@ from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import BudgetExceededError, PaddockError, SessionTerminatedError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.policy.levels import clamped_limits
+from orchestrator.proposals.service import Proposals
 from orchestrator.sandboxes.directory import SandboxDirectory, left_over
 from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
 from orchestrator.sandboxes.service import Sandboxes
@@ -72,6 +73,7 @@ class Recovery:
         workspaces: Workspaces,
         sessions: Sessions,
         firewall: ContextFirewall,
+        proposals: Proposals,
         scrub: Callable[[], None],
     ) -> None:
         """`scrub` removes deleted data from the database's files."""
@@ -84,6 +86,7 @@ class Recovery:
         self._workspaces = workspaces
         self._sessions = sessions
         self._firewall = firewall
+        self._proposals = proposals
         self._scrub = scrub
         self._found = Recovered()
 
@@ -153,9 +156,11 @@ class Recovery:
             if container is not None:  # killed after its end was recorded
                 await self._close_gaps(session)
             await self._complete_miss(session)
+            await self._sandboxes.unstage(session)
         else:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
+            await self._proposals.recover(session)
             if row.suspension is not None:
                 await self._sessions.suspensions.recover(session, row.suspension)
                 await self._complete_miss(session)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.consume.pack import Pack
 from orchestrator.sessions.session import Session
+from orchestrator.turns.session_policy import SessionPolicy
 from paddock.contract.words import IdleAction
 
 
@@ -17,7 +18,8 @@ class NewSession:
     in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
     it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
     `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
-    never stored. `consume` is the pack to which it is limited.
+    never stored. `consume` is the pack to which it is limited. `policy` is the session
+    policy, its name or its members.
     """
 
     id: str | None = None
@@ -40,6 +42,7 @@ class NewSession:
     policy_resolved_ref: str | None = None
     episode_id: str | None = None
     consume: Pack | None = None
+    policy: str | Mapping[str, Any] | SessionPolicy | None = None
 
 
 class Registered(NamedTuple):

@@ -1,12 +1,9 @@
 """Creates, changes and ends sessions. Callers learn only what is durable."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    nullcontext,
     suppress,
 )
 from datetime import UTC, datetime
@@ -24,23 +21,22 @@ from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container
 from orchestrator.errors import (
     AuditUnavailableError,
-    ConflictError,
     NotFoundError,
     PaddockError,
-    PermissionDeniedError,
 )
 from orchestrator.node.base import Node
 from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import Level, Levels, clamped_limits
+from orchestrator.policy.levels import Levels
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.sessions import session_rows, stored_sessions
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
+from orchestrator.sessions.finder import Finder
 from orchestrator.sessions.inspect import Inspection, Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import check_transition
@@ -50,11 +46,12 @@ from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import check_not_stored
-from orchestrator.sessions.stored_sessions import SessionRow
+from orchestrator.sessions.settings_change import SettingsChange
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
+from orchestrator.turns.policy_files import SessionPolicies
 from paddock.contract.words import IdleAction, Rationale, Status
 
 T = TypeVar("T")
@@ -73,6 +70,7 @@ class Sessions:
         self,
         settings: Settings,
         levels: Levels,
+        policies: SessionPolicies,
         images: ListedImages,
         database: Database,
         node: Node,
@@ -98,6 +96,7 @@ class Sessions:
         self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
+        self.finder = Finder(self.registry, database, workspaces.root_dir)
         self.deadlines = Deadlines(self.expire)
         self.shares = Shares(settings, self.registry)
         # An idle session gives way to a new one, and to one that is used again.
@@ -118,6 +117,7 @@ class Sessions:
         self._creation = Creation(
             settings,
             levels,
+            policies,
             images,
             database,
             recorder,
@@ -146,84 +146,19 @@ class Sessions:
             node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
         self._inspector = Inspector(node, database, workspaces)
-        self._level_change = LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes)
         self._tasks = TaskScope("a change of a session")
+        self._settings_change = SettingsChange(
+            levels,
+            images,
+            recorder,
+            self.shares,
+            workspaces,
+            LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
+            self._tasks,
+        )
         self._closing = False
 
-    # Finding.
-
-    def find(self, principal: Principal, session_id: str) -> Session:
-        """A live or recently ended session. Raises NotFoundError for others' sessions, too."""
-        session = self.registry.get(session_id)
-        if session is None or not principal.may_see(session.key, session.owner):
-            raise NotFoundError(f"no session {session_id[:128]}")
-        return session
-
-    def by_handle(self, handle_sha256: str) -> Session | None:
-        """The live session of a handle."""
-        return self.registry.by_handle(handle_sha256)
-
-    def list(
-        self,
-        principal: Principal,
-        *,
-        status: str | None = None,
-        label: tuple[str, str] | None = None,
-        work_id: str | None = None,
-    ) -> list[Session]:
-        """The sessions that the principal may see, newest first."""
-        found = [
-            session
-            for session in self.registry.all
-            if principal.may_see(session.key, session.owner)
-            and (status is None or session.status == status)
-            and (label is None or session.labels.get(label[0]) == label[1])
-            and work_id in (None, session.work_id)
-        ]
-        return sorted(found, key=lambda session: session.created_at, reverse=True)
-
-    async def list_ended(
-        self,
-        principal: Principal,
-        *,
-        status: str | None,
-        label: tuple[str, str] | None,
-        work_id: str | None,
-        before: tuple[str, str] | None,
-        limit: int,
-    ) -> Sequence[Session]:
-        """The principal's ended sessions, however old, newest first.
-
-        `status` None: with any status; `before`: created before that (created_at, key).
-        """
-        wanted = stored_sessions.EndedPage(
-            principal.sees_owner, status, label, before, limit, work_id
-        )
-        rows = await self._database.browse(lambda conn: stored_sessions.load_ended(conn, wanted))
-        return [SessionRow(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
-
-    async def record_key(
-        self, principal: Principal, session_id: str, incarnation: int | None = None
-    ) -> str:
-        """The key of the record of a session with that id, by default the latest incarnation.
-
-        It may have ended long ago. Raises: NotFoundError.
-        """
-        session = self.registry.get(session_id)
-        wanted = session is not None and incarnation in (None, session.incarnation)
-        if session is not None and wanted and principal.may_see(session.key, session.owner):
-            return session.key
-        if principal.role is not Role.HANDLE:
-            owner = principal.sees_owner
-            key = await self._database.read(
-                lambda connection: stored_sessions.find_key(
-                    connection, session_id, owner, incarnation
-                )
-            )
-            if key is not None:
-                return key
-        number = "" if incarnation is None else f" with the incarnation {incarnation}"
-        raise NotFoundError(f"no session {session_id[:128]}{number}")
+    # Watching.
 
     async def inspect(self, session: Session) -> Inspection:
         """The session's present activity; its agent need not answer."""
@@ -246,14 +181,6 @@ class Sessions:
         registered = await self._creation.run(principal, request, turn)
         self.deadlines.watch(registered.session)
         return registered
-
-    def existing(self, principal: Principal, session_id: str) -> Session | None:
-        """The caller's live session with that id."""
-        session = self.registry.get(session_id)
-        found = (
-            session is not None and session.live and principal.may_see(session.key, session.owner)
-        )
-        return session if found else None
 
     # Ending.
 
@@ -324,16 +251,9 @@ class Sessions:
 
     async def crashed(self, container: Container) -> None:
         """Ends the session whose container has ended by itself."""
-        session = self.by_container(container.id)
+        session = self.finder.by_container(container.id)
         if session is not None:
             await self._tasks.shield(self.ending.crashed(session, container))
-
-    def by_container(self, container_id: str) -> Session | None:
-        """The live session whose sandbox runs in that container."""
-        for session in self.registry.live:
-            if session.sandbox is not None and session.sandbox.container_id == container_id:
-                return session
-        return None
 
     # Changing.
 
@@ -368,87 +288,9 @@ class Sessions:
     ) -> None:
         """Sets the permission level; `ignored` lists what the client may not set, for the record.
 
-        Raises: ValidationError for a level that does not permit the session's image;
-        PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
-        InvalidTransitionError while paused; RateLimitedError above the key's quota;
-        SandboxUnavailableError if the new sandbox does not start, AuditUnavailableError if a lower
-        level can't be recorded. In these two cases nothing runs, and the session takes no work
-        until its level is set again.
+        Raises: the errors of `SettingsChange.run`.
         """
-        session.check_live()
-        level = None if permission_level is None else self._levels.named(permission_level)
-        if level is not None and session.pack is not None:
-            level = level.offline()
-        if level is not None and self._level_change.needed(session, level):
-            self._images.check_level(session.image, level)
-        turn: AbstractContextManager[None] = nullcontext()
-        # Lowering a session's level waits for nothing and needs no permission.
-        lowers = level is not None and self._level_change.lowers(session, level)
-        if not lowers:
-            if level is not None or ignored:
-                self._recorder.check_room(session)
-            if level is not None:
-                await self._check_bounds(principal, session, level)
-                if self._level_change.needed(session, level):
-                    turn = await self.shares.turn(principal)
-        await self._tasks.shield(self._change(principal, session, level, ignored, turn, lowers))
-
-    async def _change(
-        self,
-        principal: Principal,
-        session: Session,
-        level: Level | None,
-        ignored: dict[str, Any],
-        turn: AbstractContextManager[None],
-        lowers: bool,
-    ) -> None:
-        with turn:
-            async with self._level_change.held(session, level):
-                session.check_live()
-                if level is not None and self._level_change.needed(session, level):
-                    if lowers and not self._level_change.lowers(session, level):
-                        raise ConflictError("the permission level was lowered meanwhile: try again")
-                    await self._change_level(principal, session, level, ignored)
-                elif level is not None or ignored:
-                    args = {"permission_level": session.level.name, "ignored": ignored}
-                    await self._recorder.record(
-                        session, EventDraft("session.settings", actor=principal.name, args=args)
-                    )
-
-    async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
-        """Raises PermissionDeniedError for a level above the limit of the caller's key."""
-        try:
-            principal.bounds.check_level(level, self._levels)
-        except PermissionDeniedError as error:
-            await self._recorder.refuse(
-                session,
-                EventDraft(
-                    "session.settings",
-                    actor=principal.name,
-                    rule=error.fields["rule"],
-                    args={"from": session.level.name, "to": level.name},
-                    error=error.detail,
-                ),
-            )
-            raise
-
-    async def _change_level(
-        self, principal: Principal, session: Session, level: Level, ignored: dict[str, Any]
-    ) -> None:
-        limits = clamped_limits(level, session.requested_limits)
-        workspace, size = session.workspace, limits.workspace_bytes
-
-        @asynccontextmanager
-        async def admitted() -> AsyncGenerator[None]:
-            """Checks that the key's quota has room for those limits."""
-            with self.shares.changing(principal, session, limits):
-                if size > session.limits.workspace_bytes:
-                    await self._workspaces.reserve(workspace, size, self.shares.quota(principal))
-                yield
-
-        await self._level_change.run(session, principal, level, limits, ignored, admitted())
-        if not session.suspended:  # it is resized when it is restored
-            await self._workspaces.resized(workspace, size)
+        await self._settings_change.run(principal, session, permission_level, ignored)
 
     async def set_episode(
         self, principal: Principal, session: Session, episode_id: str | None
@@ -472,6 +314,15 @@ class Sessions:
                 effect=session_rows.updating(session, episode_id=episode_id, episodes=episodes),
             )
             session.episode_id, session.episodes = episode_id, episodes
+
+    async def report_usage(
+        self, principal: Principal, session: Session, tokens: int, microdollars: int
+    ) -> None:
+        """Counts what the host's own calls of models used.
+
+        Raises: the errors of `Budgets.report`.
+        """
+        await self._tasks.shield(self._budgets.report(principal, session, tokens, microdollars))
 
     async def rotate_handle(self, principal: Principal, session: Session) -> str:
         """Creates a new handle; the old one is invalid from now on.

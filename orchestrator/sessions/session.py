@@ -25,6 +25,7 @@ from orchestrator.ports.open_port import SessionPorts
 from orchestrator.sessions.budget import Budget
 from orchestrator.sessions.lifecycle import LIVE, Suspension, Termination
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.turns.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.workspace.slots import Workspace
 from paddock.contract.words import IdleAction, Status
 from sandbox_agent.protocol import MOST_STORED
@@ -38,7 +39,7 @@ _REMEMBERED_COMMANDS = 64
 MAX_RUNNING = 16
 DEFAULT_ROLE = "agent"
 # Streams of unlimited duration that clients may have open.
-STREAM_KINDS = ("events", "output", "downloads", "uploads")
+STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
 
 
 @dataclass(slots=True, eq=False)
@@ -135,6 +136,8 @@ class Session:
     role: str = DEFAULT_ROLE
     # The tools that it may open; None: any that its level permits.
     tools: tuple[str, ...] | None = None
+    # What its turns may do, as it was at its creation.
+    policy: SessionPolicy = SAFE_ANALYSIS
     # The host's names of its work, of the policy that the host applied, and of the episode.
     work_id: str | None = None
     policy_resolved_ref: str | None = None
@@ -194,6 +197,11 @@ class Session:
     def suspended(self) -> bool:
         """Whether it has no sandbox until its next use."""
         return self.suspension is Suspension.SUSPENDED
+
+    @property
+    def stages(self) -> bool:
+        """Whether its changes are proposals until the host commits them."""
+        return self.policy.world_rules.proposal_mode
 
     @property
     def idle_action(self) -> IdleAction:

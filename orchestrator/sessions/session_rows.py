@@ -24,9 +24,9 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
         " work_id, reissues, policy_resolved_ref, episode_id, episodes, idle_action,"
         " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at,"
-        " consume)"
+        " consume, policy)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
         (
             session.key,
             session.id,
@@ -57,6 +57,7 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.incarnation,
             session.created_at,
             None if session.pack is None else json.dumps(session.pack.recorded()),
+            json.dumps(session.policy.stored()),
         ),
     )
     if session.pack is not None:

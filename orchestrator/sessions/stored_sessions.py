@@ -14,6 +14,7 @@ from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.lifecycle import Suspension, Termination
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.turns.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
 from paddock.contract.words import IdleAction, Rationale, Status
@@ -26,7 +27,7 @@ _COLUMNS = (
     " handle_sha256,"
     " acknowledged,"
     " secret_names, seal_key, incarnation,"
-    " sessions.created_at, consume,"
+    " sessions.created_at, consume, policy,"
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
@@ -84,6 +85,7 @@ class SessionRow:
             mounts=tuple(json.loads(row["mounts"])),
             role=row["role"],
             tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
+            policy=_policy(row["policy"]),
             work_id=row["work_id"],
             policy_resolved_ref=row["policy_resolved_ref"],
             episode_id=row["episode_id"],
@@ -107,6 +109,11 @@ def _pack(row: sqlite3.Row) -> Pack | None:
     if row["pack"] is not None:
         return Pack.restored(json.loads(row["pack"]))
     return None if row["consume"] is None else Pack(**json.loads(row["consume"]))
+
+
+def _policy(text: str | None) -> SessionPolicy:
+    """The default for a session from before there were policies."""
+    return SAFE_ANALYSIS if text is None else SessionPolicy.restored(json.loads(text))
 
 
 def _termination(text: str | None) -> Termination | None:

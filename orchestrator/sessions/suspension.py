@@ -12,7 +12,13 @@ from orchestrator.access.shares import Shares
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
-from orchestrator.errors import AuditUnavailableError, PaddockError
+from orchestrator.errors import (
+    AuditUnavailableError,
+    BusyError,
+    ConflictError,
+    InvalidTransitionError,
+    PaddockError,
+)
 from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
@@ -34,6 +40,19 @@ _SYSTEM = "system"
 _TRANSFERS = ("downloads", "uploads")
 
 
+def why_busy(session: Session) -> str | None:
+    """What would be interrupted without the session's sandbox; None if nothing would."""
+    if session.in_use or not all(command.settled for command in session.commands.values()):
+        return "commands or requests run in the session: wait for them, or interrupt them"
+    if session.terminals:
+        return "terminals are open in the session: close them"
+    if session.ports.open:
+        return "ports of the session are open: close them"
+    if any(session.streams[kind] for kind in _TRANSFERS):
+        return "files are being sent to or from the session"
+    return None
+
+
 def can_be_suspended(session: Session) -> bool:
     """Whether nothing of the session would be interrupted or forgotten without its sandbox.
 
@@ -48,11 +67,7 @@ def can_be_suspended(session: Session) -> bool:
         and _is_untouched(session)
         and session.suspension is None
         and not session.lock.locked()
-        and not session.in_use
-        and not session.terminals
-        and not session.ports.open
-        and not any(session.streams[kind] for kind in _TRANSFERS)
-        and all(command.settled for command in session.commands.values())
+        and why_busy(session) is None
         and (session.pack is None or session.pack.constant)
         and secrets.known
         and secrets.message() is None
@@ -126,29 +141,58 @@ class Suspensions:
 
     async def _suspend(self, session: Session, reason: str) -> bool:
         async with session.lock:
-            sandbox = session.sandbox
-            if sandbox is None or not _is_untouched(session):
-                session.suspension = None
-                return False
-            sandbox.shut_off()
-            try:
-                await sandbox.link.settled()
-                await self._record_suspended(session, {"reason": reason})
-                FaultPoint.SUSPEND_RECORDED.reached()
-            except BaseException:
-                session.suspension = None
-                sandbox.reopen()
-                self._record_kept(session)
-                raise
-            session.sandbox = None
-            try:
-                await self._release(sandbox)
-                FaultPoint.SUSPEND_REMOVED.reached()
-            finally:
-                session.suspension = Suspension.SUSPENDED
-                self._deadlines.watch(session)
+            return await self._give_up(session, reason)
+
+    async def _give_up(self, session: Session, reason: str) -> bool:
+        """Records and removes the session's sandbox; its lock is held."""
+        sandbox = session.sandbox
+        if sandbox is None or not _is_untouched(session):
+            session.suspension = None
+            return False
+        sandbox.shut_off()
+        try:
+            await sandbox.link.settled()
+            await self._record_suspended(session, {"reason": reason})
+            FaultPoint.SUSPEND_RECORDED.reached()
+        except BaseException:
+            session.suspension = None
+            sandbox.reopen()
+            self._record_kept(session)
+            raise
+        session.sandbox = None
+        try:
+            await self._release(sandbox)
+            FaultPoint.SUSPEND_REMOVED.reached()
+        finally:
+            session.suspension = Suspension.SUSPENDED
+            self._deadlines.watch(session)
         log.info("session %s is suspended: %s", session.id, reason)
         return True
+
+    @asynccontextmanager
+    async def without_sandbox(
+        self, principal: Principal, session: Session, reason: str
+    ) -> AsyncGenerator[None]:
+        """Holds an active session that has no sandbox meanwhile, and gets one at its next use.
+
+        A session whose secrets only its sandbox and this process have gets one at once. Raises:
+        BusyError if something runs in it; ConflictError, InvalidTransitionError if it is paused;
+        AuditUnavailableError, and the session keeps its sandbox.
+        """
+        async with session.lock:
+            session.check_not_ending()
+            if session.status is Status.PAUSED:
+                raise InvalidTransitionError("the session is paused: resume it first")
+            if not session.suspended:
+                busy = why_busy(session)
+                if busy is not None:
+                    raise BusyError(busy)
+                session.suspension = Suspension.BEGINNING
+                if not await self._give_up(session, reason):
+                    raise ConflictError(session.gate or "the session is being changed: try again")
+            yield
+        if session.suspended and session.secrets.message() is not None:
+            await self._restored(principal, session)
 
     async def _release(self, sandbox: Sandbox) -> None:
         """Removes the sandbox; the next start finds what can't be removed."""

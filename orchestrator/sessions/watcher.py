@@ -57,7 +57,7 @@ class Watcher:
             await self._sessions.crashed(container or _gone(event.container_id, event.exit_code))
         elif event.action == "oom":
             # A command was killed; the agent, and with it the sandbox, continues.
-            session = self._sessions.by_container(event.container_id)
+            session = self._sessions.finder.by_container(event.container_id)
             if session is not None:
                 await self._recorder.record_often(
                     session,

@@ -18,6 +18,7 @@ from orchestrator.workspace import slots
 from orchestrator.workspace.paths import slots_path, visible_path
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import Workspace
+from orchestrator.workspace.staging import StagingArea
 from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -93,17 +94,26 @@ class Workspaces:
 
         return apply
 
-    async def prepare(self, workspace: Workspace, size: int) -> Path:
+    async def prepare(self, workspace: Workspace, size: int, stages: str | None = None) -> Path:
         """Creates the workspace and its visible link if they are missing; returns its data.
 
-        Limits it to `size` bytes; no sandbox may use it meanwhile. Raises: CapacityExhaustedError,
+        Limits it to `size` bytes; no sandbox may use it meanwhile. Only the session with the key
+        `stages` keeps what it has staged. Raises: CapacityExhaustedError,
         ConflictError, and the errors of `Storage.prepare`.
         """
-        data = await self._storage.prepare(workspace, size)
+        data = await self._storage.prepare(workspace, size, stages)
         settings = self._settings
         slots.show(settings.workspaces_dir, workspace.id, data, slots_path(settings.state_dir))
         FaultPoint.CREATE_SHOWN.reached()
         return data
+
+    async def stage(self, workspace: Workspace, session_key: str) -> StagingArea:
+        """The session's staging area. Raises: the errors of `Storage.stage`."""
+        return await self._storage.stage(workspace, session_key)
+
+    async def unstage(self, workspace: Workspace, session_key: str) -> None:
+        """Removes what the session has staged. Raises: the errors of `Storage.unstage`."""
+        await self._storage.unstage(workspace, session_key)
 
     def expect(self, size: int) -> None:
         """Has new workspaces of that size made ahead."""

@@ -167,8 +167,12 @@ def _evidence_of(event: dict[str, Any]) -> dict[str, str]:
     if event["operation"] != "pty.close":
         return {}
     directory = f"{EVIDENCE}/{event['args']['terminal_id']}"
-    names = {"raw": "raw_hash", "transcript.log": "transcript_hash"}
-    return {f"{directory}/{n}": result[member] for n, member in names.items() if member in result}
+    names = {
+        "raw": "raw_hash",
+        "transcript.log": "transcript_hash",
+        "recording.cast": "recording_hash",
+    }
+    return {f"{directory}/{n}": result[m] for n, m in names.items() if result.get(m) is not None}
 
 
 def _members(source: Path, evidence: Path) -> Iterator[tuple[str, Path]]:

@@ -1,4 +1,4 @@
-"""Session budgets: set at creation, shown at any time."""
+"""Session budgets: set at creation, shown at any time, charged by hosts that call models."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ from paddock.cli.remote import remote
 from paddock.cli.terminal import print_json, print_table
 
 if TYPE_CHECKING:
-    from paddock.client import Paddock
+    from paddock.client import Budget, Paddock
 
 Amounts = Annotated[
     list[str] | None,
@@ -24,12 +24,32 @@ Amounts = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
     app.command(epilog=example("paddock budget web-1"))(budget)
+    app.command(epilog=example("paddock usage web-1 --tokens 1500 --cost 0.002"))(usage)
 
 
 @remote
 async def budget(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
     """Show a session's budget: limits, what is used, what is left."""
-    found = await (await paddock.sessions.get(session)).budget()
+    _show(await (await paddock.sessions.get(session)).budget(), as_json)
+
+
+@remote
+async def usage(
+    paddock: "Paddock",
+    session: SessionId,
+    tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Tokens that were used.")] = 0,
+    cost: Annotated[float, typer.Option(min=0, metavar="DOLLARS", help="What they cost.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Report what your own calls of models used for a session, and show its budget.
+
+    The session ends if its budget is used up.
+    """
+    found = await (await paddock.sessions.get(session)).report_usage(tokens=tokens, cost=cost)
+    _show(found, as_json)
+
+
+def _show(found: "Budget", as_json: bool) -> None:
     if as_json:
         print_json(found.raw)
         return

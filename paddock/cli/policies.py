@@ -1,7 +1,7 @@
 """Permission levels: what they allow, and why something is refused."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ from paddock.cli.options import (
 )
 from paddock.cli.remote import remote
 from paddock.cli.rules import rules_text
+from paddock.cli.session_policies import policy_of, print_policies, print_policy
 from paddock.cli.terminal import (
     STYLES,
     note,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 # The default of sessions.
 _DEFAULT_LEVEL = "medium"
+_DEFAULT_POLICY = "SAFE_ANALYSIS"
 
 app = group("Permission levels, and explanations of their rules.")
 
@@ -41,8 +43,8 @@ app = group("Permission levels, and explanations of their rules.")
 @app.command("list", epilog=example("paddock policies list"))
 @remote
 async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
-    """List the permission levels, lowest first."""
-    levels = await paddock.policies.list()
+    """List the permission levels, lowest first, and the policies that sessions may have."""
+    levels, policies = await paddock.policies.list(), await paddock.policies.sessions()
     if as_json:
         print_json([level.raw for level in levels])
         return
@@ -60,6 +62,8 @@ async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
     ]
     columns = ("level", ">commands", "network", ">cpus", ">memory", ">processes", "time-out / most")
     print_table(columns, rows, nothing="no levels")
+    print_line()
+    print_policies(policies)
 
 
 @app.command(epilog=example("paddock policies show low"))
@@ -68,15 +72,20 @@ async def show(
     paddock: "Paddock",
     level: Annotated[
         str,
-        typer.Argument(metavar="LEVEL", help="low, medium, high, …", autocompletion=complete_level),
+        typer.Argument(
+            metavar="LEVEL|POLICY",
+            help="low, medium, high, …, SAFE_ANALYSIS, SAFE_EDIT, …",
+            autocompletion=complete_level,
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show all details of one permission level."""
+    """Show all details of one permission level or session policy."""
     levels = {each.name: each for each in await paddock.policies.list()}
     found = levels.get(level)
     if found is None:
-        raise Failure(f"no level {level}", f"there are {', '.join(levels)}", Status.USAGE)
+        await _show_policy(paddock, level, levels, as_json)
+        return
     if as_json:
         print_json(found.raw)
         return
@@ -113,6 +122,18 @@ async def show(
     )
 
 
+async def _show_policy(paddock: "Paddock", name: str, levels: Iterable[str], as_json: bool) -> None:
+    policies = {each.name: each for each in await paddock.policies.sessions() if each.name}
+    found = policies.get(name)
+    if found is None:
+        named = ", ".join((*levels, *policies))
+        raise Failure(f"no level or session policy {name}", f"there are {named}", Status.USAGE)
+    if as_json:
+        print_json(found.raw)
+    else:
+        print_policy(found)
+
+
 @app.command(
     epilog=example("paddock policies explain --level low -- find . -delete"),
     context_settings=TAKES_COMMAND,
@@ -134,33 +155,51 @@ async def explain(
     path: Annotated[
         str | None, typer.Option("--path", metavar="PATH", help="A path of the file operations.")
     ] = None,
+    operation: Annotated[
+        str | None,
+        typer.Option(
+            "--operation", metavar="NAME", help="An operation of a turn; its path in --ref."
+        ),
+    ] = None,
+    ref: Annotated[
+        str | None, typer.Option("--ref", metavar="PATH", help="The path of the operation.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", metavar="NAME|FILE", help="Use this session policy for it."),
+    ] = None,
     cwd: WorkingDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether a command or a path would be allowed, what stops it, and what to do instead.
+    """Show whether something would be allowed, what stops it, and what to do instead.
 
-    Nothing is run or recorded. By default, the rules of level medium apply. The exit status is 4 if
-    it would be refused.
+    It may be a command, a path, or an operation of a turn. Nothing is run or recorded. By default,
+    the rules of level medium apply, and SAFE_ANALYSIS for operations. The exit status is 4 if it
+    would be refused.
     """
-    if sum(thing is not None for thing in (words or None, line, path)) != 1:
+    if sum(thing is not None for thing in (words or None, line, path, operation)) != 1:
         raise Failure(
-            "give one of -- COMMAND, --command LINE and --path PATH",
+            "give one of -- COMMAND, --command LINE, --path PATH and --operation NAME",
             "see `paddock policies explain --help`",
             Status.USAGE,
         )
-    if level is not None and session is not None:
-        raise Failure("give one of --level and --session", status=Status.USAGE)
+    if sum(whose is not None for whose in (level, session, policy)) > 1:
+        raise Failure("give one of --level, --session and --policy", status=Status.USAGE)
     asked: dict[str, Any] = {"command": line, "argv": words or None, "path": path, "cwd": cwd}
-    whose = {"session": session} if session else {"level": level or _DEFAULT_LEVEL}
+    whose: dict[str, Any] = {"session": session} if session else {"level": level or _DEFAULT_LEVEL}
+    if operation is not None:
+        asked = {"operation": operation, "args": {"ref": ref} if ref is not None else None}
+        if session is None and level is None:
+            whose = {"policy": policy_of(policy or _DEFAULT_POLICY)}
     found = await paddock.explain(**whose, **asked)
     if as_json:
         print_json(found.raw)
     else:
-        what = path or line or shlex.join(words or [])
+        what = operation or path or line or shlex.join(words or [])
         mark = "✓ allowed" if found.allow else "✗ refused"
         print_line((mark, f"bold {STYLES[found.verdict]}"), ("  ", ""), (what, "bold"))
         print_fields((("rule", found.rule), ("because", found.message), ("instead", found.remedy)))
-        below = [stop for stop in found.layers if stop.layer != "parser"]
+        below = [stop for stop in found.layers if stop.layer not in ("parser", "policy")]
         if below:
             what = "it would be stopped" if found.allow else "without that rule it would be stopped"
             note(f"{what} all the same by")

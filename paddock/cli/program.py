@@ -19,11 +19,14 @@ from paddock.cli import (
     packs,
     policies,
     ports,
+    proposals,
     ptys,
     run,
     secrets,
     sessions,
+    shell,
     tools,
+    turns,
 )
 from paddock.cli.exits import MEANINGS, SIGNALLED, Failure, Status
 from paddock.cli.options import group
@@ -39,7 +42,7 @@ _EPILOGUE = "\n".join(
         _KEPT_LINES,
         "Exit status:",
         *(f"  {status.value}  {meaning}" for status, meaning in MEANINGS.items()),
-        "\n`run` and `exec` give their command's own; 128 + n after signal n.",
+        "\n`run`, `exec` and `shell` give their program's own; 128 + n after signal n.",
     )
 )
 
@@ -76,6 +79,7 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     run.add_to(app)
+    shell.add_to(app)
     mcp.add_to(app)
     own = server()
     all_tools = group("Tools: run oneshot ones, and look at manifests on this machine.")
@@ -92,7 +96,9 @@ def build() -> TyperGroup:
         app.add_typer(commands, name=name)
     packs.add_to(app)
     budgets.add_to(app)
+    turns.add_to(app)
     ports.add_to(app)
+    proposals.add_to(app)
     events.add_to(app)
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)

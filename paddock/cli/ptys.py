@@ -110,6 +110,20 @@ async def transcript(
     print_foreign(text, sys.stdout, raw=raw)
 
 
+@app.command(epilog=example('paddock ptys recording web-1 "$pty"'))
+@remote
+async def recording(
+    paddock: "Paddock",
+    session: SessionId,
+    pty: _Pty,
+    incarnation: Incarnation = None,
+) -> None:
+    """Print what was shown and typed in a terminal as asciicast v2, for `asciinema play`."""
+    terminals = paddock.sessions.terminals(session, incarnation=incarnation)
+    data = await (await terminals.get(pty)).recording()
+    sys.stdout.buffer.write(data)
+
+
 @app.command(epilog=example('paddock ptys close web-1 "$pty"'))
 @remote
 async def close(paddock: "Paddock", session: SessionId, pty: _Pty) -> None:

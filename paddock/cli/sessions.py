@@ -19,6 +19,7 @@ from paddock.cli.options import (
 )
 from paddock.cli.remote import remote
 from paddock.cli.rules import Reached, narrowing
+from paddock.cli.session_policies import Policy, policy_of
 from paddock.cli.terminal import age, note, print_fields, print_json, print_table, working
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ async def create(
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that it may open; by default any."),
     ] = None,
+    policy: Policy = None,
     reach: Reached = None,
     work: Annotated[
         str | None, typer.Option("--work", metavar="ID", help="Your name of its work.")
@@ -131,7 +133,7 @@ async def create(
     """Create a session; its handle, with which an agent uses it, is shown only once."""
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
     secrets = secret_values(secret)
-    limits, egress = amounts(budget), narrowing(reach)
+    limits, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
     with working("starting a sandbox"):
         session = await paddock.sessions.create(
             id=session_id,
@@ -147,6 +149,7 @@ async def create(
             mounts=mount,
             role=role,
             tools=tool,
+            policy=rules,
             egress=egress,
             work_id=work,
         )

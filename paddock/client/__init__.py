@@ -43,6 +43,7 @@ from paddock.client.errors import (
     ValidationError,
 )
 from paddock.client.faces import Async, Sync
+from paddock.client.live_terminals import LiveTerminal
 from paddock.client.packs import pack
 from paddock.client.paddock import Paddock, PaddockSync
 from paddock.client.results import ExecEvent, StreamedOutput, Transfer
@@ -65,8 +66,12 @@ from paddock.contract.commands import (
 from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
+from paddock.contract.live_terminals import TerminalExit, TerminalLost, TerminalResized
+from paddock.contract.models import LanguageModel
 from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
+from paddock.contract.policies import SessionPolicy
 from paddock.contract.ports import OpenedPort, Port
+from paddock.contract.proposals import Committed, Proposal, Proposals
 from paddock.contract.secrets import Secret
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
@@ -82,6 +87,7 @@ from paddock.contract.system import (
 from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo
 from paddock.contract.tools import Tool
+from paddock.contract.turns import Outcome, Turn, TurnOperation, TurnSummary
 
 __all__ = [
     "Approval",
@@ -102,6 +108,7 @@ __all__ = [
     "CommandEvidence",
     "CommandOutput",
     "CommandResult",
+    "Committed",
     "ConflictError",
     "ConnectionLostError",
     "ContextPack",
@@ -118,12 +125,14 @@ __all__ = [
     "Interaction",
     "InternalServerError",
     "InvalidTransitionError",
+    "LanguageModel",
     "Layer",
     "Level",
     "LevelConfinement",
     "LevelRates",
     "LevelRequirements",
     "LimitError",
+    "LiveTerminal",
     "MaxRefinementsError",
     "MisdirectedRequestError",
     "NoAnswerError",
@@ -131,6 +140,7 @@ __all__ = [
     "NotPaddockError",
     "OldServerError",
     "OpenedPort",
+    "Outcome",
     "Output",
     "PackEntry",
     "PackInfo",
@@ -141,6 +151,8 @@ __all__ = [
     "PaddockSync",
     "PermissionDeniedError",
     "Port",
+    "Proposal",
+    "Proposals",
     "RateLimitedError",
     "Readiness",
     "SandboxProcess",
@@ -150,17 +162,24 @@ __all__ = [
     "Session",
     "SessionEgress",
     "SessionInfo",
+    "SessionPolicy",
     "SessionSettings",
     "SessionTerminatedError",
     "StartData",
     "StreamedOutput",
     "Sync",
     "Terminal",
+    "TerminalExit",
     "TerminalInfo",
+    "TerminalLost",
+    "TerminalResized",
     "Termination",
     "TooLargeError",
     "Tool",
     "Transfer",
+    "Turn",
+    "TurnOperation",
+    "TurnSummary",
     "UnauthorizedError",
     "UnreachableError",
     "ValidationError",

@@ -1,6 +1,6 @@
 """The client of a control plane: `Paddock` is awaited, `PaddockSync` blocks."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from ssl import SSLContext
@@ -19,18 +19,26 @@ from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
 from paddock.contract.audit import AuditEvent
 from paddock.contract.images import Image
+from paddock.contract.models import LanguageModel
+from paddock.contract.policies import SessionPolicy
 from paddock.contract.system import Explanation, Level, Readiness
 
 _PAGE = 500
 
 
 class Policies(Face[F]):
-    """The permission levels."""
+    """The permission levels, and the policies of sessions' turns."""
 
     @method
     async def list(self) -> tuple[Level, ...]:
         """The levels, lowest first."""
         return read_items(Level, await self._api.json("GET", "/api/policies"))
+
+    @method
+    async def sessions(self) -> tuple[SessionPolicy, ...]:
+        """The policies that sessions may have, the built-in ones first."""
+        listed = await self._api.json("GET", "/api/policies")
+        return read_items(SessionPolicy, {"items": listed.get("session_policies", [])})
 
 
 class Images(Face[F]):
@@ -40,6 +48,15 @@ class Images(Face[F]):
     async def list(self) -> tuple[Image, ...]:
         """The operator's images, the default one first, and whether each is usable."""
         return read_items(Image, await self._api.json("GET", "/api/images"))
+
+
+class Models(Face[F]):
+    """The language models that turns may call."""
+
+    @method
+    async def list(self) -> tuple[LanguageModel, ...]:
+        """The operator's models with their prices, the default one first."""
+        return read_items(LanguageModel, await self._api.json("GET", "/api/models"))
 
 
 class _Client(Face[F]):
@@ -63,6 +80,7 @@ class _Client(Face[F]):
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
         self.images: Images[F] = Images(link)
+        self.models: Models[F] = Models(link)
         self.approvals: Approvals[F] = Approvals(link)
         self.archives: Archives[F] = Archives(link)
         self.secrets: Secrets[F] = Secrets(link, "/api")
@@ -89,12 +107,26 @@ class _Client(Face[F]):
         argv: Sequence[str] | None = None,
         path: str | None = None,
         cwd: str | None = None,
+        policy: str | Mapping[str, Any] | None = None,
+        operation: str | None = None,
+        args: Mapping[str, Any] | None = None,
     ) -> Explanation:
         """Explains how a session's or a level's rules decide a command or a path; nothing is run.
 
-        Give one of `session` and `level`, and one of `command`, `argv` and `path`.
+        Give one of `session` and `level`, and one of `command`, `argv` and `path`. For an
+        `operation` of a turn and its `args`, such as `ref`, give one of `session` and `policy`.
         """
-        body = given(command=command, argv=argv, path=path, cwd=cwd, session=session, level=level)
+        body = given(
+            command=command,
+            argv=argv,
+            path=path,
+            cwd=cwd,
+            session=session,
+            level=level,
+            policy=policy,
+            operation=operation,
+            args=args,
+        )
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @stream

@@ -15,12 +15,14 @@ from paddock.client.files import Files
 from paddock.client.mcp import Mcp
 from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
+from paddock.client.proposals import SessionProposals
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
 from paddock.client.results import ExecEvent
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
+from paddock.client.turns import SessionTurns
 from paddock.contract.audit import AuditEvent
 from paddock.contract.budget import Budget
 from paddock.contract.commands import CommandResult
@@ -59,7 +61,9 @@ class Session(Face[F]):
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)
+        self.proposals: SessionProposals[F] = SessionProposals(link, self._path)
         self.ports: Ports[F] = Ports(link, self._path)
+        self.turns: SessionTurns[F] = SessionTurns(link, self._path)
         self.mcp: Mcp[F] = Mcp(link, self._path)
         self.secrets: Secrets[F] = Secrets(link, self._path)
 
@@ -224,6 +228,15 @@ class Session(Face[F]):
     async def budget(self) -> Budget:
         """The session's budget: limits, consumption, and what is left."""
         return read(Budget, await self._api.json("GET", f"{self._path}/budget"))
+
+    @method
+    async def report_usage(self, *, tokens: int = 0, cost: float = 0) -> Budget:
+        """Counts tokens and dollars that your own calls of models used for the session.
+
+        Returns the budget with them; the session ends if it is used up. Needs a key.
+        """
+        body = {"tokens": tokens, "cost": cost}
+        return read(Budget, await self._api.json("POST", f"{self._path}/usage", body=body))
 
     @method
     async def pause(self) -> SessionInfo:

@@ -45,6 +45,7 @@ class Sessions(Face[F]):
         mounts: Sequence[str] | None = None,
         role: str | None = None,
         tools: Sequence[str] | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         egress: Mapping[str, Any] | None = None,
         work_id: str | None = None,
         lease_id: str | None = None,
@@ -75,6 +76,8 @@ class Sessions(Face[F]):
             mounts: names from the operator's list of mounts, in addition to the level's.
             role: its agent's role in Cedar policies; None: `agent`.
             tools: the tools that it may open; None: any that its level permits.
+            policy: what its turns may do: the name of a session policy, or its members; None:
+                `SAFE_ANALYSIS`.
             egress: rules that narrow its way out, as `only` of `Session.egress.set`.
             work_id: your name of the work that it is for; `list` finds sessions by it.
             lease_id: your lease of the work, of 8 bytes or more: never stored or shown, and removed
@@ -102,6 +105,7 @@ class Sessions(Face[F]):
             mounts=mounts,
             role=role,
             tools=tools,
+            policy=policy,
             egress=egress,
             work_id=work_id,
             lease_id=lease_id,
@@ -131,6 +135,7 @@ class Sessions(Face[F]):
         mounts: Sequence[str] | None = None,
         role: str | None = None,
         tools: Sequence[str] | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         egress: Mapping[str, Any] | None = None,
         work_id: str | None = None,
         lease_id: str | None = None,
@@ -156,6 +161,7 @@ class Sessions(Face[F]):
             mounts=mounts,
             role=role,
             tools=tools,
+            policy=policy,
             egress=egress,
             work_id=work_id,
             lease_id=lease_id,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from paddock.client.faces import F, Face, Link, method
+from paddock.client.live_terminals import LiveTerminal, opened
 from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, segment
 from paddock.contract.terminals import Interaction
@@ -68,6 +69,21 @@ class Terminal(Face[F]):
             return b"".join([piece async for piece in pieces]).decode()
 
     @method
+    async def recording(self) -> bytes:
+        """What was shown and typed, as asciicast v2; also after its end.
+
+        Raises: NotFoundError if the terminal is not recorded.
+        """
+        async with self._api.open(
+            "GET",
+            f"{self._path}/recording",
+            params=self._which,
+            content_type="application/x-asciicast",
+            silence=_SILENCE_SECONDS,
+        ) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+    @method
     async def refresh(self) -> TerminalInfo:
         """The current terminal."""
         return self._take(await self._api.json("GET", self._path, params=self._which))
@@ -87,6 +103,7 @@ class Terminals(Face[F]):
 
     def __init__(self, link: Link, path: str, incarnation: int | None = None) -> None:
         super().__init__(link)
+        self._live = f"{path}/terminal"
         self._path = f"{path}/ptys"
         self._incarnation = incarnation
 
@@ -102,6 +119,29 @@ class Terminals(Face[F]):
             "POST", self._path, body={"tool": tool}, timeout=_ANSWER_SECONDS
         )
         return Terminal(self._link, self._path, read(TerminalInfo, answer))
+
+    @method
+    async def live(
+        self,
+        id: str | None = None,
+        *,
+        columns: int | None = None,
+        rows: int | None = None,
+        watch: bool = False,
+    ) -> LiveTerminal[F]:
+        """A live view of a terminal, or a new shell of the session.
+
+        Args:
+            id: the terminal; None: a new shell, where the session's level allows any command.
+            columns: its width, for all who watch it; None: as it is, or 80.
+            rows: its height; None: as it is, or 24.
+            watch: nothing will be written.
+
+        Raises: PermissionDeniedError with the `rule`, NotFoundError, ConflictError if the terminal
+        has ended, BusyError if too many are open.
+        """
+        params = {"pty": id, "cols": columns, "rows": rows, "watch": watch}
+        return await opened(self._link, self._live, params)
 
     @method
     async def get(self, id: str) -> Terminal[F]:

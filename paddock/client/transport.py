@@ -18,6 +18,7 @@ from paddock.client import errors
 from paddock.client.answers import json_object, not_paddock, refusal, translated
 from paddock.client.retry import RetryPolicy
 from paddock.client.sse import EventParser, ServerEvent
+from paddock.client.websocket import Socket, connected
 
 T = TypeVar("T")
 
@@ -164,6 +165,16 @@ class Transport:
         ) as pieces:
             yield _parsed(pieces)
 
+    @asynccontextmanager
+    async def websocket(self, path: str, params: Mapping[str, Any]) -> AsyncIterator[Socket]:
+        """An open WebSocket, which is closed at the end."""
+        url = _with_query(URL(self.pool.url + path, encoded=True), params)
+        http = self.pool.http()
+        if http.connector is None:
+            raise RuntimeError("this client is closed")
+        async with connected(url, path, self._headers, http.connector, _SILENCE_SECONDS) as socket:
+            yield socket
+
     async def _send(
         self,
         method: str,
@@ -173,10 +184,7 @@ class Transport:
         statuses: tuple[int, ...],
         options: dict[str, Any],
     ) -> aiohttp.ClientResponse:
-        url = URL(self.pool.url + path, encoded=True)
-        if params:
-            known = {name: _parameter(value) for name, value in params.items() if value is not None}
-            url = url.with_query(known)
+        url = _with_query(URL(self.pool.url + path, encoded=True), params)
         if isinstance(data := options.get("data"), bytes):
             # Sent in pieces, because one large piece would block the loop.
             options = {**options, "data": io.BytesIO(data)}
@@ -224,6 +232,11 @@ def _base_url(text: str) -> str:
     if not proper or url.query_string or url.fragment:
         raise ValueError(f"the URL must be http://host:port or https://host:port, not {text!r}")
     return str(url).rstrip("/")
+
+
+def _with_query(url: URL, params: Mapping[str, Any] | None) -> URL:
+    known = {name: _parameter(value) for name, value in (params or {}).items() if value is not None}
+    return url.with_query(known) if params else url
 
 
 def _parameter(value: Any) -> str:

@@ -244,6 +244,46 @@ class SearchQuery(SessionFilter):
     cursor: Positive | None = None
 
 
+class DenialGroup(Model):
+    """Denials of one operation by one rule in one session."""
+
+    session_id: str | None
+    incarnation: Count | None
+    operation: str
+    rule: str | None
+    times: Count
+    latest: AuditEvent = Field(description="The latest of them.")
+
+
+class DeniedMost(Model):
+    """Groups of denials, the largest first."""
+
+    model_config = example(
+        {
+            "items": [
+                {
+                    "session_id": "sess-4f1c0a9be27d3586",
+                    "incarnation": 1,
+                    "operation": "command.start",
+                    "rule": "command-allowlist",
+                    "times": 12,
+                    "latest": _EVENT | {"decision": "deny", "rule": "command-allowlist"},
+                }
+            ],
+            "next": None,
+        }
+    )
+
+    items: list[DenialGroup]
+    next: None
+
+
+class DenialsQuery(Query):
+    """`from` is a time: only denials since then are counted."""
+
+    since: Moment | None = Field(default=None, alias="from")
+
+
 class ExportQuery(IncarnationQuery):
     """The only format is one JSON text per line."""
 

@@ -1,5 +1,7 @@
 """A session's budget and its consumption."""
 
+import math
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -76,6 +78,20 @@ class Budget(Model):
 _Count = Annotated[int, Field(ge=1, le=MOST_BUDGET)]
 # Internally they are counted in millionths.
 _Amount = Annotated[float, Field(gt=0, le=MOST_BUDGET // 10**6, allow_inf_nan=False)]
+
+
+class UsageBody(Body):
+    """What calls of language models used that the session's host made itself."""
+
+    tokens: Annotated[int, Field(ge=0, le=10**9)] = Field(default=0, description="Of all calls.")
+    cost: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)] = Field(
+        default=0, description="Dollars, which are counted in millionths, rounded up."
+    )
+
+    @property
+    def microdollars(self) -> int:
+        """The cost in whole micro-dollars."""
+        return math.ceil(Decimal(str(self.cost)) * 10**6)
 
 
 class BudgetBody(Body):

@@ -23,6 +23,7 @@ from paddock.contract.words import (
     LEVEL_NAMES,
     LEVEL_PATTERN,
     MAX_ARGUMENT_BYTES,
+    MOST_SIDE,
     SECRET_BYTES,
     argument_bytes,
 )
@@ -36,6 +37,7 @@ SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TE
     "CONT": 18,
     "STOP": 19,
 }
+_FLAGS = {"0": "false", "1": "true"}
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -161,6 +163,8 @@ Moment = Annotated[
 PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
 Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
+Side = Annotated[int, Field(ge=1, le=MOST_SIDE), BeforeValidator(_digits)]
+Flag = Annotated[bool, BeforeValidator(lambda value: _truth(_FLAGS.get(value, value)))]
 Label = Annotated[
     tuple[str, str],
     BeforeValidator(_label),

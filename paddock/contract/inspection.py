@@ -5,11 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.contract.base import WORDS, Count, Model, Time, example
+from paddock.contract.policies import EXAMPLE as POLICY
+from paddock.contract.policies import SessionPolicy
 from paddock.contract.sessions import EXAMPLE, Session
 
 _PROCESS = {
     "pid": 7,
     "host_pid": 30631,
+    "host_parent_pid": 30612,
     "name": "find",
     "argv": ["find", ".", "-name", "*.py"],
     "state": "running",
@@ -37,10 +40,11 @@ _TELEMETRY = {
 }
 _INSPECTED = {
     **EXAMPLE,
+    "policy": POLICY,
     "processes": [_PROCESS],
     "usage": _USAGE,
     "disk": _DISK,
-    "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0},
+    "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0, "terminals": 0},
     "denials": [_DENIAL],
     "telemetry": _TELEMETRY,
 }
@@ -51,6 +55,9 @@ class SandboxProcess(Model):
 
     pid: int = Field(description="The pid inside the sandbox.")
     host_pid: int = Field(description="The pid on the host.")
+    host_parent_pid: int = Field(
+        description="Its parent's pid on the host, which is outside the sandbox for the first."
+    )
     name: str
     argv: list[str] = Field(description="The process's own words, cut after 2 KiB.")
     state: Annotated[
@@ -87,6 +94,7 @@ class OpenStreams(Model):
     output: Count
     downloads: Count
     uploads: Count
+    terminals: Count
 
 
 class Denial(Model):
@@ -121,6 +129,9 @@ class InspectedSession(Session):
 
     model_config = example(_INSPECTED)
 
+    policy: SessionPolicy = Field(
+        description="What its turns may do, as it was when the session was created."
+    )
     processes: list[SandboxProcess] | None = Field(
         description="Null without a sandbox, or if the host does not show its processes."
     )

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from paddock.contract.base import Model, example
+from paddock.contract.proposals import ProposalConflict, RefusedProposal
 
 
 class Problem(Model):
@@ -54,5 +55,11 @@ class Problem(Model):
     pty: str | None = Field(default=None, description="The terminal concerned.")
     archive: str | None = Field(
         default=None, description="The file in the archive directory that contains the chain."
+    )
+    conflicts: list[ProposalConflict] | None = Field(
+        default=None, description="Proposals that are not what they were; the first 100."
+    )
+    refused: list[RefusedProposal] | None = Field(
+        default=None, description="Proposals that can't be committed; the first 100."
     )
     reason: str | None = Field(default=None, description="Why that terminal ended, if it did.")

@@ -17,6 +17,7 @@ COMMANDS = {
     "write-outside-workspace": "Write to a path in the workspace: relative, or under /workspace.",
     "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
     "an operator allows it in `environment` of the level's file.",
+    "shell-level": "Use a session at a level that allows any command, or run single commands.",
     "file-permissions": "Change the file's permissions, or remove and rewrite it: it "
     "is opened as the session's own user.",
 }
@@ -54,4 +55,19 @@ PACKS = {
     "CTX-WRITE-001": "Write to a path of the context pack's `write_allowlist`, or to /tmp.",
     "CTX-SHELL-001": "Run a command of the context pack's `shell_allowlist`.",
 }
-REMEDIES = COMMANDS | TOOLS | KEYS | PACKS
+_OTHER_POLICY = "create the session with a policy that"
+POLICIES = {
+    "policy-operation": f"Use an allowed operation, or {_OTHER_POLICY} allows it.",
+    "policy-denied": f"Use another operation, or {_OTHER_POLICY} does not deny it.",
+    "policy-read": f"Name another path, or {_OTHER_POLICY} has it in `read_patterns`.",
+    "policy-write": f"Name another path, or {_OTHER_POLICY} has it in `write_patterns`.",
+    "policy-read-only": f"Only read, or {_OTHER_POLICY} has `read_only = false`.",
+    "policy-tokens": f"Ask for fewer tokens, or {_OTHER_POLICY} has more in `max_tokens_per_call`.",
+    "policy-llm": f"Do without it, or {_OTHER_POLICY} allows it in `llm_rules`.",
+    "policy-execution": f"Do without it, or {_OTHER_POLICY} allows it in `execution_rules`.",
+}
+PAGES = {
+    "foreign-origin": "Use the console of this control plane, or a program instead of a page; a "
+    "reverse proxy must pass on the client's `Host`.",
+}
+REMEDIES = COMMANDS | TOOLS | KEYS | PACKS | POLICIES | PAGES

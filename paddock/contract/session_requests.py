@@ -30,6 +30,7 @@ from paddock.contract.fields import (
     sentence,
 )
 from paddock.contract.packs import ContextPack
+from paddock.contract.policies import PolicyChoice
 from paddock.contract.requests import Body, Query, check_names
 from paddock.contract.words import (
     ID_PATTERN,
@@ -112,6 +113,11 @@ class SessionBody(Body):
         default=None,
         description="Narrows its way out, at a level that has one: in addition to the level's "
         "rules, a request must be allowed by these.",
+    )
+    policy: PolicyChoice | None = Field(
+        default=None,
+        description="What its turns may do: the name of a session policy, or its members; default: "
+        "`SAFE_ANALYSIS`.",
     )
     work_id: Reference | None = Field(
         default=None,

@@ -11,6 +11,8 @@ from paddock.contract.base import WORDS, Count, LevelName, Model, Time, example
 from paddock.contract.budget import EXAMPLE as BUDGET
 from paddock.contract.budget import Budget
 from paddock.contract.commands import Command
+from paddock.contract.policies import EXAMPLE as POLICY
+from paddock.contract.policies import PolicyVersion
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import (
     Activity,
@@ -57,6 +59,7 @@ EXAMPLE: dict[str, Any] = {
     "role": "agent",
     "tools": ["psql", "redis-cli"],
     "secrets": ["SECRET_TOKEN"],
+    "policy": {"name": POLICY["name"], "sha256": POLICY["sha256"]},
     "work_id": "issue-4711",
     "policy_resolved_ref": None,
     "episode_id": None,
@@ -169,6 +172,9 @@ class Session(Model):
         description="The tools that it may open; null: any that its level permits."
     )
     secrets: list[str] = Field(description="Names of its secrets.")
+    policy: PolicyVersion = Field(
+        description="What its turns may do, as it was when the session was created."
+    )
     work_id: str | None = Field(description="The caller's name of its work.")
     policy_resolved_ref: str | None = Field(
         description="The caller's reference to the policy that it has applied."

@@ -13,6 +13,13 @@ from paddock.contract.fields import (
     WorkspacePath,
     sentence,
 )
+from paddock.contract.policies import EXAMPLE as POLICY
+from paddock.contract.policies import (
+    OperationArgs,
+    OperationName,
+    PolicyChoice,
+    SessionPolicy,
+)
 from paddock.contract.requests import (
     CWD_DESCRIPTION,
     LINE_DESCRIPTION,
@@ -234,15 +241,18 @@ class Level(Model):
 
 
 class Levels(Model):
-    """The permission levels, lowest first."""
+    """The permission levels, lowest first, and the policies that sessions may have."""
 
-    model_config = example({"items": [_LOW], "next": None})
+    model_config = example({"items": [_LOW], "session_policies": [POLICY], "next": None})
 
     items: list[Level]
+    session_policies: list[SessionPolicy] = Field(
+        default=[], description="What turns may do; the built-in ones first."
+    )
     next: None
 
 
-LayerName = Annotated[Literal["parser", "mount", "landlock", "seccomp", "network"], WORDS]
+LayerName = Annotated[Literal["parser", "mount", "landlock", "seccomp", "network", "policy"], WORDS]
 
 
 class Layer(Model):
@@ -254,7 +264,7 @@ class Layer(Model):
 
 
 class Explanation(Model):
-    """The decision about a command or path, by its words alone."""
+    """The decision about a command or path, by its words alone, or about an operation."""
 
     model_config = example(
         {
@@ -293,7 +303,8 @@ class Explanation(Model):
     verdict: Annotated[Literal["allow", "deny"], WORDS]
     rule: str = Field(description="The rule that refuses; `allowed` if none does.")
     layer: LayerName = Field(
-        description="The first layer that stops it; also `parser` if none does."
+        description="The first layer that stops it; `policy` decides about operations, and "
+        "`parser` also if none stops a command."
     )
     message: str
     remedy: str | None = Field(description="An alternative; null if it is allowed.")
@@ -306,28 +317,41 @@ class Explanation(Model):
 class ExplainBody(Body):
     """The body of `POST /api/policies/explain`: whose rules to use, and what to explain.
 
-    Exactly one of `session` and `level`, and of `command`, `argv` and `path`.
+    Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `path` and
+    `operation`. An operation is decided by a session or a policy, the others by a session or level.
     """
 
     model_config = ConfigDict(
         json_schema_extra={
-            "allOf": [exactly_one("session", "level"), exactly_one("command", "argv", "path")]
+            "allOf": [
+                exactly_one("session", "level", "policy"),
+                exactly_one("command", "argv", "path", "operation"),
+            ]
         }
     )
 
     session: Annotated[str, Field(max_length=128)] | None = Field(
-        default=None, description="A session's id, for its own level."
+        default=None, description="A session's id, for its own level and policy."
     )
     level: LevelChoice = Field(default=None, description="A permission level's name.")
+    policy: PolicyChoice | None = Field(
+        default=None, description="A session policy's name, or its members."
+    )
     command: CommandLine | None = Field(default=None, description=LINE_DESCRIPTION)
     argv: Argv | None = Field(default=None, description="The words of a command.")
     path: WorkspacePath | None = Field(default=None, description="A path of the file operations.")
     cwd: Directory | None = Field(default=None, description=CWD_DESCRIPTION)
+    operation: OperationName | None = Field(default=None, description="An operation of a turn.")
+    args: OperationArgs | None = Field(default=None, description="The operation's arguments.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_one(self, "session", "level")
-        check_one(self, "command", "argv", "path")
-        if self.path is not None and self.cwd is not None:
+        check_one(self, "session", "level", "policy")
+        check_one(self, "command", "argv", "path", "operation")
+        if self.cwd is not None and (self.path is not None or self.operation is not None):
             raise sentence("cwd goes with a command: paths are relative to the workspace")
+        if self.operation is not None and self.level is not None:
+            raise sentence("operation goes with session or policy")
+        if self.operation is None and (self.policy is not None or self.args is not None):
+            raise sentence("policy and args go with operation")
         return self

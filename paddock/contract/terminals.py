@@ -17,6 +17,9 @@ EVIDENCE: dict[str, Any] = {
     "raw_truncated": False,
     "transcript_bytes": 411,
     "transcript_hash": _HASH,
+    "recording_bytes": 2214,
+    "recording_hash": _HASH,
+    "recording_truncated": False,
 }
 TERMINAL: dict[str, Any] = {
     "id": "pty-8d3c0f5a1b2e4967",
@@ -33,6 +36,7 @@ TERMINAL: dict[str, Any] = {
     "reason": None,
     "exit_code": None,
     "evidence": None,
+    "kind": "tool",
 }
 
 RESULTS: dict[str, Any] = {
@@ -63,9 +67,9 @@ INTERACTION: dict[str, Any] = {
 
 
 class Evidence(Model):
-    """The evidence of an ended terminal: every byte that its tool printed, and a transcript.
+    """The evidence of an ended terminal: what its program printed, a transcript, a recording.
 
-    Hashes are `sha256:` and 64 hex digits.
+    A shell's output is in its recording only. Hashes are `sha256:` and 64 hex digits.
     """
 
     model_config = example(EVIDENCE)
@@ -75,6 +79,9 @@ class Evidence(Model):
     raw_truncated: bool = Field(description="More was printed than is kept.")
     transcript_bytes: Count
     transcript_hash: str
+    recording_bytes: Count
+    recording_hash: str | None = Field(description="Null if it was not recorded.")
+    recording_truncated: bool = Field(description="The recording is incomplete.")
 
 
 class Terminal(Model):
@@ -84,7 +91,9 @@ class Terminal(Model):
 
     id: str
     tool: str
-    manifest_sha256: str = Field(description="Of the manifest with which it was opened.")
+    manifest_sha256: str | None = Field(
+        description="Of the manifest with which it was opened; null for a shell."
+    )
     startup_command: str
     status: Annotated[Literal["spawning", "ready", "busy", "timed_out", "terminated"], WORDS] = (
         Field(description="`timed_out` while the answer to the last line is incomplete.")
@@ -92,16 +101,17 @@ class Terminal(Model):
     session_state: str | None = Field(description="The tool's state, as its prompt shows it.")
     prompt: str | None = Field(description="The last prompt, without the space at its end.")
     interaction_count: Count = Field(description="Lines that were written to the tool.")
-    max_interactions: Count
+    max_interactions: Count = Field(description="0 for a shell, which counts none.")
     opened_at: Time
     ended_at: Time | None
     reason: str | None = Field(
         description="Why it has ended: exited, closed, idle_timeout, session_timeout, "
         "max_interactions, startup_timeout, level_changed, no_room (nothing more may be recorded), "
-        "session_ended, sandbox_ended, control_plane_restarted and others."
+        "session_ended, sandbox_ended, control_plane_restarted, key_revoked and others."
     )
     exit_code: int | None = Field(description="The tool's exit code; 128 + n after signal n.")
     evidence: Evidence | None = Field(description="Null until it has ended.")
+    kind: Annotated[Literal["tool", "shell"], WORDS]
 
 
 class Results(Model):

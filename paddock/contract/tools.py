@@ -5,6 +5,8 @@ from typing import Any
 from pydantic import Field
 
 from paddock.contract.base import Model, RiskTier, Sha256, example
+from paddock.contract.fields import LevelChoice
+from paddock.contract.requests import Query
 from paddock.contract.words import MAX_LINE
 
 _TOOL: dict[str, Any] = {
@@ -59,3 +61,9 @@ class Tools(Model):
 
     items: list[Tool]
     next: None
+
+
+class ToolsQuery(Query):
+    """The level of the session that would use them; by default the usual one."""
+
+    level: LevelChoice = None

@@ -9,7 +9,10 @@ LEVEL_NAMES = ("low", "medium", "high")  # the ones that always exist
 # With this alphabet an id is a single path segment on every file system, is never `.`, `..` or
 # hidden, and fits a directory entry's 255 bytes.
 ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
+POLICY_PATTERN = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 MOUNT_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+MOST_SIDE = 500  # columns or rows of a terminal that is shown
 MAX_LINE = 8192  # characters of one line sent to a tool
 SECRET_BYTES = (8, 32 * 1024)  # bytes of a secret's value, minimum and maximum
 OUTSIDE_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of one that only the proxy has
@@ -19,6 +22,8 @@ MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves th
 # The largest limit of a budget, in internal units: no sum exceeds 64 bits, no deadline the
 # calendar.
 MOST_BUDGET = 10**15
+# The most tokens that a policy lets one call of a model ask for.
+MOST_CALL_TOKENS = 10_000_000
 # The kernel's limit for a program's words and variables together, in bytes: each counts with its
 # terminator and the pointer to it.
 MAX_ARGUMENT_BYTES = 2 * 1024 * 1024

@@ -143,7 +143,7 @@ async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[Control
     plane = await ControlPlane.open(settings, engine)
     yield plane
     tester = Principal("test", Role.ADMIN)
-    for session in plane.sessions.list(tester):
+    for session in plane.sessions.finder.list(tester):
         # If a test closed the ledger, `state_dir` does the unmounting.
         with contextlib.suppress(PaddockError):
             await plane.sessions.close(tester, session, purge=False)

@@ -43,7 +43,7 @@ async def session(api: Api) -> dict[str, Any]:
 
 async def ask(api: Api, session_id: str = "web-1", line: Line = DROP) -> str:
     """Does what a terminal does when a line needs an approval; returns the approval's id."""
-    found = api.plane.sessions.find(ADMIN, session_id)
+    found = api.plane.sessions.finder.find(ADMIN, session_id)
     return (await api.plane.approvals.obtain(found, line, f"handle:{session_id}", 0)).id
 
 
@@ -207,7 +207,7 @@ async def test_a_restart_expires_what_waits(
     try:
         (found,), _ = await after.approvals.list(ADMIN)
         assert (found.id, found.status) == (asked.id, "expired")
-        (session,) = after.sessions.list(ADMIN)
+        (session,) = after.sessions.finder.list(ADMIN)
         assert (await verify(after.database, session.key)).ok
         await after.sessions.close(ADMIN, session, purge=False)
     finally:

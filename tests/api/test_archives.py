@@ -9,13 +9,16 @@ from typing import Any, Self
 
 import pytest
 
-from orchestrator.config.settings import AnchorSettings, Settings
+from orchestrator.config.groups.places import AnchorSettings
+from orchestrator.config.settings import Settings
 from orchestrator.engine.fake import FakeEngine
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import Ended, run_beside
 from tests.support.until import until
+
+pytestmark = pytest.mark.slow
 
 ARCHIVES = "/api/audit/archives"
 

@@ -73,6 +73,7 @@ async def test_session_events_resume_and_end(api: Api, path: str) -> None:
     assert [name for name, _, _ in await read_events(over)] == names[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["resume", "remove"])
 async def test_session_events_end_with_the_last_one_however_slow_the_engine_is(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch, call: str
@@ -188,6 +189,7 @@ async def test_what_looks_through_records_holds_up_no_session(api: Api, path: st
     assert (await read_event(stream))[0] == "session.create"
 
 
+@pytest.mark.slow
 async def test_whoever_asks_often_keeps_no_other_key_waiting(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from tests.api.conftest import Api
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 
+pytestmark = pytest.mark.slow
+
 REFUSED = (StoreError, ConfigError, PaddockError)
 
 

@@ -31,6 +31,8 @@ from paddock.cli.program import build
 from paddock.contract.words import LEVEL_NAMES
 from tests.support.cli import run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
 

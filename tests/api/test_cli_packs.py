@@ -13,6 +13,8 @@ from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def directory(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

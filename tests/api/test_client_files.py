@@ -275,6 +275,7 @@ def extended() -> bytes:
     return headers_only(Entry("l", target="t" * 200))[:-512]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "endless",
     [

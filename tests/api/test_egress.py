@@ -471,6 +471,7 @@ async def test_what_no_rule_can_allow_is_a_draft_without_a_rule(
     assert "no rule can be proposed" in await not_added(client, 409, drafts=[1])
 
 
+@pytest.mark.slow
 async def test_drafts_are_bounded(client: Client, server: Web) -> None:
     path = f"{client.path}/drafts"
     for number in range(103):
@@ -526,6 +527,7 @@ async def test_secrets_are_neither_shown_nor_stored(api: Api, server: Web) -> No
     assert "secret" in await not_added(client, 400, allow=[rule])
 
 
+@pytest.mark.slow
 async def test_ten_thousand_denied_requests_do_not_flood_the_record(
     client: Client, server: Web
 ) -> None:

@@ -119,6 +119,7 @@ async def test_summaries_that_can_not_be(api: Api, path: str, summary: Any) -> N
     await api.problem(502, "sandbox_unavailable", "PUT", path, data=b"")
 
 
+@pytest.mark.slow
 @each(
     "members",
     [

@@ -233,7 +233,7 @@ async def test_entries_that_can_not_be(api: Api, path: str, members: dict[str, A
     api.agent.overrides["file.list"] = lambda _: {"entries": [entry], "truncated": False}
     api.agent.overrides["file.stat"] = lambda _: entry
     await api.problem(502, "sandbox_unavailable", "GET", path + "/files/list")
-    session = api.plane.sessions.find(ADMIN, path.rpartition("/")[2])
+    session = api.plane.sessions.finder.find(ADMIN, path.rpartition("/")[2])
     with pytest.raises(SandboxUnavailableError):
         await api.plane.files.stat(ADMIN, session, "a")
 

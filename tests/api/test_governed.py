@@ -13,7 +13,7 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
-from orchestrator.terminals.evidence import RAW_NAME
+from orchestrator.terminals.evidence_files import RAW_NAME
 from orchestrator.tools.catalog import read_catalog
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each

@@ -15,6 +15,8 @@ from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
 
+pytestmark = pytest.mark.slow
+
 ADMIN = Principal("admin", Role.ADMIN)
 
 

@@ -19,6 +19,8 @@ from tests.support.fake_agent import Play
 from tests.support.keys import entry
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 _MIB = 1024 * 1024
 
 
@@ -166,7 +168,7 @@ async def test_stops_are_answered_however_much_was_asked(api: Api) -> None:
     mine: dict[str, Any] = {"key": OPERATOR_KEY}
     session = await api.session(**mine, permission_level="high")
     path, handle = f"/api/sessions/{session['id']}", session["handle"]
-    box = api.plane.sessions.find(ADMIN, session["id"])
+    box = api.plane.sessions.finder.find(ADMIN, session["id"])
     api.agent.plays["cat"] = Play(holds=True)
     await api.json("GET", path, key=handle)
     for key in (OPERATOR_KEY, handle):
@@ -223,7 +225,7 @@ async def test_the_command_line_stops_however_much_was_asked(api: Api) -> None:
 @pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
 async def test_an_approval_is_denied_however_much_was_asked(api: Api) -> None:
     session = await api.session(key=OPERATOR_KEY)
-    found = api.plane.sessions.find(ADMIN, session["id"])
+    found = api.plane.sessions.finder.find(ADMIN, session["id"])
     line = Line("pty-1", "psql.drop_table", "DROP TABLE users", "high")
     approval = await api.plane.approvals.obtain(found, line, "handle", 0)
     path = f"/api/approvals/{approval.id}"

@@ -11,6 +11,8 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 
+pytestmark = pytest.mark.slow
+
 COUNT = 40
 _AT_ONCE = 8
 _AUTH = {"Authorization": f"Bearer {ADMIN_KEY}"}
@@ -54,7 +56,7 @@ async def test_removals_that_hang_delay_no_other_session(api: Api) -> None:
     sessions = api.plane.sessions
     closings = [
         asyncio.create_task(sessions.close(_TESTER, session, purge=True))
-        for session in sessions.list(_TESTER)
+        for session in sessions.finder.list(_TESTER)
         if session.id != first
     ]
     try:

@@ -5,13 +5,10 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import ClientResponse
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from api.access import ROLES, Access
 from api.mcp import approval_wait, command_tools, file_tools
@@ -26,6 +23,9 @@ from tests.api.test_oneshot import SHOW
 from tests.support.cases import each
 from tests.support.fake_agent import Play
 from tests.support.until import until
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 SSE = "application/json, text/event-stream"
 
@@ -161,7 +161,12 @@ async def test_the_official_client_works_with_a_handle(api: Api) -> None:
 
 
 @asynccontextmanager
-async def official(api: Api, session: dict[str, Any]) -> AsyncIterator[Client]:
+async def official(api: Api, session: dict[str, Any]) -> AsyncIterator["Client"]:
+    # Only here: importing them takes each worker of the tests a second.
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
     url = str(api.server.make_url(f"/api/sessions/{session['id']}/mcp"))
     headers = {"Authorization": f"Bearer {session['handle']}"}
     async with (
@@ -427,7 +432,7 @@ async def test_an_idle_conversation_ends(
     ended = asyncio.Event()
     found = Conversations()
     monkeypatch.setattr("api.mcp.conversations.IDLE_SECONDS", 0.01)
-    session = api.plane.sessions.find(ADMIN, talk.session["id"])
+    session = api.plane.sessions.finder.find(ADMIN, talk.session["id"])
     conversation = found.begin(ADMIN, session, "2025-06-18", 0, lambda _ended: ended.set())
     async with asyncio.timeout(30):
         await ended.wait()

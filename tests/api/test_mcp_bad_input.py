@@ -93,6 +93,7 @@ async def test_headers_are_checked(api: Api, talk: Talk) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_any_parameters_are_answered(
     api: Api, talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -266,6 +266,7 @@ async def test_a_bad_secret_is_refused_with_its_field(
     assert await stored(api.plane) == []
 
 
+@pytest.mark.slow
 async def test_names_variables_and_numbers_are_bounded(api: Api) -> None:
     await put(api)
     problem = await api.problem(

@@ -107,7 +107,7 @@ async def test_a_port_that_is_being_closed_is_not_opened(
 ) -> None:
     await api.session(id="web")
     await opened(api, "web", 8000)
-    plane.sessions.find(Principal("admin", Role.ADMIN), "web").ports.open[8000].end()
+    plane.sessions.finder.find(Principal("admin", Role.ADMIN), "web").ports.open[8000].end()
     said = await api.problem(
         409, "conflict", "POST", "/api/sessions/web/ports", json={"port": 8000}
     )

@@ -18,6 +18,8 @@ from tests.support.fake_agent import Play
 from tests.support.restart import reopened
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 SESSIONS = "/api/sessions"
 LEAST = 65_536
 HIGHER = {"settings": {"permission_level": "high"}}

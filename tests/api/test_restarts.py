@@ -49,6 +49,8 @@ from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 ADMIN = Principal("admin", Role.ADMIN)
 IDS = ("a", "b", "other")
 LEVELS = ("low", "medium", "out", "high")
@@ -430,7 +432,7 @@ async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
     await plane.close()
     plane = await reopened(settings, engine, agents)
     try:
-        found = plane.sessions.by_handle(digest(handle))
+        found = plane.sessions.finder.by_handle(digest(handle))
         assert found is plane.sessions.registry.get("again")
         assert found is not None
         assert found.key == second.key

@@ -207,7 +207,7 @@ async def test_words_of_commands(
     shown = await api.json("POST", "/api/sessions/box/exec", json=body, status=202)
     assert shown["argv"] == ["curl", "-H", f"Authorization: {MARK}", f"http://x/?t={MARK}"]
     assert (await api.agent.asked("exec"))["argv"] == argv
-    processes = [Process(1, 4000, "curl", argv, "sleeping", 0.5, 0.0, 9000)]
+    processes = [Process(1, 4000, 3999, "curl", argv, "sleeping", 0.5, 0.0, 9000)]
     measured = Measured(processes, Usage(1.5, 2.5, 9000, 3))
     monkeypatch.setattr("orchestrator.node.local.measure", lambda *_: (measured, Earlier()))
     path = f"/api/sessions/box/processes/{shown['command_id']}"
@@ -320,6 +320,7 @@ async def test_secrets_like_ids_leave_which_line_it_was(api: Api, session: dict[
     assert found[0]["args"]["command_sha256"] == digest
 
 
+@pytest.mark.slow
 async def test_long_output_of_a_terminal_is_searched_once(
     api: Api, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,7 +407,7 @@ async def restarted(
     plane = await reopened(settings, engine, agents)
     try:
         yield plane
-        for session in plane.sessions.list(ADMIN):
+        for session in plane.sessions.finder.list(ADMIN):
             await plane.sessions.close(ADMIN, session, purge=False)
     finally:
         await plane.close()
@@ -429,7 +430,7 @@ async def test_a_restart_gets_them_back_from_the_agent(
     await started(settings, engine)
     assert leaked(stored(settings.state_dir), TOKEN, ONCE) == []
     async with restarted(settings, engine, agents) as plane:
-        (session,) = plane.sessions.list(ADMIN)
+        (session,) = plane.sessions.finder.list(ADMIN)
         request = ExecRequest(argv=["echo", TOKEN, ONCE])
         command = await plane.executions.start(ADMIN, session, request)
         assert command.argv == ["echo", MARK, MARK]
@@ -452,7 +453,7 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
     told = await plane.executions.wait(session, command)
     await plane.close()
     async with restarted(settings, engine, agents) as plane:
-        (session,) = plane.sessions.list(ADMIN)
+        (session,) = plane.sessions.finder.list(ADMIN)
         again = plane.executions.command(session, command.id)
         assert (again.argv, again.background) == (["make", MARK], False)
         assert again.result == told
@@ -503,7 +504,7 @@ async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agen
     agents.latest.secrets = {"variables": {}, "given": []}
     asked = len(agents.latest.requests)
     async with restarted(settings, engine, agents) as plane:
-        (session,) = plane.sessions.list(ADMIN)
+        (session,) = plane.sessions.finder.list(ADMIN)
         for work in (
             plane.executions.start(ADMIN, session, ExecRequest(command="ls")),
             plane.tools.open(ADMIN, session, "fake"),
@@ -525,12 +526,12 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     await plane.sessions.pause(ADMIN, session)
     await plane.close()
     await agents.latest.close()
-    process = Process(7, 8, "sh", ["sh", "-c", f"echo {TOKEN}"], "sleeping", 0.0, 0.0, 1)
+    process = Process(7, 8, 1, "sh", ["sh", "-c", f"echo {TOKEN}"], "sleeping", 0.0, 0.0, 1)
     measured = Measured([process], Usage(0.0, 0.0, 0, 1))
     monkeypatch.setattr(agent_link, "_RECONNECT_SECONDS", 0.1)
     again = await ControlPlane.open(settings, engine)
     try:
-        (session,) = again.sessions.list(ADMIN)
+        (session,) = again.sessions.finder.list(ADMIN)
         inspection = Inspection(measured, None, [], {})
         (shown,) = inspected(session, inspection).model_dump()["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])
@@ -674,6 +675,7 @@ async def test_values_on_the_command_line(api: Api, given: str) -> None:
     assert (await api.json("GET", "/api/sessions"))["items"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["low", "high"])
 async def test_the_digest_of_long_words_is_of_them_without_secrets(api: Api, level: str) -> None:
     await api.session(id="box", permission_level=level, secrets=SECRETS)
@@ -693,6 +695,7 @@ async def test_the_digest_of_long_words_is_of_them_without_secrets(api: Api, lev
 # Long texts
 
 
+@pytest.mark.slow
 async def test_long_words_are_searched_beside_the_loop(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

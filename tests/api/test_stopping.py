@@ -39,6 +39,8 @@ from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 ADMIN = Principal("admin", Role.ADMIN)
 PATH = "/api/sessions/box"
 LOWER = {"settings": {"permission_level": "low"}}
@@ -107,7 +109,7 @@ async def operations(api: Api) -> list[str]:
 
 async def recorded(api: Api, operation: str) -> list[str]:
     """Waits until the operation is recorded; returns all operations of the verified chain."""
-    session, seq = api.plane.sessions.find(ADMIN, "box"), 0
+    session, seq = api.plane.sessions.finder.find(ADMIN, "box"), 0
     async with asyncio.timeout(60):
         while operation not in (found := await operations(api)):
             seq = await api.plane.ledger.wait(session.key, seq)
@@ -184,7 +186,7 @@ async def test_a_level_is_lowered_and_recorded_later(api: Api, command: str, dea
     # If the disk hung, the abandoned attempt may have been recorded, too.
     events = (await api.json("GET", PATH + "/audit?operation=session.settings"))["items"]
     assert {(event["args"]["from"], event["args"]["to"]) for event in events} == {("high", "low")}
-    assert api.plane.sessions.find(ADMIN, "box").running == []
+    assert api.plane.sessions.finder.find(ADMIN, "box").running == []
     await api.json("PUT", PATH + "/settings", json=LOWER)
     assert (await api.json("GET", PATH))["permission_level"] == "low"
     done = await api.json("POST", PATH + "/exec", json={"argv": ["ls"]})
@@ -251,7 +253,7 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
     try:
         assert engine.containers == {}
         for name, command_id in started.items():
-            session = plane.sessions.find(ADMIN, name)
+            session = plane.sessions.finder.find(ADMIN, name)
             assert session.running == []
             (event,) = await query.events(plane.database, session.key, operation="audit.gap")
             assert event["args"]["commands"] == [command_id]
@@ -259,7 +261,7 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
         await plane.close()
         plane = await reopened(settings, engine, agents)
         for name in started:
-            session = plane.sessions.find(ADMIN, name)
+            session = plane.sessions.finder.find(ADMIN, name)
             assert session.running == []
             found = await query.events(plane.database, session.key, operation="audit.gap")
             assert len(found) == 1
@@ -278,7 +280,7 @@ async def test_a_sandbox_of_another_level_than_its_sessions_is_never_adopted(
     plane = await reopened(settings, engine, agents)
     try:
         assert engine.containers == {}
-        session = plane.sessions.find(ADMIN, "s")
+        session = plane.sessions.finder.find(ADMIN, "s")
         assert (session.live, session.sandbox, session.level.name) == (True, None, "low")
         assert "set the permission level again" in (session.gate or "")
     finally:
@@ -405,7 +407,7 @@ async def test_it_stands_still_before_anything_is_recorded(
 
 async def test_an_end_does_not_wait_for_who_has_the_session(api: Api, command: str) -> None:
     """Commands stop even while another change of the session waits for a disk."""
-    session = api.plane.sessions.find(ADMIN, "box")
+    session = api.plane.sessions.finder.find(ADMIN, "box")
     async with session.lock:
         aborting = asyncio.create_task(api.json("POST", PATH + "/abort"))
         (container,) = api.engine.containers
@@ -417,7 +419,7 @@ async def test_an_end_does_not_wait_for_who_has_the_session(api: Api, command: s
 async def test_what_stands_still_does_not_wait_for_who_has_the_session(
     api: Api, command: str, way: str
 ) -> None:
-    session = api.plane.sessions.find(ADMIN, "box")
+    session = api.plane.sessions.finder.find(ADMIN, "box")
     async with session.lock:
         call = ("POST", PATH + "/pause") if way == "pause" else ("PUT", PATH + "/settings")
         body = {} if way == "pause" else LOWER
@@ -474,7 +476,7 @@ async def test_a_level_whose_file_is_stricter_needs_no_room(
     monkeypatch.setattr(api.plane.sessions._recorder, "check_room", check_room)
     await api.json("PUT", PATH + "/settings", json={"settings": {"permission_level": "high"}})
     assert container not in api.engine.containers
-    assert api.plane.sessions.find(ADMIN, "box").level is stricter
+    assert api.plane.sessions.finder.find(ADMIN, "box").level is stricter
 
 
 async def test_a_lower_level_that_the_quota_has_no_room_for_ends_what_runs(
@@ -499,7 +501,7 @@ async def test_what_is_held_for_a_level_that_is_refused_goes_on(
     async def unmet(*_: object) -> None:
         raise UnmetError("level low can not be enforced")
 
-    monkeypatch.setattr(api.plane.sessions._level_change._sandboxes, "check_level", unmet)
+    monkeypatch.setattr(api.plane.sessions._sandboxes, "check_level", unmet)
     await api.problem(503, "engine_unavailable", "PUT", PATH + "/settings", json=LOWER)
     (container,) = api.engine.containers.values()
     assert container.state is ContainerState.RUNNING
@@ -557,7 +559,7 @@ async def test_a_freeze_that_fails_by_anything_keeps_no_session_alive(
 
 async def test_a_session_that_is_ending_is_not_resumed(api: Api, command: str) -> None:
     await api.json("POST", PATH + "/pause")
-    session = api.plane.sessions.find(ADMIN, "box")
+    session = api.plane.sessions.finder.find(ADMIN, "box")
     assert session.sandbox is not None
     freezing = asyncio.get_running_loop().create_task(asyncio.sleep(0, result=True))
     session.sandbox.freezing = freezing
@@ -593,7 +595,7 @@ async def test_what_could_not_be_recorded_is_found_by_the_next_start(
         await plane.close()
     plane = await reopened(settings, engine, agents)
     try:
-        found = {name: plane.sessions.find(ADMIN, name) for name in made}
+        found = {name: plane.sessions.finder.find(ADMIN, name) for name in made}
         assert found["paused"].status is Status.PAUSED
         for name in ("aborted", "lowered"):
             termination = found[name].termination
@@ -630,7 +632,7 @@ async def test_a_refused_lowering_thaws_no_session_that_is_paused_meanwhile(
 
     monkeypatch.setattr(api.plane.engine, "resume", slowly)
     monkeypatch.setattr(api.plane.sessions._pausing._stopper, "hold", held)
-    monkeypatch.setattr(api.plane.sessions._level_change._sandboxes, "check_level", refuse)
+    monkeypatch.setattr(api.plane.sessions._sandboxes, "check_level", refuse)
     lowering = asyncio.create_task(api.call("PUT", PATH + "/settings", json=LOWER))
     await checked.wait()
     shown = await api.json("POST", PATH + "/pause")

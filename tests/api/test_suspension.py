@@ -21,6 +21,8 @@ from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 BOX = "/api/sessions/box"
 
 

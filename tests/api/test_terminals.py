@@ -28,7 +28,7 @@ CLIENT = Principal("agent", Role.ADMIN)
 async def opened(api: Api, **members: Any) -> tuple[str, Session, dict[str, Any]]:
     """The path of a new session, the session, and a terminal of that session."""
     created = await api.session(permission_level="high", key=OPERATOR_KEY)
-    session = api.plane.sessions.find(CLIENT, created["id"])
+    session = api.plane.sessions.finder.find(CLIENT, created["id"])
     record = await api.plane.terminals.open(CLIENT, session, spec(**members))
     return f"/api/sessions/{session.id}", session, terminal_view(record).raw
 
@@ -70,7 +70,8 @@ async def test_evidence_counts_as_what_is_on_record(api: Api) -> None:
     await interact(api, session, terminal, "x" * 3000)
     assert session.budget.used(Kind.AUDIT_BYTES) - before > 5000  # events, transcript, output
     ended = await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
-    kept = ended["evidence"]["raw_bytes"] + ended["evidence"]["transcript_bytes"]
+    kinds = ("raw", "transcript", "recording")
+    kept = sum(ended["evidence"][f"{kind}_bytes"] for kind in kinds)
     stored, events = await api.plane.database.read(
         lambda connection: connection.execute(
             "SELECT audit_bytes, (SELECT sum(length(CAST(body AS BLOB)) + 512) FROM events"
@@ -116,7 +117,9 @@ async def test_an_agent_ends_only_its_own_terminals(api: Api) -> None:
     await api.session(permission_level="high")
     impostor = api.agent
     impostor.terminals.report(terminal["id"], {"exit_code": 0, "signal": None, "reason": "fake"})
-    await asyncio.gather(*(sandbox_settled(api, each) for each in api.plane.sessions.list(CLIENT)))
+    await asyncio.gather(
+        *(sandbox_settled(api, each) for each in api.plane.sessions.finder.list(CLIENT))
+    )
     assert (await api.json("GET", f"{path}/ptys/{terminal['id']}"))["status"] == "ready"
 
 

@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import egress, measures, ports, recovery, sessions, suspension
+from tests.bench import console, egress, measures, ports, recovery, sessions, suspension, turns
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,7 +25,7 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
-_MORE = ("sessions", "recovery", "egress", "ports", "suspension")
+_MORE = ("sessions", "recovery", "egress", "ports", "suspension", "console", "turns")
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
@@ -59,6 +59,10 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await ports.ports(1 if arguments.quick else 3))
             if "suspension" in arguments.parts:
                 print_table(await suspension.suspension(3 if arguments.quick else 10))
+            if "console" in arguments.parts:
+                print_table(await console.console(plane, 3 if arguments.quick else 20))
+            if "turns" in arguments.parts:
+                print_table(list(turns.evaluation(3 if arguments.quick else 20)))
         finally:
             floors.close()
 
@@ -93,7 +97,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         default=_PARTS,
         help="floors, peers (both by default), sessions (how cost grows with their number), "
         "recovery (how long a start takes after a kill), egress (what the way out costs), ports "
-        "(what an open port costs), or suspension (of idle sessions)",
+        "(what an open port costs), suspension (of idle sessions), console (when it is seen), or "
+        "turns (how fast their programs are evaluated)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

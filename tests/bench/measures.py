@@ -181,6 +181,15 @@ async def interaction_latency(plane: Plane, floors: Floors, effort: Effort) -> l
     ]
 
 
+async def key_echo(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """A key pressed in a live shell, to its echo; the key is recorded before it is typed."""
+    async with _sessions(plane, 1) as [session], plane.typing(session) as keys:
+        seconds, null = await by_turns(
+            effort.exec_rounds, partial(keys, 20), partial(plane.null_calls, 20)
+        )
+    return [compare("a key's echo in a shell", seconds, "null HTTP call", null, at_most=3)]
+
+
 async def transfer(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
     """Writing and reading 100 MB, and the memory that this takes."""
     block = os.urandom(_BLOCK_BYTES)
@@ -220,6 +229,7 @@ MEASURES = (
     warm_create,
     exec_latency,
     interaction_latency,
+    key_echo,
     confinement,
     manifest,
     exec_throughput,

@@ -3,12 +3,13 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.leaks import NOTHING, left_behind
+from tests.support.live import live
 from tests.support.server import Server, serving
 
 _WAIT_SECONDS = 60
@@ -139,6 +140,37 @@ class Plane:
             if answer["status"] != "success":
                 raise BenchError(f"{text} came to {answer['status']}: {answer['error']}")
         return taken
+
+    async def null_calls(self, times: int) -> list[float]:
+        """Seconds for each request that does nothing, one after another."""
+        taken = []
+        for _ in range(times):
+            began = time.perf_counter()
+            async with self._server.client.get("/healthz") as response:
+                await response.read()
+            taken.append(time.perf_counter() - began)
+        return taken
+
+    @asynccontextmanager
+    async def typing(self, session: str) -> AsyncIterator[Callable[[int], Awaitable[list[float]]]]:
+        """Types single keys at a shell's `cat`: seconds until each one's echo is shown."""
+        path = f"/api/sessions/{session}/terminal"
+        async with live(self._server.client, path) as shell:
+            await shell.until("$ ")
+            await shell.type("echo re''ady; cat\r")
+            await shell.until("ready\r\n")
+
+            async def keys(times: int) -> list[float]:
+                taken = []
+                for _ in range(times):
+                    shell.output = b""
+                    began = time.perf_counter()
+                    await shell.type("x")
+                    await shell.until("x")
+                    taken.append(time.perf_counter() - began)
+                return taken
+
+            yield keys
 
     async def exec_rate(self, sessions: list[str], times: int) -> float:
         """`true`s per second, in all sessions at the same time."""

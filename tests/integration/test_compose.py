@@ -238,6 +238,20 @@ def test_a_level_change_resizes_there_too(deployment: Deployment) -> None:
     assert sizes["low"] < 2**28 < sizes["high"]
 
 
+def test_what_is_staged_reaches_the_workspace_by_a_commit(deployment: Deployment) -> None:
+    body = {"permission_level": "low", "policy": "SAFE_EDIT"}
+    session = deployment.call("POST", "", json=body)["id"]
+    workspace = deployment.state_dir / "session-workspaces" / session
+    write = {"operation": "world.write", "args": {"ref": "src/a.py", "text": "x = 1\n"}}
+    turn = deployment.call("POST", f"/{session}/turns", json={"operations": [write]})
+    assert turn["outcome"]["tag"] == "proposed", turn
+    assert deployment.run(session, ["cat", "src/a.py"])["stdout"] == "x = 1\n"
+    assert list(workspace.iterdir()) == []
+    deployment.call("POST", f"/{session}/proposals/commit", json={})
+    assert (workspace / "src" / "a.py").read_bytes() == b"x = 1\n"
+    deployment.call("DELETE", f"/{session}?purge=true")
+
+
 def test_the_open_network_is_made_from_inside(
     deployment: Deployment, sessions: dict[str, str]
 ) -> None:

@@ -83,7 +83,10 @@ async def server(sandbox_image: str) -> AsyncIterator[Server]:
 
 async def _close_all(server: Server) -> None:
     for session in (await server.ok("GET", "/api/sessions"))["items"]:
-        await server.ok("DELETE", f"/api/sessions/{session['id']}?purge=true")
+        path = f"/api/sessions/{session['id']}?purge=true"
+        status, answer = await server.call("DELETE", path)
+        # The one of an example that was ended may be gone by now.
+        assert status in (200, 404), (path, answer)
 
 
 def _runnable(path: Path) -> list[Block]:

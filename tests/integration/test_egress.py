@@ -311,7 +311,7 @@ async def test_a_sandbox_keeps_its_way_out_over_a_restart(
             await until(lambda: endless.open == 1)
         assert endless.open == 0
         async with running(settings, NamesResolver(NAMES)) as plane:
-            box = Box(plane, plane.sessions.find(TESTER, "again"))
+            box = Box(plane, plane.sessions.finder.find(TESTER, "again"))
             said = await box.run(f"curl -sS http://allowed.example:{server.port}/")
             assert said.stdout == "hello\n"
             await until_closed(box, 2)

@@ -147,7 +147,7 @@ async def test_the_authority_is_the_same_after_a_restart(
             box = await Box.create(plane, "out", id="again")
             assert (await box.run(fetch)).stdout == "hello\n"
         async with running(checked, NamesResolver(NAMES)) as plane:
-            box = Box(plane, plane.sessions.find(TESTER, "again"))
+            box = Box(plane, plane.sessions.finder.find(TESTER, "again"))
             assert (await box.run(fetch)).stdout == "hello\n"
             await clear(plane)
 

@@ -108,7 +108,7 @@ async def test_a_creation_goes_on_when_its_caller_goes_away(new_box: BoxFactory)
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
     await plane.sessions._tasks.drain()
-    session = plane.sessions.find(TESTER, "orphaned")
+    session = plane.sessions.finder.find(TESTER, "orphaned")
     await plane.sessions.close(TESTER, session, purge=True)
     await box.close()
 
@@ -136,7 +136,7 @@ async def test_images_must_be_listed_present_and_ours(
         ]:
             with pytest.raises(ValidationError, match=said):
                 await plane.sessions.create(TESTER, NewSession(image=image))
-        assert plane.sessions.list(TESTER) == []
+        assert plane.sessions.finder.list(TESTER) == []
 
 
 async def test_admission_stops_before_the_host_is_full(sandbox_image: str) -> None:
@@ -191,7 +191,7 @@ async def test_a_creation_that_fails_leaves_nothing(
             await plane.sessions.create(TESTER, NewSession(id="failed", permission_level="high"))
         state = plane.settings.state_dir
         assert left_behind(state) == NOTHING
-        assert plane.sessions.list(TESTER) == []
+        assert plane.sessions.finder.list(TESTER) == []
         assert len(plane.sessions.registry) == 0
         # A session that was never created has no workspace.
         slots = state / "slots"
@@ -370,7 +370,7 @@ async def test_an_ended_session_takes_no_work_but_is_still_known(new_box: BoxFac
     for change in (box.plane.sessions.pause, box.plane.sessions.abort, box.plane.sessions.complete):
         with pytest.raises(InvalidTransitionError):
             await change(TESTER, box.session)
-    assert box.plane.sessions.find(TESTER, box.session.id) is box.session
+    assert box.plane.sessions.finder.find(TESTER, box.session.id) is box.session
     assert box.plane.executions.command(box.session, done.command.id).result is done.command.result
     # Only closing can be repeated, with or without a purge.
     await box.plane.sessions.close(TESTER, box.session, purge=False)
@@ -484,12 +484,12 @@ async def test_a_busy_session_is_not_idle(new_box: BoxFactory) -> None:
 async def test_a_handle_is_replaced_and_dies_with_its_session(new_box: BoxFactory) -> None:
     plane = (await new_box("low")).plane
     session, handle, _ = await plane.sessions.create(TESTER, NewSession())
-    assert plane.sessions.by_handle(digest(handle)) is session
+    assert plane.sessions.finder.by_handle(digest(handle)) is session
     other = await plane.sessions.rotate_handle(TESTER, session)
-    assert plane.sessions.by_handle(digest(handle)) is None
-    assert plane.sessions.by_handle(digest(other)) is session
+    assert plane.sessions.finder.by_handle(digest(handle)) is None
+    assert plane.sessions.finder.by_handle(digest(other)) is session
     await plane.sessions.close(TESTER, session, purge=True)
-    assert plane.sessions.by_handle(digest(other)) is None
+    assert plane.sessions.finder.by_handle(digest(other)) is None
     with pytest.raises(SessionTerminatedError):
         await plane.sessions.rotate_handle(TESTER, session)
     secrets = (handle, other)

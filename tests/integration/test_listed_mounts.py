@@ -139,7 +139,7 @@ async def test_what_can_not_be_given_leaves_no_session(plane: ControlPlane) -> N
         await plane.sessions.create(TESTER, NewSession(id="refused", mounts=("other",)))
     with pytest.raises(EngineUnavailableError, match=r"mount missing: .* is not a directory"):
         await plane.sessions.create(TESTER, NewSession(id="refused", mounts=("greeter", "missing")))
-    assert plane.sessions.existing(TESTER, "refused") is None
+    assert plane.sessions.finder.existing(TESTER, "refused") is None
     assert left_behind(plane.settings.state_dir) == NOTHING
 
 
@@ -151,7 +151,7 @@ async def test_they_survive_a_restart_and_the_list_is_read_anew(
             box = await Box.create(plane, "high", id="kept", mounts=("greeter",))
         without = settings.model_copy(update={"mounts": {}})
         async with running(without) as plane:
-            session = plane.sessions.existing(TESTER, "kept")
+            session = plane.sessions.finder.existing(TESTER, "kept")
             assert session is not None
             box = Box(plane, session)
             assert await mounts_of(box) == ["greeter"]

@@ -48,6 +48,8 @@ class Test(unittest.TestCase):
 
 # Where the tests serve public hosts at their usual port.
 _OWN = ipaddress.IPv4Address(f"127.{secrets.randbelow(200) + 2}.{secrets.randbelow(256)}.1")
+# After a failed request npm would wait for 10 s, then for 60 s.
+_NPM_INSTALL = "npm install --no-audit --no-fund --fetch-retries=0 greet"
 _KEY = f"sk-{secrets.token_hex(16)}"
 
 
@@ -227,7 +229,7 @@ async def test_npm_installs_from_the_registry_of_the_level(
     boxes: dict[str, Box], packages: Packages
 ) -> None:
     box = boxes["high"]
-    installed = await box.run("npm install --no-audit --no-fund greet")
+    installed = await box.run(_NPM_INSTALL)
     assert installed.exit_code == 0, (installed.stdout, installed.stderr)
     said = await box.run(argv=["node", "-e", "console.log(require('greet'))"])
     assert said.stdout == "hello\n", said.stderr
@@ -250,7 +252,7 @@ async def test_the_recipes_let_through_what_they_say(
     box = boxes["recipes"]
     for command in (
         "pip install greet",
-        "npm install --no-audit --no-fund greet",
+        _NPM_INSTALL,
         "git clone https://github.com/our-team/greet.git",
     ):
         done = await box.run(command)

@@ -460,6 +460,7 @@ async def test_the_transcript(high: Box) -> None:
     directory = high.plane.settings.state_dir / "evidence" / high.session.key / tool.id
     assert {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()} == {
         "raw": 0o600,
+        "recording.cast": 0o600,
         "transcript.log": 0o600,
     }
     assert directory.stat().st_mode & 0o777 == 0o700

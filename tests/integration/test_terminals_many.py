@@ -66,7 +66,7 @@ async def test_terminals_of_a_killed_control_plane_have_ended(
         )
     )
     try:
-        box = Box(plane, plane.sessions.find(TESTER, known["session"]))
+        box = Box(plane, plane.sessions.finder.find(TESTER, known["session"]))
         tool = Tool(box, await plane.terminals.records.get(box.session.key, known["terminal"]))
         view = await tool.view()
         assert (view.status, view.reason) == ("terminated", "control_plane_restarted")
@@ -113,7 +113,7 @@ async def test_a_control_plane_that_stops_ends_its_terminals(
     await plane.close()
     plane = await ControlPlane.open(settings)
     try:
-        session = plane.sessions.find(TESTER, box.session.id)
+        session = plane.sessions.finder.find(TESTER, box.session.id)
         view = await plane.terminals.records.get(session.key, tool.id)
         assert (view.status, view.reason) == ("terminated", "control_plane_stopped")
         await plane.sessions.close(TESTER, session, purge=True)

@@ -4,8 +4,8 @@ import json
 import os
 import secrets
 import subprocess
+import sys
 import tempfile
-import venv
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -52,11 +52,14 @@ def install(directory: Path, *wheels: Path) -> Installed:
     project = directory / "project"
     (project / "api").mkdir(parents=True)
     (project / "api" / "__init__.py").write_text("NAME = 'theirs'\n")
-    venv.create(directory / "venv", with_pip=True)
     installed = Installed(directory / "venv" / "bin" / "python", project)
-    pip = (installed.python, "-m", "pip", "--disable-pip-version-check", "--no-input")
-    for step in (("install", "-q", *map(str, wheels)), ("check",)):
-        done = installed.run(*pip, *step)
+    python = f"--python={installed.python}"
+    for step in (
+        ("venv", f"--python={sys.executable}", str(directory / "venv")),
+        ("pip", "install", python, *map(str, wheels)),
+        ("pip", "check", python),
+    ):
+        done = installed.run(sys.executable, "-m", "uv", "--quiet", *step)
         assert done.returncode == 0, done.stdout + done.stderr
     return installed
 

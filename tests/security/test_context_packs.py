@@ -143,7 +143,7 @@ async def test_a_mismatch_opens_nothing(packed: Packed, control_plane: ControlPl
     with pytest.raises(ConflictError) as refused:
         await packed("low", pack(files), id=name)
     assert refused.value.fields["paths"] == ["/workspace/README.md", "/workspace/missing"]
-    assert control_plane.sessions.existing(TESTER, name) is None
+    assert control_plane.sessions.finder.existing(TESTER, name) is None
     box = await Box.create(control_plane, "low", id=name)  # the id and the workspace are free
     assert (await box.run("cat README.md")).stdout == "read me\n"
     await box.close()

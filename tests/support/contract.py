@@ -24,6 +24,7 @@ _PARAMETERS = {
     "approval_id": r"[^/]+",
     "name": r"[^/]+",
     "port": r"[^/]+",
+    "number": r"[^/]+",
 }
 # Refused before an operation is found.
 _WITHOUT_OPERATION = {"misdirected_request", "not_found", "method_not_allowed", "validation_error"}

@@ -1,14 +1,15 @@
 """A host of which everything is told, for unit tests of what is on it."""
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from orchestrator.engine.base import Engine
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.node.base import Load, Look, Node, Resources
+from orchestrator.node.base import Gauged, Load, Look, Node, Resources
 from orchestrator.node.killing import FirstProcess
-from orchestrator.node.processes import Earlier, Measured
+from orchestrator.node.processes import Earlier, Measured, Usage
 from orchestrator.node.sockets import listening, listening_for_egress, listening_for_ports
 from orchestrator.policy.requirements import Facts
 from orchestrator.workspace.storage import Storage
@@ -31,6 +32,9 @@ class FakeNode(Node):
         self.shown: dict[str, Measured] = {}
         self.killed: list[tuple[str, bool]] = []
         self.hangs = False
+        # What containers use, and the time of the latest look at them.
+        self.uses: dict[str, Usage] = {}
+        self.seconds = 0.0
 
     @property
     def engine(self) -> Engine:
@@ -69,6 +73,12 @@ class FakeNode(Node):
         self._answer()
         found = self.shown.get(container_id)
         return Look(None if found is None else (found, earlier), 0.0)
+
+    async def gauge(self, containers: Mapping[str, int | None]) -> Gauged:
+        self._answer()
+        self.seconds += 10
+        shown = {one: use for one, use in self.uses.items() if one in containers}
+        return Gauged(self.seconds, self.used, shown)
 
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False

@@ -46,7 +46,9 @@ class FakeTerminals:
 
     async def answer(self, method: str, params: Message) -> Message:
         if method == "pty.open":
-            self.all[params["terminal_id"]] = FakeTerminal(params, self.banner)
+            shell = params["commands"] is None
+            said = b"$ " if shell else self.banner
+            self.all[params["terminal_id"]] = FakeTerminal(params, said)
             return {}
         if method == "pty.close":
             self.end(params["terminal_id"], 143, params["reason"])
@@ -54,6 +56,13 @@ class FakeTerminals:
         terminal = self.all[params["terminal_id"]]
         if method == "pty.read":
             return await self._read(terminal, params)
+        if method == "pty.resize":
+            terminal.sent.append(params)
+            return {}
+        if method == "pty.write":
+            terminal.sent.append(params)
+            terminal.say(base64.b64decode(params["data"]))  # the echo
+            return {}
         terminal.sent.append(params)
         mark = len(terminal.said)
         text = params["text"].encode()

@@ -88,6 +88,8 @@ class Packages:
         """`more` are Python packages in the index besides `greet`: the tests' own."""
         self._repositories = repositories
         self._wheels = {"greet": (_FILE, wheel()), **{name: repacked(name) for name in more}}
+        # Made once: a compressed archive says the second in which it was made.
+        self._npm_package = npm_package()
         self.posted: list[bytes] = []
         self.authorizations: list[str | None] = []
         self.port = 0
@@ -112,7 +114,7 @@ class Packages:
         return web.Response(body=dict(self._wheels.values())[request.match_info["name"]])
 
     async def _described(self, request: web.Request) -> web.Response:
-        digest = base64.b64encode(hashlib.sha512(npm_package()).digest()).decode()
+        digest = base64.b64encode(hashlib.sha512(self._npm_package).digest()).decode()
         dist = {
             "tarball": f"https://{request.host}/greet/-/greet-1.0.0.tgz",
             "integrity": f"sha512-{digest}",
@@ -124,7 +126,7 @@ class Packages:
         )
 
     async def _tarball(self, _request: web.Request) -> web.Response:
-        return web.Response(body=npm_package())
+        return web.Response(body=self._npm_package)
 
     async def _post(self, request: web.Request) -> web.Response:
         self.authorizations.append(request.headers.get("Authorization"))

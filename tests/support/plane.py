@@ -73,7 +73,7 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
 
 async def clear(plane: ControlPlane) -> None:
     """Closes every session and purges every workspace; checks that nothing of a session is left."""
-    for session in plane.sessions.list(TESTER):
+    for session in plane.sessions.finder.list(TESTER):
         await plane.sessions.close(TESTER, session, purge=False)
     await plane.pool.close()
     await _assert_whole(plane)

@@ -82,7 +82,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 METHODS = sorted(
     {
         *("exec", "output", "output.restore", "stdin", "signal", "cancel", "secrets", "stats"),
-        *("pty.open", "pty.send", "pty.read", "pty.signal", "pty.close", "shutdown", "nonsense"),
+        *("pty.open", "pty.send", "pty.write", "pty.resize", "pty.read", "pty.signal"),
+        *("pty.close", "shutdown", "nonsense"),
         *("file.open", "file.pull", "file.push", "file.close", "file.list", "file.stat"),
         *("file.mkdir", "file.delete", "file.move", "file.symlink"),
     }

@@ -45,6 +45,8 @@ METHODS = [
     "cancel",
     "pty.open",
     "pty.send",
+    "pty.write",
+    "pty.resize",
     "pty.read",
     "pty.signal",
     "pty.close",

@@ -17,7 +17,7 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.verify import verify
 from orchestrator.audit.writer import chain_head
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import AnchorSettings
+from orchestrator.config.groups.places import AnchorSettings
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from paddock.audit import anchors

@@ -32,6 +32,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.evidence import Evidence
+from orchestrator.terminals.recording import Recording
 from paddock.audit import archive_file
 from paddock.audit.archive_file import ArchiveError
 from paddock.audit.chain import Anchor, Chain
@@ -89,7 +90,9 @@ async def ended(
             (key, ID, LONG_AGO, LONG_AGO, incarnation),
         )
     )
-    evidence = Evidence(tmp_path / "evidence" / key / "pty-1")
+    recording = Recording(80, 24, "dumb")
+    evidence = Evidence(tmp_path / "evidence" / key / "pty-1", recording=recording)
+    evidence.begin()
     evidence.raw(b"appdb=> ")
     evidence.note("CLOSED", ["reason=closed"], last=True)
     digests = await evidence.finish()
@@ -163,6 +166,7 @@ async def test_a_disk_that_is_short_of_space_gets_no_archives(
     assert (await counts(database, "k1"))[0] > 0
 
 
+@pytest.mark.slow
 async def test_a_chain_goes_whole_and_its_head_stays(
     database: Database,
     ledger: Ledger,
@@ -226,14 +230,13 @@ async def test_every_change_of_an_archive_is_found(
     assert not archive_file.verify(other).verdict.ok
     # Evidence that was replaced together with the manifest does not match the chain.
     manifest = json.loads(files["manifest.json"])
-    repack(other, {**files, "evidence/pty-1/raw": b"forged"})
-    manifest["files"]["evidence/pty-1/raw"] = archive_file._summed([b"forged"])
-    repack(
-        other,
-        {**files, "evidence/pty-1/raw": b"forged", "manifest.json": json.dumps(manifest).encode()},
-    )
-    verdict = archive_file.verify(other).verdict
-    assert verdict.reason == "evidence/pty-1/raw is not the evidence that the chain tells of"
+    for name in ("evidence/pty-1/raw", "evidence/pty-1/recording.cast"):
+        forged = json.loads(json.dumps(manifest))
+        forged["files"][name] = archive_file._summed([b"forged"])
+        changes = {name: b"forged", "manifest.json": json.dumps(forged).encode()}
+        repack(other, {**files, **changes})
+        verdict = archive_file.verify(other).verdict
+        assert verdict.reason == f"{name} is not the evidence that the chain tells of"
 
     # A chain without its end, with a matching manifest, is found by the noted head.
     def noted(seq: int, hash: str) -> bool:
@@ -430,6 +433,7 @@ async def test_there_is_more_than_one_call_archives(
     assert len(await archiving.page(page[-1].session_key, 2)) == 1
 
 
+@pytest.mark.slow
 async def test_damage_is_told_in_a_sentence(
     database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
 ) -> None:

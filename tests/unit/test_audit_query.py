@@ -34,6 +34,7 @@ async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:
     assert await query.events(database, "k2") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [{"turn": 7}, {"operation": "pty.exit"}, {"decision": "deny"}])
 async def test_what_is_rare_is_found_without_a_look_at_the_chain(
     database: Database, ledger: Ledger, wanted: dict[str, object]
@@ -64,6 +65,7 @@ async def test_what_is_rare_is_found_without_a_look_at_the_chain(
     assert steps < 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted",
     [

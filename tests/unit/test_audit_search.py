@@ -47,6 +47,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await database.close()
 
 
+@pytest.mark.slow
 @each(
     "wanted",
     [

@@ -108,6 +108,7 @@ async def test_without_keys(filled: Settings, tmp_path: Path) -> None:
     assert (other.state_dir / "keys.toml").exists()
 
 
+@pytest.mark.slow
 async def test_a_backup_of_a_busy_database_is_of_one_moment(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_quoted_words_come_back(words: list[str]) -> None:
     assert parse_command("\t".join(f"'{word}'" for word in words)) == words
 
 
+@pytest.mark.slow
 def test_a_long_command_is_split_in_one_pass() -> None:
     words = parse_command("echo " + "''" * 200_000 + " " + "a " * 200_000)
     assert len(words) == 200_002

@@ -58,6 +58,7 @@ def test_only_the_user_s_connection_is_found() -> None:
         ("/workspace/a b", ["x"], None),
         ("/" + "x" * 65, [], None),
         ("", [], None),
+        ("/usr/bin/python3.11", [" "], "python3.11"),
     ],
 )
 def test_names(executable: str, words: list[str], name: str | None) -> None:

@@ -11,7 +11,7 @@ from scripts.docs import DOCS, PARTS, render
 from tests.support.documents import blocks, documents
 from tests.support.server import ROOT
 
-LANGUAGES = {"sh", "python", "text", "toml", "json", "nginx", "yaml", "dockerfile"}
+LANGUAGES = {"sh", "python", "text", "toml", "json", "nginx", "yaml", "dockerfile", "lisp"}
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 

@@ -220,6 +220,7 @@ async def test_an_upgraded_request_needs_a_valid_certificate(
         assert server.received in ([], [b""])
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_not_upgraded_gets_no_value_in_clear(tmp_path: Path) -> None:
     async with web(hello()) as server:
         client = Inside(server, tmp_path, None)

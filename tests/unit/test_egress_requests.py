@@ -256,6 +256,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
             continue
 
 
+@pytest.mark.slow
 @given(st.integers(0, 600), st.integers(0, 255))
 def test_a_changed_message_is_read_or_refused(at: int, value: int) -> None:
     hello = bytearray(client_hello("a.org"))

@@ -44,6 +44,7 @@ def test_who_uses_all_gets_half_of_the_time() -> None:
     assert used == pytest.approx(5.0, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 5, 20])
 def test_they_share_it_evenly(members: int) -> None:
     clock = Clock()

@@ -277,6 +277,7 @@ async def test_nothing_is_left_of_who_leaves(ledger: Ledger, followers: Follower
     await fill(ledger, 1)
 
 
+@pytest.mark.slow
 async def test_what_is_not_wanted_costs_no_room_and_no_search(
     ledger: Ledger, followers: Followers, browsed: Browsed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,7 @@ def _sessions(connection: sqlite3.Connection) -> None:
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_nothing_is_lost_or_repeated_and_little_waits(steps: list[tuple[Any, ...]]) -> None:

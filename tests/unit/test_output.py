@@ -3,6 +3,7 @@
 import base64
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def test_reading_past_the_end_waits_there() -> None:
     assert output.read(3, 10) == ([], 3)
 
 
+@pytest.mark.slow
 def test_a_page_of_single_bytes_is_a_message_that_the_control_plane_reads() -> None:
     output = Output(4 * 1024 * 1024, keep_tail=False)
     for number in range(40_000):

@@ -22,7 +22,9 @@ from orchestrator.node.processes import (
 )
 
 ID = "c" * 64
-STAT = b"%d (%b) S 1 1 1 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 999 2048000 7 184 " + b"0 " * 27
+STAT = (
+    b"%d (%b) S 3999 1 1 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 999 2048000 7 184 " + b"0 " * 27
+)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -80,7 +82,7 @@ def check(measured: Measured | None) -> None:
     agent, cat = measured.processes
     assert (agent.pid, agent.host_pid, agent.argv) == (1, 4000, ["python3", "-I"])
     assert (cat.pid, cat.host_pid, cat.argv, cat.state) == (7, 4001, ["cat", "a b"], "sleeping")
-    assert cat.cpu_seconds == 2.0
+    assert (agent.host_parent_pid, cat.cpu_seconds) == (3999, 2.0)
     assert cat.memory_bytes == 7 * 4096
 
 
@@ -174,7 +176,7 @@ def test_a_zombie_has_no_words() -> None:
 
 
 def process(pid: int, seconds: float) -> Process:
-    return Process(pid, pid, "x", [], "running", seconds, 0.0, 1)
+    return Process(pid, pid, 1, "x", [], "running", seconds, 0.0, 1)
 
 
 def times(at: float, total: float, *used: tuple[int, float, float]) -> Times:

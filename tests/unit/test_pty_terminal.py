@@ -11,13 +11,15 @@ import pytest
 
 from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine.profile import Tool
+from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guard
 from sandbox_agent.limits import Meter
-from sandbox_agent.loop import Loop
+from sandbox_agent.loop import WRITE, Loop
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.terminal import Terminal
+from sandbox_agent.pty.typed import MOST_BYTES
 from sandbox_agent.pty.waiting import Program as File
 from sandbox_agent.pty.waiting import Waiting
 
@@ -122,3 +124,58 @@ def test_how_long_a_line_may_be_depends_on_who_edits_it(
 
     tty.setraw(program.slave)
     assert read(terminal)["line_bytes"] == MOST_LINE_BYTES
+
+
+@pytest.fixture
+def shell(program: Program) -> Iterator[Terminal]:
+    guard, waiting = cast(Guard, program), cast(Waiting, program)
+    request = REQUEST._replace(commands=None)
+    terminal = Terminal(Loop(), guard, request, waiting, lambda: None, lambda _: None)
+    yield terminal
+    os.close(terminal._master)
+
+
+def test_a_shell_takes_any_bytes_and_another_size(program: Program, shell: Terminal) -> None:
+    tty.setraw(program.slave)
+    answers: list[Message | AgentError] = []
+    shell.write(b"\x03\x00\xff", answers.append)
+    shell.resize(40, 120)
+    assert answers == [{}]
+    assert os.read(program.slave, 10) == b"\x03\x00\xff"
+    assert os.get_terminal_size(program.slave) == (120, 40)
+
+
+def test_what_a_shell_does_not_read_is_bounded(program: Program, shell: Terminal) -> None:
+    tty.setraw(program.slave)
+    answers: list[Message | AgentError] = []
+    with pytest.raises(AgentError, match="at most"):
+        shell.write(b"x" * (MOST_BYTES + 1), answers.append)
+    shell.write(b"x" * MOST_BYTES, answers.append)
+    assert answers == []
+    with pytest.raises(AgentError, match="does not read"):
+        shell.write(b"y", answers.append)
+    said = b""
+    while len(said) < MOST_BYTES:
+        said += os.read(program.slave, 65536)
+        shell._on_ready(WRITE)
+    assert answers == [{}]
+    shell.write(b"y", answers.append)
+    assert os.read(program.slave, 10) == b"y"
+
+
+def test_a_caller_that_waits_learns_of_the_end(program: Program, shell: Terminal) -> None:
+    answers: list[Message | AgentError] = []
+    tty.setraw(program.slave)
+    shell.write(b"x" * MOST_BYTES, answers.append)
+    shell._input.close()
+    (answer,) = answers
+    assert isinstance(answer, AgentError)
+    assert answer.code == "conflict"
+
+
+def test_a_tool_takes_lines_only(terminal: Terminal) -> None:
+    with pytest.raises(AgentError) as refused:
+        terminal.write(b"rm -rf /\n", lambda _: None)
+    assert (refused.value.code, refused.value.rule) == ("permission_denied", "unknown-tool")
+    with pytest.raises(AgentError):
+        terminal.resize(10, 10)

@@ -43,6 +43,7 @@ def few_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_deep_tree(tmp_path: Path) -> None:
     make_deep(tmp_path, 5_000)
     with few_descriptors():

@@ -247,6 +247,7 @@ def test_a_text_is_undone_in_blocks_as_in_one(parts: list[bytes]) -> None:
 _ESCAPES = [b"%41", b"\\x80", b"\\u0041", b"\\xc3\\xa9", b"\\n", b"\\\\", b"%25", b"Y W ", b"6 1 "]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("escape", _ESCAPES)
 def test_no_call_is_made_for_each_escape(escape: bytes) -> None:
     """Not even beside the value itself, for which there is only one look-up."""
@@ -292,6 +293,7 @@ _HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _HOSTILE)
 def test_time_grows_with_the_text_alone(name: str) -> None:
     secret, data = _HOSTILE[name]

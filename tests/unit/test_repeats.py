@@ -86,6 +86,7 @@ def test_the_agent_tells_repeats_before_anything_else(monkeypatch: pytest.Monkey
     assert (last["operation"], last["seq"], counted["seq"]) == ("command.exit", 202, 201)
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_repeats_is_bounded() -> None:
     events = EventBuffer("0" * 16, lambda message: None)
     words = [["x" * 1000] * 200, ["y" * 1000] * 200]

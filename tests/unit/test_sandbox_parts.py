@@ -98,6 +98,7 @@ def plan_of(
         key="k",
         image="ours",
         workspace=SimpleNamespace(uid=1234),
+        stages=False,
         pack=None,
         budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
         secrets=secrets,
@@ -162,8 +163,8 @@ async def test_the_workspace_has_its_size_and_is_looked_at_for_rates(state_dir: 
     asked: list[object] = []
 
     class Workspaces:
-        async def prepare(self, _workspace: object, size: int) -> Path:
-            asked.append(size)
+        async def prepare(self, _workspace: object, size: int, stages: str | None) -> Path:
+            asked.append((size, stages))
             return state_dir
 
     class Holding:
@@ -173,7 +174,7 @@ async def test_the_workspace_has_its_size_and_is_looked_at_for_rates(state_dir: 
 
     plan = plan_of(state_dir)
     await QuotaPart(cast(Any, Workspaces()), cast(Any, Holding())).open(plan)
-    assert asked == [plan.limits.workspace_bytes, state_dir]
+    assert asked == [(plan.limits.workspace_bytes, None), state_dir]
     assert (plan.data, plan.disk) == (state_dir, "7:1")
 
 

@@ -95,6 +95,7 @@ def test_the_number_of_files_is_bounded(room: Room) -> None:
         stored.close()
 
 
+@pytest.mark.slow
 def test_alternating_single_bytes_cost_more(room: Room) -> None:
     stored = StoredOutput(room)
     for number in range(room.most // 8):

@@ -217,5 +217,5 @@ def test_a_word_means_one_thing() -> None:
 def test_modules_are_in_rooms() -> None:
     """The top of the domain holds only what all its packages need, and what connects them."""
     found = {path.stem for path in (ROOT / "orchestrator").glob("*.py")}
-    shared = {"errors", "fault_points", "http_post", "task_scope", "tasks", "threads"}
+    shared = {"errors", "fault_points", "http_post", "loop_turns", "task_scope", "tasks", "threads"}
     assert found == {"__init__", "control_plane", "reload", *shared}

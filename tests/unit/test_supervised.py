@@ -13,9 +13,11 @@ from orchestrator.approvals.webhook import Webhook
 from orchestrator.audit.anchoring import Anchoring
 from orchestrator.audit.archiving import Archiving
 from orchestrator.checks.base import CheckStatus
-from orchestrator.config.settings import AnchorSettings, Settings
+from orchestrator.config.groups.places import AnchorSettings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.observe.usage import UsageHistory
 from orchestrator.reload import Reload
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.watcher import Watcher
@@ -34,6 +36,7 @@ ROUNDS = {
     TaskName.ARCHIVING: (Archiving, "_archive_all"),
     TaskName.ANCHORING: (Anchoring, "anchor"),
     TaskName.WARM_POOL: (WarmPool, "_round"),
+    TaskName.USAGE: (UsageHistory, "sample"),
 }
 
 
@@ -103,6 +106,7 @@ async def test_one_that_fails_is_named(
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUNDS)
 async def test_one_that_hangs_is_named(
     name: TaskName, opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch

@@ -11,10 +11,11 @@ import pytest
 
 from orchestrator.errors import NotFoundError, SandboxUnavailableError
 from orchestrator.sessions import cutting
+from orchestrator.terminals.device import Late
 from orchestrator.terminals.framing import Framing, Output
 from orchestrator.terminals.pages import Exit
 from orchestrator.terminals.said import Said
-from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Late, Terminal, Wait
+from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import MARK, Redactor, Span, Window
 from tests.support.tool import spec
@@ -246,7 +247,7 @@ GOOD = {"data": "", "next": 0, "waits": True, "line_bytes": 4094, "ended": None}
         {**GOOD, "line_bytes": "4094"},
         {**GOOD, "line_bytes": None},
         {**GOOD, "next": "0"},
-        {**GOOD, "data": base64.b64encode(b"x" * 40_000).decode(), "next": 40_000},
+        {**GOOD, "data": base64.b64encode(b"x" * 140_000).decode(), "next": 140_000},
         {**GOOD, "ended": []},
         {**GOOD, "ended": {"exit_code": "0", "signal": None, "reason": None}},
         {**GOOD, "ended": {"exit_code": 0, "signal": {}, "reason": None}},

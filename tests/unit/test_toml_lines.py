@@ -131,6 +131,7 @@ ARRAYS = st.lists(PLAIN, max_size=4).map(lambda items: "[\n" + ",\n".join(items)
 MEMBERS = st.dictionaries(NAMES, st.one_of(PLAIN, ARRAYS), max_size=6)
 
 
+@pytest.mark.slow
 @given(MEMBERS, st.dictionaries(NAMES, MEMBERS, max_size=4))
 def test_whatever_the_parser_takes_is_read_to_its_end(
     first: dict[str, str], tables: dict[str, dict[str, str]]

@@ -218,6 +218,7 @@ def test_a_call_is_named_wherever_it_stands(case: tuple[str, str, str]) -> None:
     assert name in names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", sorted(_DANGEROUS))
 def test_each_place_by_itself(dialect: str) -> None:
     name = _DANGEROUS[dialect][0]

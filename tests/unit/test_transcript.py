@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.terminals import evidence, transcript
-from orchestrator.terminals.evidence import Evidence, EvidenceError, finish_abandoned
+from orchestrator.terminals import evidence, evidence_files, transcript
+from orchestrator.terminals.abandoned import finish_abandoned
+from orchestrator.terminals.evidence import Evidence, EvidenceError
 from tests.support.until import until
 
 
@@ -155,14 +156,14 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers = threading.Event()
         self.asked = threading.Event()
-        write = evidence._write
+        write = evidence_files.write
 
         def hang(pieces: Sequence[tuple[int, bytes]]) -> None:
             self.asked.set()
             self.answers.wait()
             write(pieces)
 
-        monkeypatch.setattr(evidence, "_write", hang)
+        monkeypatch.setattr(evidence_files, "write", hang)
 
 
 async def test_a_disk_that_hangs_keeps_who_writes_and_nobody_else(
@@ -188,7 +189,7 @@ async def test_what_a_disk_does_not_take_in_time_is_lost_and_said_to_be(
 ) -> None:
     monkeypatch.setattr(evidence, "DISK_SECONDS", 0.05)
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
-    raw = kept._raw
+    raw = kept._raw.descriptor
     disk = Disk(monkeypatch)
     for _ in range(2):
         with pytest.raises(EvidenceError, match="does not answer"):
@@ -236,4 +237,4 @@ async def test_files_that_are_made_too_late_are_let_go(
     with pytest.raises(EvidenceError, match="does not answer"):
         await Evidence.open(make, evidence.disk_threads())
     answers.set()
-    await until(lambda: bool(made) and made[0]._raw == -1)
+    await until(lambda: bool(made) and made[0]._raw.descriptor == -1)

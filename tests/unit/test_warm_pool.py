@@ -552,5 +552,6 @@ class Pools(RuleBasedStateMachine):
         assert set(self.host.existing) <= set(self.host.sessions)
 
 
+@pytest.mark.slow
 def test_no_sandbox_has_two_sessions_and_none_is_left() -> None:
     run_state_machine_as_test(Pools)

@@ -1,0 +1,1 @@
+"""The settings, by what they are about; `Settings` has them all."""

@@ -1,0 +1,89 @@
+"""Settings of images, levels, tools and approvals."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import NoDecode
+
+from orchestrator.config.operator_models import OperatorModel, check_names
+from orchestrator.config.value_types import (
+    AbsolutePath,
+    CommaSeparated,
+    ImageName,
+    OrJson,
+    Secret,
+    Url,
+)
+
+
+def _named(models: dict[str, OperatorModel]) -> dict[str, OperatorModel]:
+    check_names(models)
+    return models
+
+
+class RuleSettings(BaseModel):
+    """Settings of images, levels, tools and approvals."""
+
+    image: ImageName = Field(
+        default="paddock/sandbox:latest", description="The default sandbox image of sessions."
+    )
+    images: Annotated[tuple[ImageName, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        description="Additional images that sessions may request, comma-separated, besides those "
+        "of `paddock images add`.",
+    )
+    levels_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
+        "of that name.",
+    )
+    session_policies_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Each `NAME.toml` of this directory is a session policy, besides the built-in "
+        "SAFE_ANALYSIS and SAFE_EDIT.",
+    )
+    models: Annotated[dict[str, OperatorModel], NoDecode, OrJson, AfterValidator(_named)] = Field(
+        default={},
+        description="Language models that turns may call, by name: "
+        '`{"url", "key" or "key_file", "model", "prices": {"input", "output"}, "max_tokens", '
+        '"timeout", "limit_field"}`; prices are dollars for a million tokens.',
+    )
+    tools_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Tool manifests, `*.clad.toml`; they replace packaged ones of the same name.",
+    )
+    scope_file: AbsolutePath | None = Field(
+        default=None,
+        description="The targets that tools may use: addresses, networks, domains. Unset: none.",
+    )
+    cedar_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Cedar policies, `*.cedar`, for input that is sent to tools. Unset: policies "
+        "are not evaluated; set: input that no policy permits is denied.",
+    )
+    ca_file: AbsolutePath | None = Field(
+        default=None,
+        description="Certificates of authorities, in PEM, that inspected connections of the way "
+        "out trust in addition to this host's.",
+    )
+    pip_index: Url | None = Field(
+        default=None,
+        description="The index that pip uses in sandboxes with a network, as `PIP_INDEX_URL` of "
+        "their commands, unless the level's file sets that.",
+    )
+    approval_webhook_url: Url | None = Field(
+        default=None,
+        description="The URL that receives a POST for each pending approval, as "
+        "`https://host/path`.",
+    )
+    approval_webhook_secret: Secret | None = Field(
+        default=None,
+        description="The key that signs those messages, at least 16 visible ASCII characters.",
+    )
+
+    @field_validator("approval_webhook_secret")
+    @classmethod
+    def _check_signed(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None and info.data.get("approval_webhook_url") is not None:
+            raise ValueError("must be set with approval_webhook_url: messages are signed")
+        return value

@@ -1,0 +1,133 @@
+"""Changes a session's settings: who may, and what it costs; `LevelChange` changes the level."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from typing import Any
+
+from orchestrator.access.keys import Principal
+from orchestrator.access.shares import Shares
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.recorder import Recorder
+from orchestrator.errors import ConflictError, PermissionDeniedError
+from orchestrator.policy.levels import Level, Levels, clamped_limits
+from orchestrator.sandboxes.listed_images import ListedImages
+from orchestrator.sessions.level_change import LevelChange
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.task_scope import TaskScope
+
+
+class SettingsChange:
+    """Changes settings within the bounds of the caller's key.
+
+    A change that has begun continues in `tasks` if its caller is cancelled.
+    """
+
+    def __init__(
+        self,
+        levels: Levels,
+        images: ListedImages,
+        recorder: Recorder,
+        shares: Shares,
+        workspaces: Workspaces,
+        level_change: LevelChange,
+        tasks: TaskScope,
+    ) -> None:
+        self._levels = levels
+        self._images = images
+        self._recorder = recorder
+        self._shares = shares
+        self._workspaces = workspaces
+        self._level_change = level_change
+        self._tasks = tasks
+
+    async def run(
+        self,
+        principal: Principal,
+        session: Session,
+        permission_level: str | None,
+        ignored: dict[str, Any],
+    ) -> None:
+        """Sets the permission level; `ignored` lists what the client may not set, for the record.
+
+        Raises: ValidationError for a level that does not permit the session's image;
+        PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
+        InvalidTransitionError while paused; RateLimitedError above the key's quota;
+        SandboxUnavailableError if the new sandbox does not start, AuditUnavailableError if a lower
+        level can't be recorded. In these two cases nothing runs, and the session takes no work
+        until its level is set again.
+        """
+        session.check_live()
+        level = None if permission_level is None else self._levels.named(permission_level)
+        if level is not None and session.pack is not None:
+            level = level.offline()
+        if level is not None and self._level_change.needed(session, level):
+            self._images.check_level(session.image, level)
+        turn: AbstractContextManager[None] = nullcontext()
+        # Lowering a session's level waits for nothing and needs no permission.
+        lowers = level is not None and self._level_change.lowers(session, level)
+        if not lowers:
+            if level is not None or ignored:
+                self._recorder.check_room(session)
+            if level is not None:
+                await self._check_bounds(principal, session, level)
+                if self._level_change.needed(session, level):
+                    turn = await self._shares.turn(principal)
+        await self._tasks.shield(self._change(principal, session, level, ignored, turn, lowers))
+
+    async def _change(
+        self,
+        principal: Principal,
+        session: Session,
+        level: Level | None,
+        ignored: dict[str, Any],
+        turn: AbstractContextManager[None],
+        lowers: bool,
+    ) -> None:
+        with turn:
+            async with self._level_change.held(session, level):
+                session.check_live()
+                if level is not None and self._level_change.needed(session, level):
+                    if lowers and not self._level_change.lowers(session, level):
+                        raise ConflictError("the permission level was lowered meanwhile: try again")
+                    await self._change_level(principal, session, level, ignored)
+                elif level is not None or ignored:
+                    args = {"permission_level": session.level.name, "ignored": ignored}
+                    await self._recorder.record(
+                        session, EventDraft("session.settings", actor=principal.name, args=args)
+                    )
+
+    async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
+        """Raises PermissionDeniedError for a level above the limit of the caller's key."""
+        try:
+            principal.bounds.check_level(level, self._levels)
+        except PermissionDeniedError as error:
+            await self._recorder.refuse(
+                session,
+                EventDraft(
+                    "session.settings",
+                    actor=principal.name,
+                    rule=error.fields["rule"],
+                    args={"from": session.level.name, "to": level.name},
+                    error=error.detail,
+                ),
+            )
+            raise
+
+    async def _change_level(
+        self, principal: Principal, session: Session, level: Level, ignored: dict[str, Any]
+    ) -> None:
+        limits = clamped_limits(level, session.requested_limits)
+        workspace, size = session.workspace, limits.workspace_bytes
+
+        @asynccontextmanager
+        async def admitted() -> AsyncGenerator[None]:
+            """Checks that the key's quota has room for those limits."""
+            with self._shares.changing(principal, session, limits):
+                if size > session.limits.workspace_bytes:
+                    await self._workspaces.reserve(workspace, size, self._shares.quota(principal))
+                yield
+
+        await self._level_change.run(session, principal, level, limits, ignored, admitted())
+        if not session.suspended:  # it is resized when it is restored
+            await self._workspaces.resized(workspace, size)

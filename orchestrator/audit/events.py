@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from paddock.audit.chain import Event, canonical
+from paddock.contract.words import OperationName
 
 SYSTEM_KEY = "system"  # the chain of events without a session
 
@@ -55,24 +56,6 @@ OPERATIONS = frozenset(
         "key.revoke",
         "turn.start",
         "turn.end",
-        "world.read",
-        "world.list",
-        "world.search",
-        "world.fingerprint",
-        "world.write",
-        "world.delete",
-        "world.run",
-        "world.exec",
-        "shell",
-        "llm.complete",
-        "llm.intent",
-        "eval",
-        "subeval",
-        "memo",
-        "fixpoint",
-        "assert",
-        "fact?",
-        "facts",
         "budget.exceeded",
         "budget.usage",
         "approval.request",
@@ -83,6 +66,7 @@ OPERATIONS = frozenset(
         "audit.gap",
         "audit.archived",
         "state.restored",
+        *get_args(OperationName),
     }
 )
 SOURCES = frozenset({"control-plane", "agent", "engine"})

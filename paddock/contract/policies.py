@@ -1,35 +1,15 @@
 """Session policies: what a session's turns may do."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from paddock.contract.base import WORDS, Count, Model, Sha256, example
 from paddock.contract.fields import WorkspacePath
 from paddock.contract.requests import Body
-from paddock.contract.words import MOST_CALL_TOKENS, POLICY_PATTERN
+from paddock.contract.words import MOST_CALL_TOKENS, POLICY_PATTERN, OperationName
 
 PolicyName = Annotated[str, Field(pattern=f"^{POLICY_PATTERN}$")]
-OperationName = Literal[
-    "world.read",
-    "world.list",
-    "world.search",
-    "world.fingerprint",
-    "world.write",
-    "world.delete",
-    "world.run",
-    "world.exec",
-    "shell",
-    "llm.complete",
-    "llm.intent",
-    "eval",
-    "subeval",
-    "memo",
-    "fixpoint",
-    "assert",
-    "fact?",
-    "facts",
-]
 EXAMPLE: dict[str, Any] = {
     "name": "SAFE_ANALYSIS",
     "allowed_operations": [

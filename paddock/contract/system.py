@@ -16,7 +16,6 @@ from paddock.contract.fields import (
 from paddock.contract.policies import EXAMPLE as POLICY
 from paddock.contract.policies import (
     OperationArgs,
-    OperationName,
     PolicyChoice,
     SessionPolicy,
 )
@@ -27,7 +26,7 @@ from paddock.contract.requests import (
     check_one,
     exactly_one,
 )
-from paddock.contract.words import IdleAction
+from paddock.contract.words import IdleAction, OperationName
 
 _LIMITS = {
     "cpus": 0.5,

@@ -16,6 +16,27 @@ MOST_SIDE = 500  # columns or rows of a terminal that is shown
 MAX_LINE = 8192  # characters of one line sent to a tool
 SECRET_BYTES = (8, 32 * 1024)  # bytes of a secret's value, minimum and maximum
 OUTSIDE_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of one that only the proxy has
+# What a program of a turn can do; each is recorded under its name.
+OperationName = Literal[
+    "world.read",
+    "world.list",
+    "world.search",
+    "world.fingerprint",
+    "world.write",
+    "world.delete",
+    "world.run",
+    "world.exec",
+    "shell",
+    "llm.complete",
+    "llm.intent",
+    "eval",
+    "subeval",
+    "memo",
+    "fixpoint",
+    "assert",
+    "fact?",
+    "facts",
+]
 SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
 OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has
 MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves the calendar

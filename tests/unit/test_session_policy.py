@@ -18,8 +18,8 @@ from orchestrator.turns.session_policy import (
     PolicyRefusalError,
     SessionPolicy,
 )
-from paddock.contract.policies import OperationName
 from paddock.contract.remedies import POLICIES
+from paddock.contract.words import OperationName
 
 EVERYTHING = replace(
     SAFE_EDIT,

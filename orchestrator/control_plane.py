@@ -90,6 +90,7 @@ from orchestrator.terminals.shells import Shells
 from orchestrator.threads import bounded
 from orchestrator.turns.operations.context import Services
 from orchestrator.turns.policy_files import SessionPolicies
+from orchestrator.turns.rollbacks import TurnRollbacks
 from orchestrator.turns.service import SessionTurns
 
 log = logging.getLogger(__name__)
@@ -296,9 +297,12 @@ class ControlPlane:
         self._resources.callback(self.shells.close)
         self.tickets = Tickets(self.keys)
         self._subscribers = self._subscribed()
+        self._rollbacks = TurnRollbacks()
         services = Services(
             *(self.files, self.executions, self.models),
             lambda principal, session: self.proposals.show(principal, session, "", _MOST_STAGED),
+            lambda *asker: self._rollbacks.roll_back(self.proposals, *asker),
+            lambda principal, session: self.sessions.using(principal, session),
         )
         self.turns = SessionTurns(self.database, self._recorder, self._budgets, services)
         self._subscribers.on_gone(self.turns.on_gone)
@@ -394,6 +398,7 @@ class ControlPlane:
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
         await self.turns.recover(self.sessions.registry.all)
+        self._resources.push_async_callback(self._rollbacks.drain)
         self._resources.push_async_callback(self.turns.shut_down)
         await self.ports.recover(self.sessions.registry.all)
         await self.secrets.recover(self.sessions.registry.all)

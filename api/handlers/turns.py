@@ -27,13 +27,15 @@ _EVENTS = Events(TURN_EVENTS, "the operations so far")
     tag=_TAG,
     summary="Run a turn",
     answers="The turn as it ended, or its events as they happen.",
-    errors=("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
+    errors=(
+        *("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
+        *("capacity_exhausted", "engine_unavailable"),
+    ),
     examples={
         "code": {"code": '(string-length (world.read "README.md"))'},
         "operations": {"operations": [{"operation": "world.read", "args": {"ref": "README.md"}}]},
     },
     events=_EVENTS,
-    restores=True,
 )
 async def run_turn(context: Context, body: TurnBody) -> Turn | EventStream:
     """Runs a program within the session's policy and budget, one at a time.
@@ -46,9 +48,11 @@ async def run_turn(context: Context, body: TurnBody) -> Turn | EventStream:
     with ExitStack() as held:
         if context.wants_events:
             held.enter_context(context.streaming("output", session))
-        started = await context.work.complete(
-            turns.start(context.principal, session, views.script(body))
-        )
+        # Only the turn itself uses the sandbox then, and may give it up for another one.
+        async with context.plane.sessions.using(context.principal, session):
+            started = await context.work.complete(
+                turns.start(context.principal, session, views.script(body))
+            )
         if context.wants_events:
             return EventStream(_watch(context, started), held.pop_all())
         if isinstance(started, TurnRecord):

@@ -175,36 +175,38 @@ class Proposals:
         await self._record_end(session, outcome, answer["count"], str(error)[:500])
         return bool(outcome == "committed")
 
-    async def rollback(self, principal: Principal, session: Session) -> StagedCounts:
+    async def rollback(
+        self, principal: Principal, session: Session, turn: int | None = None
+    ) -> StagedCounts:
         """Discards everything that is staged; returns how much that was.
 
-        Raises: the errors of `Suspensions.without_sandbox`; StorageError.
+        `turn`: the one that asks for it and is using the session. Raises: the errors of
+        `Suspensions.without_sandbox`; StorageError.
         """
         session.check_live()
         self._recorder.check_room(session)
         if not session.stages:
             return StagedCounts()
+        own = 0 if turn is None else 1
         async with (
-            self._suspensions.without_sandbox(principal, session, "proposals"),
+            self._suspensions.without_sandbox(principal, session, "proposals", own),
             self._lock(session),
         ):
             if not self._has_staged(session):
                 return StagedCounts()
             counts = await self._counts(session)
-            await self._recorder.record(
-                session,
-                EventDraft(
-                    "proposal.rollback",
-                    actor=principal.name,
-                    decision="allow",
-                    args={} if counts is None else counts.model_dump(),
-                ),
-            )
+            told = {} if counts is None else counts.model_dump()
+            draft = EventDraft("proposal.rollback", principal.name, decision="allow", turn=turn)
+            await self._recorder.record(session, draft._replace(args=told))
             await self._storage.unstage(session.workspace, session.key)
             return counts or StagedCounts()
 
-    async def _counts(self, session: Session) -> StagedCounts | None:
+    async def counts(self, session: Session) -> StagedCounts | None:
         """How much is staged; None if that can't be told, which must not prevent a rollback."""
+        async with self._lock(session):
+            return await self._counts(session) if self._has_staged(session) else StagedCounts()
+
+    async def _counts(self, session: Session) -> StagedCounts | None:
         request = {"action": "show", "after": "", "limit": 0}
         try:
             answer = await self._help(self._committing, session, request, SHOW_SECONDS)

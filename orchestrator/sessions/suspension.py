@@ -40,9 +40,13 @@ _SYSTEM = "system"
 _TRANSFERS = ("downloads", "uploads")
 
 
-def why_busy(session: Session) -> str | None:
-    """What would be interrupted without the session's sandbox; None if nothing would."""
-    if session.in_use or not all(command.settled for command in session.commands.values()):
+def why_busy(session: Session, own_uses: int = 0) -> str | None:
+    """What would be interrupted without the session's sandbox; None if nothing would.
+
+    `own_uses` are the asker's own.
+    """
+    used = session.at_work > 0 or session.uses > own_uses
+    if used or not all(command.settled for command in session.commands.values()):
         return "commands or requests run in the session: wait for them, or interrupt them"
     if session.terminals:
         return "terminals are open in the session: close them"
@@ -171,20 +175,21 @@ class Suspensions:
 
     @asynccontextmanager
     async def without_sandbox(
-        self, principal: Principal, session: Session, reason: str
+        self, principal: Principal, session: Session, reason: str, own_uses: int = 0
     ) -> AsyncGenerator[None]:
         """Holds an active session that has no sandbox meanwhile, and gets one at its next use.
 
-        A session whose secrets only its sandbox and this process have gets one at once. Raises:
-        BusyError if something runs in it; ConflictError, InvalidTransitionError if it is paused;
-        AuditUnavailableError, and the session keeps its sandbox.
+        `own_uses`: how often the caller itself is using the session. A session whose secrets only
+        its sandbox and this process have gets one at once. Raises: BusyError if something runs in
+        it; ConflictError, InvalidTransitionError if it is paused; AuditUnavailableError, and the
+        session keeps its sandbox.
         """
         async with session.lock:
             session.check_not_ending()
             if session.status is Status.PAUSED:
                 raise InvalidTransitionError("the session is paused: resume it first")
             if not session.suspended:
-                busy = why_busy(session)
+                busy = why_busy(session, own_uses)
                 if busy is not None:
                     raise BusyError(busy)
                 session.suspension = Suspension.BEGINNING

@@ -15,7 +15,7 @@ from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.turns.operations.context import OperationContext
 from orchestrator.turns.operations.registry import OPERATIONS
-from orchestrator.turns.operations.turn_operation import Done, Needed, StagedChange, TurnOperation
+from orchestrator.turns.operations.turn_operation import Done, Needed, TurnOperation
 from orchestrator.turns.outcome import Value, plain
 from orchestrator.turns.programs import (
     Breath,
@@ -45,15 +45,14 @@ class SessionExceeded(Exception):  # noqa: N818
 
 
 class ProgramDriver:
-    """Drives the program of one turn. `staged` and the context's log tell what it has done."""
+    """Drives the program of one turn. Its context tells what it has staged and done."""
 
     def __init__(
         self, context: OperationContext, recorder: Recorder, loop_turns: LoopTurns
     ) -> None:
-        self._context = context
+        self.context = context
         self._recorder = recorder
         self._loop_turns = loop_turns
-        self.staged: list[tuple[StagedChange, str]] = []
 
     async def run(self, program: Program) -> Value:
         """The program's value.
@@ -86,9 +85,9 @@ class ProgramDriver:
             case Enter():
                 await self._enter(request)
             case Leave():
-                self._context.scopes.leave()
+                self.context.scopes.leave()
             case Breath():
-                await self._loop_turns.next(self._context.session.key)
+                await self._loop_turns.next(self.context.session.key)
                 self._check_budgets(("time",))
         return None
 
@@ -97,7 +96,7 @@ class ProgramDriver:
 
         Raises: SessionExceeded, ScopeExceeded.
         """
-        session, scopes = self._context.session, self._context.scopes
+        session, scopes = self.context.session, self.context.scopes
         if session.budget.exceeded is not None:
             raise SessionExceeded(session.budget.exceeded.kind)
         kind = session.budget.exhausted(datetime.now(UTC), _CHECKED)
@@ -107,7 +106,7 @@ class ProgramDriver:
             self._exceed_scope(exceeded)
 
     def _exceed_scope(self, exceeded: tuple[int, str]) -> NoReturn:
-        self._context.scopes.unwind(exceeded[0])
+        self.context.scopes.unwind(exceeded[0])
         raise ScopeExceeded(*exceeded)
 
     async def _enter(self, request: Enter) -> None:
@@ -115,27 +114,27 @@ class ProgramDriver:
         if request.kind == "subeval":
             operation = OPERATIONS[request.kind]
             await self._perform(operation, {"options": request.args})
-        self._context.scopes.enter(request)
+        self.context.scopes.enter(request)
 
     async def _operate(self, name: str, args: tuple[Value, ...]) -> Value:
         operation = OPERATIONS[name]
         bound = operation.bind(args)
         if operation.query:
-            return (await operation.perform(self._context, **bound)).value
+            return (await operation.perform(self.context, **bound)).value
         return await self._perform(operation, bound)
 
     async def _perform(self, operation: TurnOperation, args: Mapping[str, Value]) -> Value:
         """Does one operation, and records it whether it was done, refused, or failed."""
-        log = self._context.log
+        log = self.context.log
         self._check_budgets()
         if len(log.events) >= MOST_OPERATIONS:
             raise OperationFailed(f"a turn has at most {MOST_OPERATIONS} operations")
         began, tokens = time.monotonic(), log.tokens
         draft = EventDraft(
             operation.name,
-            actor=self._context.principal.name,
+            actor=self.context.principal.name,
             args={name: recordable(value) for name, value in args.items()},
-            turn=self._context.number,
+            turn=self.context.number,
         )
         try:
             self._check(operation.name, args)
@@ -160,18 +159,22 @@ class ProgramDriver:
                 raise OperationFailed(f"{operation.name}: {error.detail}") from None
             raise
         await self._record(draft._replace(result=dict(done.recorded)), began, tokens)
-        if done.staged is not None and self._context.session.policy.world_rules.proposal_mode:
-            self.staged.append((done.staged, log.events[-1]["time"]))
+        if done.staged is not None and self.context.session.policy.world_rules.proposal_mode:
+            self.context.staged.append((done.staged, log.events[-1]["time"]))
         return done.value
 
     async def _timed(self, operation: TurnOperation, args: Mapping[str, Value]) -> Done:
         """Raises: ScopeExceeded if the time of a nested scope passes meanwhile."""
-        left = self._context.scopes.left("time")
+        left = self.context.scopes.left("time")
         try:
-            async with asyncio.timeout(None if left is None else left / 1_000_000) as limit:
-                return await operation.perform(self._context, **args)
+            async with (
+                asyncio.timeout(None if left is None else left / 1_000_000) as limit,
+                # After a rollback, it has no sandbox.
+                self.context.services.using(self.context.principal, self.context.session),
+            ):
+                return await operation.perform(self.context, **args)
         except TimeoutError:
-            exceeded = self._context.scopes.exceeded(("time",))
+            exceeded = self.context.scopes.exceeded(("time",))
             if not limit.expired() or exceeded is None:
                 raise OperationFailed(f"{operation.name}: it took too long") from None
             self._exceed_scope(exceeded)
@@ -181,16 +184,16 @@ class ProgramDriver:
         ref, tokens = args.get("ref"), args.get("max_tokens")
         if name in ("world.list", "world.search"):
             ref = args.get("ref", ".")
-        self._context.scopes.policy.check(
+        self.context.scopes.policy.check(
             name,
             ref=ref if isinstance(ref, str) else None,
             max_tokens=tokens if isinstance(tokens, int) else None,
-            network=name in EXECUTIONS and self._context.session.level.network != "none",
+            network=name in EXECUTIONS and self.context.session.level.network != "none",
         )
 
     async def _record(self, draft: EventDraft, began: float, tokens: int) -> None:
         """Records an operation, with what it took; what it used is stored with it."""
-        session, used = self._context.session, self._context.log.tokens - tokens
+        session, used = self.context.session, self.context.log.tokens - tokens
         if used:
             draft = draft._replace(tokens_used=used)
         took = round((time.monotonic() - began) * 1000)
@@ -199,7 +202,7 @@ class ProgramDriver:
             draft._replace(duration_ms=took),
             session_rows.with_budget(session) if used else None,
         )
-        self._context.log.add(recorded.event)
+        self.context.log.add(recorded.event)
 
 
 def recordable(value: Value) -> Any:

@@ -118,7 +118,7 @@ class TurnRunner:
         if failure is None and not work.cancelled():
             prepared.finish()
             running.finished = True
-            return outcome_of(work.result(), len(driver.staged))
+            return outcome_of(work.result(), len(driver.context.staged))
         if failure is None or _ends(session):
             if session.budget.exceeded is not None:
                 return nonconverged(None, number, "budget")
@@ -145,7 +145,7 @@ class TurnRunner:
                 "outcome": form,
                 "printed": prepared.printed(),
                 "proposals": [
-                    StagedProposal(*staged, time).json() for staged, time in driver.staged
+                    StagedProposal(*staged, time).json() for staged, time in driver.context.staged
                 ],
                 "notes": notes.stored(),
             },

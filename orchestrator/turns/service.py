@@ -16,6 +16,7 @@ from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.lifecycle import Suspension
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -191,8 +192,14 @@ class SessionTurns:
         return running
 
     async def on_gone(self, sandbox: Sandbox) -> None:
-        """Ends the turn of a sandbox in which nothing runs any more."""
-        running = self._stop(sandbox.parts.plan.session, "the sandbox has ended")
+        """Ends the turn of a sandbox in which nothing runs any more.
+
+        A session that is in use is suspended by its turn only, which goes on.
+        """
+        session = sandbox.parts.plan.session
+        if session.suspension is Suspension.BEGINNING:
+            return
+        running = self._stop(session, "the sandbox has ended")
         if running is not None:
             await asyncio.wait([running.whole], timeout=_GONE_SECONDS)
 

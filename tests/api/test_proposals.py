@@ -1,5 +1,6 @@
 """Proposals over HTTP: who may do what, their form, and bad input."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
+from tests.support.until import until
 
 POLICY: dict[str, Any] = {
     "world_rules": {
@@ -67,6 +69,63 @@ async def test_they_are_listed_committed_and_discarded(api: Api) -> None:
     assert (await api.json("GET", URL))["items"] == []
     assert (data / "a").read_text() == "one\n"
     assert await api.json("POST", f"{URL}/commit", json={}) == {**NOTHING, "paths": []}
+
+
+async def test_a_turn_discards_what_is_staged(api: Api) -> None:
+    policy = {**POLICY, "allowed_operations": ["world.read", "world.write", "subeval", "eval"]}
+    await api.session(id="box", policy={**policy, "execution_rules": {"allow_subeval": True}})
+    session = api.plane.sessions.registry.live[0]
+    api.agent.files["README.md"] = b"hello"
+
+    async def run(code: str) -> dict[str, Any]:
+        answer = await api.json("POST", "/api/sessions/box/turns", json={"code": code})
+        assert isinstance(answer, dict)
+        return answer
+
+    stage(api, "a", "one\n")
+    nested = '(subeval "(session/rollback-proposals!)" \'((allow world.read)))'
+    refused = (await run(nested))["outcome"]
+    assert "within subeval" in refused["message"]
+    first = session.sandbox
+    turn = await run(
+        '(world.write "b" "x")'
+        " (list (session/rollback-proposals!) (session/proposals)"
+        ' (string-length (world.read "README.md")) (session/rollback-proposals!))'
+    )
+    assert (turn["outcome"]["tag"], turn["outcome"]["value"]) == ("ok", [1, [], 5, 0])
+    assert turn["proposals"] == []
+    # What follows has a new sandbox; what discards nothing keeps it.
+    assert session.sandbox is not None
+    assert session.sandbox is not first
+    (event,) = (await api.json("GET", "/api/sessions/box/audit?turn=2"))["items"][2:3]
+    assert (event["operation"], event["args"]["write"]) == ("proposal.rollback", 1)
+    # Another use of the session is in the way, and nothing is discarded.
+    stage(api, "c", "two\n")
+    with session.using():
+        busy = (await run("(session/rollback-proposals!)"))["outcome"]
+    assert (busy["tag"], busy["error_type"]) == ("error", "runtime-error")
+    assert [each["ref"] for each in (await api.json("GET", URL))["items"]] == ["c"]
+    assert (await run("(session/rollback-proposals!)"))["outcome"]["value"] == 1
+    assert (await api.json("GET", URL))["items"] == []
+    assert session.suspended
+
+
+async def test_an_interrupted_turn_finishes_its_rollback(api: Api) -> None:
+    await api.session(id="box", policy=POLICY)
+    session = api.plane.sessions.registry.live[0]
+    stage(api, "a", "one\n")
+    removing = api.engine.hang_next("remove")
+    body = {"code": "(session/rollback-proposals!)"}
+    running = asyncio.create_task(api.json("POST", "/api/sessions/box/turns", json=body))
+    async with asyncio.timeout(60):
+        await until(lambda: "remove" in api.engine.calls)
+        api.plane.turns.interrupt(session)
+        assert (await running)["outcome"]["error_type"] == "interrupted"
+        removing.set()
+        again = await api.json(
+            "POST", "/api/sessions/box/turns", json={"code": "(session/proposals)"}
+        )
+    assert (again["outcome"]["tag"], again["outcome"]["value"]) == ("ok", [])
 
 
 async def test_bad_input_and_sessions_that_stage_nothing(api: Api) -> None:

@@ -131,9 +131,13 @@ async def test_what_a_turn_writes_is_a_proposal(new_box: BoxFactory) -> None:
     asked = (await ended(box, LispCode("(session/commit-proposals!)"))).outcome
     assert asked is not None
     assert (asked["tag"], asked["need_type"]) == ("needs", "needs-approval")
-    kept = (await ended(box, LispCode("(session/rollback-proposals!)"))).outcome
-    assert kept is not None
-    assert kept["error_type"] == "runtime-error"
+    code = (
+        '(world.write "src/b.py" "x") (define n (session/rollback-proposals!))'
+        ' (list n (world.list ".") (session/proposals) (world.write "src/a.py" "x = 1\\n"))'
+    )
+    again = (await ended(box, LispCode(code))).outcome
+    assert again is not None
+    assert (again["tag"], again["value"]) == ("proposed", [3, [], [], 6]), again
     assert list(box.workspace.iterdir()) == []
     await box.plane.proposals.commit(TESTER, box.session, None, None)
     assert (box.workspace / "src" / "a.py").read_text() == "x = 1\n"

@@ -1,32 +1,40 @@
 """What the operations of a turn work with."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orchestrator.access.keys import Principal
 from orchestrator.commands.execution import Executions
 from orchestrator.models.service import Models
-from orchestrator.proposals.listing import ProposalPage
+from orchestrator.proposals.listing import ProposalPage, StagedCounts
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.operation_log import OperationLog
+from orchestrator.turns.operations.turn_operation import StagedChange
 from orchestrator.turns.scopes import Scopes
 
 
 class Services(NamedTuple):
-    """The parts of the control plane that operations use; `staged` gives what is proposed."""
+    """The parts of the control plane that operations use.
+
+    `staged` gives what is proposed, and `roll_back` discards it for a turn with that number.
+    `using` gives a session a sandbox again that has none.
+    """
 
     files: Files
     executions: Executions
     models: Models
     staged: Callable[[Principal, Session], Awaitable[ProposalPage]]
+    roll_back: Callable[[Principal, Session, int], Awaitable[StagedCounts]]
+    using: Callable[[Principal, Session], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """One turn of a session, on behalf of a caller."""
+    """One turn of a session, on behalf of a caller. `staged`: what it proposes, with times."""
 
     services: Services
     principal: Principal
@@ -35,3 +43,4 @@ class OperationContext:
     scopes: Scopes
     notes: Notes
     log: OperationLog
+    staged: list[tuple[StagedChange, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a program may ask about its own session. Nothing of it changes anything."""
+"""What a program may ask about its own session, and the rollback of what is staged."""
 
 from datetime import UTC, datetime
 
@@ -96,11 +96,12 @@ async def commit(context: OperationContext) -> Done:
 
 
 async def roll_back(context: OperationContext) -> Done:
-    """Fails: what is staged can be discarded between turns, with `POST …/proposals/rollback`."""
-    raise OperationFailed(
-        f"session {context.session.id} is running a turn, so nothing is discarded: "
-        "POST …/proposals/rollback afterwards"
-    )
+    """Discards what is staged, by this turn and earlier ones; returns how many changes."""
+    if context.scopes.policy is not context.session.policy:
+        raise OperationFailed("a program within subeval can't discard what is staged")
+    counts = await context.services.roll_back(context.principal, context.session, context.number)
+    context.staged.clear()
+    return Done(counts.write + counts.delete + counts.refused)
 
 
 def _amounts(context: OperationContext) -> Amounts:

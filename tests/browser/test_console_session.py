@@ -45,7 +45,10 @@ DROP = """(element) => {
 # Writes are proposals.
 POLICY: dict[str, Any] = {
     "extends": "SAFE_EDIT",
+    "allowed_operations": ["world.read", "world.write", "world.list", "world.run"],
+    "denied_operations": [],
     "world_rules": {"write_patterns": ["**/*"], "proposal_mode": True},
+    "execution_rules": {"allow_shell_commands": True},
 }
 # The page is as a session's handle has it.
 AS_A_HANDLE = """(session) => sessionStorage.setItem("paddock.credential",
@@ -346,9 +349,9 @@ async def test_turns_are_run_followed_and_interrupted(console: Console, staging:
     await expect(turns.first).to_contain_text("policy-violation", timeout=PATIENCE_MS)
     await expect(turns.first.get_by_role("list", name="operations")).to_contain_text("policy-read")
     # What a turn does is shown while it runs.
-    await program.fill("(begin (world.list) (let loop () (loop)))")
+    await program.fill('(begin (world.write "log" "") (world.run "tail -f log"))')
     await page.get_by_role("button", name="Run").click()
-    await expect(turns.first).to_contain_text("world.list", timeout=PATIENCE_MS)
+    await expect(turns.first).to_contain_text("world.run", timeout=PATIENCE_MS)
     await expect(turns.first).to_contain_text("running")
     await page.get_by_role("button", name="Interrupt the turn").click()
     await expect(turns.first).to_contain_text("interrupted", timeout=PATIENCE_MS)

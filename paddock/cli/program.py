@@ -21,6 +21,7 @@ from paddock.cli import (
     ports,
     proposals,
     ptys,
+    repl,
     run,
     secrets,
     sessions,
@@ -97,6 +98,7 @@ def build() -> TyperGroup:
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)
+    repl.add_to(app)
     ports.add_to(app)
     proposals.add_to(app)
     events.add_to(app)

@@ -23,7 +23,7 @@ from paddock.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from paddock.client import Outcome, Paddock, Turn, TurnOperation
+    from paddock.client import Outcome, Paddock, Session, Turn, TurnOperation
 
 _SUBJECTS = ("ref", "command", "text", "prompt", "request", "script", "words")
 _LONGEST = 60
@@ -57,12 +57,16 @@ async def turn(
     Shows each operation as it happens, and then the value. The exit status is 0 if the outcome is
     `ok` or `proposed`, and 1 otherwise.
     """
+    script = _script(file, expression, operations)
+    return await follow(await paddock.sessions.get(session), script, as_json)
+
+
+async def follow(session: "Session", script: dict[str, Any], as_json: bool) -> int:
+    """Runs a turn and shows its operations and its end; returns the exit status."""
     from paddock.client import Turn, TurnOperation
 
-    script = _script(file, expression, operations)
-    found = await paddock.sessions.get(session)
     ended: Turn | None = None
-    async with aclosing(found.turns.stream(**script)) as events:
+    async with aclosing(session.turns.stream(**script)) as events:
         async for event in events:
             if as_json:
                 print_json_line(event.raw)

@@ -80,6 +80,7 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.snapshots.service import Snapshots
 from orchestrator.store import directories
 from orchestrator.store.database import Database
 from orchestrator.store.scrubber import Scrubber
@@ -120,6 +121,7 @@ class ControlPlane:
     images: AllowedImages
     ports: Ports
     proposals: Proposals
+    snapshots: Snapshots
     engine: Engine
     pool: WarmPool
     sessions: Sessions
@@ -367,6 +369,15 @@ class ControlPlane:
         )
         suspensions = self.sessions.suspensions
         self.proposals = Proposals(self._recorder, self.node.storage, suspensions)
+        self.snapshots = Snapshots(
+            settings,
+            self.database,
+            self._recorder,
+            self.node.storage,
+            self._workspaces,
+            self.sessions,
+            self.session_policies,
+        )
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
         self.metrics.add(

@@ -23,6 +23,7 @@ from api.handlers import (
     secrets,
     sessions,
     settings,
+    snapshots,
     terminals,
     tools,
     turns,
@@ -33,7 +34,7 @@ from api.operation import Operation, operations_of
 _MODULES = (
     *(sessions, budgets, settings, usage, egress, secrets, images, models, commands),
     *(processes, files, file_archives, terminals, live_terminals, tools, turns, approvals),
-    *(proposals, ports, packs, mcp),
+    *(proposals, snapshots, ports, packs, mcp),
     *(events, audit, health, policies, keys),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

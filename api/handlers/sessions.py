@@ -28,7 +28,7 @@ from sandbox_agent.redaction import Redactor
 ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
 
 _TAG = "Sessions"
-_CREATING = (
+CREATING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
     "sandbox_unavailable",
 )
@@ -58,7 +58,7 @@ _CREATED = "The new session, with its handle."
     tag=_TAG,
     summary="Create a session",
     answers=_CREATED,
-    errors=_CREATING,
+    errors=CREATING,
     examples=_NEW,
 )
 async def create_session(context: Context, body: SessionBody) -> Created[CreatedSession]:
@@ -109,7 +109,7 @@ async def inspect_session(context: Context) -> InspectedSession:
     tag=_TAG,
     summary="Get or create a session",
     answers={200: "The session as it is.", 201: _CREATED},
-    errors=_CREATING,
+    errors=CREATING,
     examples=_NEW,
 )
 async def ensure_session(

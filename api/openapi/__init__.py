@@ -41,6 +41,7 @@ _TAGS = {
     "MCP": "The session's operations as tools of an agent, by the Model Context Protocol.",
     "Turns": "Programs of governed operations, run by the host one at a time.",
     "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
+    "Snapshots": "A session as one archive, which another control plane restores.",
     "Proposals": "What a session in proposal mode staged, until its host commits or discards it.",
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Secrets": "Values that only the proxy has, for requests that name them.",

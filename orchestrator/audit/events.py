@@ -20,6 +20,7 @@ OPERATIONS = frozenset(
         "session.resume",
         "session.suspended",
         "session.restored",
+        "session.snapshot",
         "session.terminated",
         "command.start",
         "command.exec",

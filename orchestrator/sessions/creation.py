@@ -12,11 +12,12 @@ from orchestrator.access.keys import Principal, digest, new_handle
 from orchestrator.access.shares import Shares
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import both
 from orchestrator.config.operator_mounts import chosen
 from orchestrator.config.settings import Settings
 from orchestrator.consume import pack_rows
 from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
-from orchestrator.errors import MaxRefinementsError, PaddockError, ValidationError
+from orchestrator.errors import ConflictError, MaxRefinementsError, PaddockError, ValidationError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
@@ -25,6 +26,7 @@ from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import stored_sessions
 from orchestrator.sessions.budget import Budget, Kind, limits_of
+from orchestrator.sessions.carrying import Carried
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
@@ -115,8 +117,10 @@ class Creation:
                 session.incarnation = await self._database.read(
                     lambda connection: stored_sessions.next_incarnation(connection, session.id)
                 )
+            if request.carried is not None and session.incarnation > 1:
+                raise ConflictError("a session with the snapshot's id is in the records already")
             await self._count_refinements(session)
-            await self._start(principal, session, looking)
+            await self._start(principal, session, looking, request.carried)
         except BaseException:
             self._registry.unreserve(session)
             raise
@@ -171,8 +175,9 @@ class Creation:
         wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max
         _check_most("idle_timeout", idle_timeout, settings.idle_timeout_max)
         _check_most("wall_timeout", wall_timeout, settings.wall_timeout_max)
-        created_at = now()
-        return Session(
+        carried = request.carried
+        created_at = now() if carried is None else carried.created_at
+        new = Session(
             key=secrets.token_hex(8),
             id=session_id,
             owner=principal.name,
@@ -204,9 +209,16 @@ class Creation:
             secrets=secrets_held,
             pack=request.consume,
         )
+        if carried is not None:
+            carried.take(new)
+        return new
 
     async def _start(
-        self, principal: Principal, session: Session, looking: asyncio.Task[str]
+        self,
+        principal: Principal,
+        session: Session,
+        looking: asyncio.Task[str],
+        carried: Carried | None,
     ) -> None:
         """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
         await self._recorder.record(
@@ -227,29 +239,35 @@ class Creation:
                     **_references(session),
                     **_narrowed(session),
                     **_consumed(session),
+                    **({} if carried is None else carried.recorded()),
                 },
             ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
         FaultPoint.CREATE_RECORDED.reached()
         try:
+            if carried is not None:
+                await carried.fill(session)
             sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
         except BaseException as error:
             await self._forget(session, error)
             raise
         session.sandbox = sandbox
         try:
-            await self._database.write(
-                self._workspaces.keeping(
-                    session, sandbox=sandbox.name, container_id=sandbox.container_id
-                )
+            keeping = self._workspaces.keeping(
+                session, sandbox=sandbox.name, container_id=sandbox.container_id
             )
+            if carried is not None:
+                keeping = both(keeping, carried.storing(session))
+            await self._database.write(keeping)
         except BaseException as error:
             session.sandbox = None
             await self._sandboxes.discard(sandbox)
             await self._forget(session, error)
             raise
         FaultPoint.CREATE_ACKNOWLEDGED.reached()
+        if carried is not None:
+            self._recorder.count(session, carried.audit_bytes)
 
     async def _forget(self, session: Session, error: BaseException) -> None:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"

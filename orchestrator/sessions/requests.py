@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.consume.pack import Pack
+from orchestrator.sessions.carrying import Carried
 from orchestrator.sessions.session import Session
 from orchestrator.turns.session_policy import SessionPolicy
 from paddock.contract.words import IdleAction
@@ -19,7 +20,7 @@ class NewSession:
     it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
     `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
     never stored. `consume` is the pack to which it is limited. `policy` is the session
-    policy, its name or its members.
+    policy, its name or its members. `carried` is what a restored session brings along.
     """
 
     id: str | None = None
@@ -43,6 +44,7 @@ class NewSession:
     episode_id: str | None = None
     consume: Pack | None = None
     policy: str | Mapping[str, Any] | SessionPolicy | None = None
+    carried: Carried | None = None
 
 
 class Registered(NamedTuple):

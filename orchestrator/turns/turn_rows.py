@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 
 from orchestrator.audit.writer import Effect
 from orchestrator.turns.notes import Notes
@@ -52,6 +53,19 @@ def ending(session_key: str, turn: TurnRecord, notes: Notes | None) -> tuple[Eff
             )
 
     return effect, len(result)
+
+
+def importing(session_key: str, turns: Sequence[TurnRecord], notes: Notes) -> Effect:
+    """Stores turns and notes of a snapshot."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        for turn in turns:
+            starting(session_key, turn)(connection)
+            ending(session_key, turn, None)[0](connection)
+        if turns:
+            ending(session_key, turns[-1], notes)[0](connection)
+
+    return effect
 
 
 def notes_of(connection: sqlite3.Connection, session_key: str) -> Notes:

@@ -1,0 +1,1 @@
+"""Sessions as one archive: taken on one control plane, restored on another."""

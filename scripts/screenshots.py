@@ -28,6 +28,7 @@ from tests.support.plane import clear, opened
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1280, "height": 800}
 _SAMPLES = 50
+_KEYS_FILE = "/var/lib/paddock/keys.toml"
 _BUSY = "while sleep 0.$((RANDOM % 10)); do for i in {1..COUNT}; do :; done; done"
 _DENIED = (["curl", "https://example.com"], ["cat", "/etc/passwd"], ["curl", "evil.example"])
 # By id: level, the commands that it runs, and how busy it is.
@@ -173,6 +174,11 @@ async def _take(url: str, key: str) -> None:
             if name == "policies":
                 await page.get_by_role("button", name="Explain").click()
                 await page.get_by_label("the verdict").wait_for()
+            if name == "keys":
+                # As on a server, not in this run's temporary directory.
+                await page.locator(".head code").evaluate(
+                    f"(code) => code.textContent = '{_KEYS_FILE}'"
+                )
             await page.screenshot(path=IMAGES / f"console-{name}.png")
         await _in_a_shell(page, url)
         await _in_the_dark(page, url)

@@ -368,7 +368,7 @@ class ControlPlane:
             self.metrics,
         )
         suspensions = self.sessions.suspensions
-        self.proposals = Proposals(self._recorder, self.node.storage, suspensions)
+        self.proposals = Proposals(self.database, self._recorder, self.node.storage, suspensions)
         self.snapshots = Snapshots(
             settings,
             self.database,

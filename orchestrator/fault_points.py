@@ -62,6 +62,20 @@ class FaultPoint(StrEnum):
     REFINE_COUNTED = "refine.counted"
     REFINE_COMPARED = "refine.compared"  # the files with the new pack
 
+    TURN_RECORDED = "turn.recorded"  # its start
+    TURN_OPERATED = "turn.operated"  # an operation is on record
+    TURN_DRIVEN = "turn.driven"  # the program has ended, which is not on record
+    TURN_ENDED = "turn.ended"
+
+    COMMIT_ASKED = "commit.asked"  # the helper, for anything
+    COMMIT_PREPARED = "commit.prepared"
+    COMMIT_RECORDED = "commit.recorded"
+    COMMIT_APPLIED = "commit.applied"  # which is not on record
+    COMMIT_ENDED = "commit.ended"
+    ROLLBACK_RECORDED = "rollback.recorded"
+    ROLLBACK_BEGUN = "rollback.begun"  # what makes the area complete is gone
+    ROLLBACK_MADE = "rollback.made"
+
     CLOSE_FROZEN = "close.frozen"
     CLOSE_RECORDED = "close.recorded"
     CLOSE_SILENCED = "close.silenced"

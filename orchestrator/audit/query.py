@@ -216,6 +216,16 @@ async def latest_denials(database: Database, session_key: str, limit: int) -> li
     )
 
 
+async def latest_of(database: Database, session_key: str, operation: str) -> Event | None:
+    """The latest event of one chain with that operation."""
+    found = await _select(
+        database,
+        f"{_EVENT} WHERE session_key = ? AND operation = ? ORDER BY id DESC LIMIT 1",
+        (session_key, operation),
+    )
+    return found[0] if found else None
+
+
 async def latest_commands(database: Database, session_key: str, limit: int) -> list[Event]:
     """The starts and ends of the latest allowed commands, including all unfinished ones.
 

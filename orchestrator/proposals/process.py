@@ -12,6 +12,7 @@ from typing import Any
 
 import orchestrator
 from orchestrator.errors import ConflictError, PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.workspace.staging import StagingArea
 
 _ROOT = Path(orchestrator.__file__).parents[1]
@@ -65,7 +66,7 @@ def _ask(data: Path, area: StagingArea, uid: int, request: bytes, seconds: int) 
         for path in (area.upper, data, area.commit):
             handles.append(os.open(path, _DIRECTORY))
             opened.callback(os.close, handles[-1])
-        arguments = [str(uid), str(seconds), *map(str, handles)]
+        arguments = [*map(str, (uid, seconds, os.getpid(), *handles))]
         helper = opened.enter_context(
             subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, str(_ROOT), *arguments],
@@ -94,6 +95,7 @@ def _exchanged(helper: subprocess.Popen[bytes], request: bytes) -> bytes:
     try:
         helper.stdin.write(request)
         helper.stdin.close()
+        FaultPoint.COMMIT_ASKED.reached()
     except BrokenPipeError:
         return b""
     return helper.stdout.read(_ANSWER_BYTES + 1)

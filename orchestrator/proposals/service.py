@@ -16,6 +16,8 @@ from orchestrator.errors import (
     PermissionDeniedError,
     ValidationError,
 )
+from orchestrator.fault_points import FaultPoint
+from orchestrator.proposals.commit_ends import SPARE_SECONDS, CommitEnds
 from orchestrator.proposals.forbidden import forbidden
 from orchestrator.proposals.listing import (
     Conflict,
@@ -31,23 +33,20 @@ from orchestrator.proposals.process import (
     SHOW_SECONDS,
     ProposalsError,
     run_helper,
-    settle,
 )
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.suspension import Suspensions
+from orchestrator.store.database import Database
 from orchestrator.threads import Threads, bounded
 from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
 
-_SYSTEM = "system"
 # Helpers at a time; each session has one of them at most.
 _MOST_SHOWN = 4
 _MOST_COMMITS = 4
 _RECORDED_REFS = 100
 _MOST_TOLD = 100
-# Beyond the helper's own limit, because a thread waits for it.
-_SPARE_SECONDS = 30
 _CHECK_SECONDS = 60
 
 Expected = Mapping[str, tuple[str | None, int | None]]
@@ -63,12 +62,19 @@ class Proposals:
     A session has no sandbox while what it staged changes.
     """
 
-    def __init__(self, recorder: Recorder, storage: Storage, suspensions: Suspensions) -> None:
+    def __init__(
+        self,
+        database: Database,
+        recorder: Recorder,
+        storage: Storage,
+        suspensions: Suspensions,
+    ) -> None:
         self._recorder = recorder
         self._storage = storage
         self._suspensions = suspensions
         self._showing = Threads("proposals that are shown", _MOST_SHOWN)
         self._committing = Threads("proposals that are committed", _MOST_COMMITS)
+        self._ends = CommitEnds(database, recorder, storage, self._committing)
         # One helper at a time for each session, by its key.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -112,12 +118,14 @@ class Proposals:
             self._suspensions.without_sandbox(principal, session, "proposals"),
             self._lock(session),
         ):
+            await self._ends.conclude(session, "the commit was interrupted")
             if not self._has_staged(session):
                 return None
             selection = {"paths": paths, "expected": expected}
             prepared = await self._prepare(session, selection)
             if not prepared.refs:
                 return None
+            FaultPoint.COMMIT_PREPARED.reached()
             await self._recorder.record(
                 session,
                 EventDraft(
@@ -127,14 +135,17 @@ class Proposals:
                     args=_recorded(prepared),
                 ),
             )
+            FaultPoint.COMMIT_RECORDED.reached()
             try:
                 request = {"action": "commit", **selection, "digest": prepared.digest}
                 await self._help(self._committing, session, request, COMMIT_SECONDS)
             except (PaddockError, OSError) as error:
-                if not await self._end_failed(session, error):
+                if not await self._ends.end_failed(session, error):
                     raise
                 return prepared
-            await self._record_end(session, "committed", len(prepared.refs), None)
+            FaultPoint.COMMIT_APPLIED.reached()
+            await self._ends.record_end(session, "committed", len(prepared.refs), None)
+            FaultPoint.COMMIT_ENDED.reached()
             return prepared
 
     async def _prepare(self, session: Session, selection: Mapping[str, Any]) -> Prepared:
@@ -164,17 +175,6 @@ class Proposals:
             )
         return prepared
 
-    async def _end_failed(self, session: Session, error: BaseException) -> bool:
-        """Finishes or undoes what a failed helper has left; returns whether it is committed."""
-        try:
-            answer = await self._settle(session)
-        except (PaddockError, OSError) as failure:
-            log.error("a commit of session %s is not settled: %s", session.id, failure)
-            return False  # its next start does both
-        outcome = answer["settled"] or "undone"
-        await self._record_end(session, outcome, answer["count"], str(error)[:500])
-        return bool(outcome == "committed")
-
     async def rollback(
         self, principal: Principal, session: Session, turn: int | None = None
     ) -> StagedCounts:
@@ -192,13 +192,16 @@ class Proposals:
             self._suspensions.without_sandbox(principal, session, "proposals", own),
             self._lock(session),
         ):
+            await self._ends.conclude(session, "the commit was interrupted")
             if not self._has_staged(session):
                 return StagedCounts()
             counts = await self._counts(session)
             told = {} if counts is None else counts.model_dump()
             draft = EventDraft("proposal.rollback", principal.name, decision="allow", turn=turn)
             await self._recorder.record(session, draft._replace(args=told))
+            FaultPoint.ROLLBACK_RECORDED.reached()
             await self._storage.unstage(session.workspace, session.key)
+            FaultPoint.ROLLBACK_MADE.reached()
             return counts or StagedCounts()
 
     async def counts(self, session: Session) -> StagedCounts | None:
@@ -220,42 +223,12 @@ class Proposals:
             return
         try:
             await self._storage.mount(session.workspace)
-            if not self._storage.area(session.workspace, session.key).unsettled:
-                return
-            answer = await self._settle(session)
+            await self._ends.conclude(session, "the control plane ended during the commit")
+        except AuditUnavailableError:
+            raise
         except (PaddockError, OSError) as error:
             # The session gets no sandbox until this succeeds.
             log.error("a commit of session %s is not settled: %s", session.id, error)
-            return
-        await self._record_end(
-            *(session, answer["settled"] or "undone", answer["count"]),
-            "the control plane ended during the commit",
-        )
-
-    async def _settle(self, session: Session) -> dict[str, Any]:
-        workspace = session.workspace
-        data, area = self._storage.data(workspace), self._storage.area(workspace, session.key)
-        return await self._committing.call(
-            lambda: settle(data, area, workspace.uid), COMMIT_SECONDS + _SPARE_SECONDS
-        )
-
-    async def _record_end(
-        self, session: Session, outcome: str, count: int, error: str | None
-    ) -> None:
-        try:
-            await self._recorder.record(
-                session,
-                EventDraft(
-                    "proposal.end",
-                    actor=_SYSTEM,
-                    result={"outcome": outcome, "count": count},
-                    error=error,
-                ),
-            )
-        except AuditUnavailableError as failure:
-            # Its beginning is on record, so the record says that something is missing.
-            log.error("the end of a commit is not on record: %s", failure.detail)
-            raise
 
     def _has_staged(self, session: Session) -> bool:
         if not session.stages or not session.workspace.slot:
@@ -274,7 +247,7 @@ class Proposals:
         try:
             return await threads.call(
                 lambda: run_helper(data, area, workspace.uid, request, seconds),
-                seconds + _SPARE_SECONDS,
+                seconds + SPARE_SECONDS,
             )
         except TimeoutError as error:
             raise ProposalsError("what is staged can't be read in time: try again") from error

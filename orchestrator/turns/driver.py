@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import BudgetExceededError, PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.loop_turns import LoopTurns
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -202,6 +203,7 @@ class ProgramDriver:
             draft._replace(duration_ms=took),
             session_rows.with_budget(session) if used else None,
         )
+        FaultPoint.TURN_OPERATED.reached()
         self.context.log.add(recorded.event)
 
 

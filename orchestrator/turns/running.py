@@ -10,6 +10,7 @@ from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import both
+from orchestrator.fault_points import FaultPoint
 from orchestrator.loop_turns import LoopTurns
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -137,6 +138,7 @@ class TurnRunner:
         prepared: PreparedScript,
         outcome: Outcome,
     ) -> TurnRecord:
+        FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
         form = shown(outcome, metadata)
         told = await self._recorder.told(
@@ -168,6 +170,7 @@ class TurnRunner:
             session_rows.with_budget(session), session_rows.counting(session.key, size)
         )
         await self._recorder.record(session, draft, both(ending, kept_with))
+        FaultPoint.TURN_ENDED.reached()
         self._recorder.count(session, size)
         return turn
 

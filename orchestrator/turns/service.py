@@ -12,6 +12,7 @@ from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import both
 from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -104,6 +105,7 @@ class SessionTurns:
         except BaseException:
             session.budget.give_back(Kind.ITERATIONS, 1)
             raise
+        FaultPoint.TURN_RECORDED.reached()
         running = RunningTurn(principal, session, turn, notes, OperationLog(operations))
         self._running[session.key] = running
         running.whole = self._tasks.spawn(self._run(running, program))
@@ -209,7 +211,13 @@ class SessionTurns:
         for session_key, turn in await self._database.read(turn_rows.unended):
             outcome = shown(error(_RESTARTED, INTERRUPTED), {})
             operations = await self.operations(session_key, turn.number)
-            ended = replace(turn, ended_at=now(), outcome=outcome, operations=len(operations))
+            ended = replace(
+                turn,
+                ended_at=now(),
+                outcome=outcome,
+                tokens_used=sum(event.get("tokens_used") or 0 for event in operations),
+                operations=len(operations),
+            )
             ending, _ = turn_rows.ending(session_key, ended, None)
             session = by_key.get(session_key)
             if session is None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.fault_points import FaultPoint
 from orchestrator.workspace import overlay
 from orchestrator.workspace.purge import empty_directory
 
@@ -56,7 +57,9 @@ class StagingArea:
         return any(os.path.lexists(self.commit / name) for name in _JOURNALS)
 
     def make(self, uid: int) -> None:
-        """Makes what is missing. Raises: OSError."""
+        """Makes what is missing. Raises: PurgeError, OSError."""
+        if not self.exists:
+            self.remove(uid)  # what is left of a removal is not staged any more
         for directory in (self.path.parent, self.path, self.work):
             directory.mkdir(mode=0o700, exist_ok=True)
         for directory in (self.upper, self.commit):
@@ -92,6 +95,8 @@ class StagingArea:
             if directory.exists():
                 empty_directory(directory, uid, _REMOVE_SECONDS)
                 directory.rmdir()
+            if directory == self.commit:
+                FaultPoint.ROLLBACK_BEGUN.reached()
         if self.work.exists():
             self.work.rmdir()
         (self.path / "base.json").unlink(missing_ok=True)

@@ -35,6 +35,15 @@ VISITS = {
     FaultPoint.REFINE_REQUESTED: 2,
     FaultPoint.REFINE_COUNTED: 3,
     FaultPoint.REFINE_COMPARED: 3,
+    FaultPoint.TURN_RECORDED: 2,
+    FaultPoint.TURN_OPERATED: 4,
+    FaultPoint.TURN_DRIVEN: 2,
+    FaultPoint.TURN_ENDED: 2,
+    FaultPoint.COMMIT_ASKED: 4,
+    FaultPoint.COMMIT_PREPARED: 2,
+    FaultPoint.COMMIT_RECORDED: 2,
+    FaultPoint.COMMIT_APPLIED: 2,
+    FaultPoint.COMMIT_ENDED: 2,
     FaultPoint.CLOSE_PART_CLOSED: 13,
 }
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from orchestrator.audit.verify import verify_all
 from orchestrator.engine.base import LABEL_INSTANCE
 from tests.chaos.expected import Clients, Expected
+from tests.chaos.record import examine_record
 from tests.support.leaks import (
     engine_client,
     instance,
@@ -27,7 +27,7 @@ _LIVE = ("active", "paused")
 async def examine(clients: Clients) -> list[str]:
     """The record, the sessions, and the host; leaves every live session active and usable."""
     state_dir = clients.server.state_dir
-    found = await asyncio.to_thread(lambda: list(_record(state_dir, clients.acknowledged)))
+    found = await asyncio.to_thread(lambda: list(examine_record(state_dir, clients.acknowledged)))
     items = (await clients.server.ok("GET", "/api/sessions?limit=1000"))["items"]
     shown = {item["id"]: item for item in reversed(items)}  # the newest of each id
     for session, expected in list(clients.sessions.items()):
@@ -46,76 +46,9 @@ async def examine(clients: Clients) -> list[str]:
         if session in clients.sessions and _missed(item):
             found += await _refinable(clients, session, clients.sessions[session])
     for session in live:
+        found += await _unhalved(clients, session, clients.sessions[session])
         found += await _usable(clients, session, clients.sessions[session])
     return found
-
-
-def _record(state_dir: Path, acknowledged: set[str]) -> Iterator[str]:
-    """Whether every chain is whole, and has every event of which a client has heard."""
-    uri = f"file:{state_dir / 'paddock.db'}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
-        for key, verdict in verify_all(connection):
-            if not verdict.ok:
-                yield f"chain {key}: event {verdict.index}: {verdict.reason}"
-        kept = {text for (text,) in connection.execute("SELECT hash FROM events")}
-        if lost := acknowledged - kept:
-            yield f"{len(lost)} acknowledged events are not on record"
-        # A number that was used twice would hide another event.
-        twice = connection.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM events WHERE agent_seq IS NOT NULL"
-            " GROUP BY session_key, agent_boot_id, agent_seq HAVING count(*) > 1)"
-        ).fetchone()
-        if twice[0]:
-            yield f"{twice[0]} events of agents are on record twice"
-        yield from _ends(connection)
-        yield from _misses(connection)
-
-
-def _ends(connection: sqlite3.Connection) -> Iterator[str]:
-    """Whether every command and terminal of an ended session has an end, or a gap names it."""
-    for what, begin, end in (("command", "command.start", "command.exit"),):
-        unended = connection.execute(
-            "SELECT events.session_id, events.command_id FROM events"
-            " JOIN sessions ON sessions.key = events.session_key"
-            " WHERE events.operation = ? AND events.decision = 'allow'"
-            " AND sessions.status NOT IN ('active', 'paused') AND sessions.acknowledged"
-            " AND NOT EXISTS (SELECT 1 FROM events AS ends WHERE ends.operation = ?"
-            " AND ends.session_key = events.session_key AND ends.command_id = events.command_id)"
-            " AND NOT EXISTS (SELECT 1 FROM events AS gaps WHERE gaps.operation = 'audit.gap'"
-            " AND gaps.session_key = events.session_key"
-            " AND instr(gaps.body, events.command_id))",
-            (begin, end),
-        ).fetchall()
-        for session, command in unended:
-            yield f"{session}: {what} {command} has neither an end nor a gap"
-    open_terminals = connection.execute(
-        "SELECT count(*) FROM terminals WHERE ended_at IS NULL"
-    ).fetchone()[0]
-    if open_terminals:
-        yield f"{open_terminals} terminals have no end"
-
-
-def _misses(connection: sqlite3.Connection) -> Iterator[str]:
-    """Whether each session that missed something has ended because of it, on record in order."""
-    operations = ("read", "session.terminated", "coordination.context_refinement_request")
-    missed = connection.execute(
-        "SELECT DISTINCT sessions.key, sessions.id, termination FROM events"
-        " JOIN sessions ON sessions.key = events.session_key"
-        " WHERE operation = 'read' AND decision = 'deny'"
-    ).fetchall()
-    for key, session, termination in missed:
-        first = [
-            connection.execute(
-                "SELECT min(seq), count(*) FROM events WHERE session_key = ? AND operation = ?",
-                (key, operation),
-            ).fetchone()
-            for operation in operations
-        ]
-        in_order = None not in first and first == sorted(first)
-        if "CONTEXT_MISS" not in (termination or "") or not in_order:
-            yield f"{session}: its miss has not ended it, or is not on record in order: {first}"
-        if any(count != 1 for _, count in first):
-            yield f"{session}: its miss is on record more than once, or not: {first}"
 
 
 def _state(session: str, expected: Expected, shown: dict[str, Any] | None) -> Iterator[str]:
@@ -147,6 +80,27 @@ async def _refinable(clients: Clients, session: str, expected: Expected) -> list
         return [f"{session}: its pack can't be refined: {status} {answer}"]
     expected.status = {"active"}
     return await _usable(clients, session, expected)
+
+
+async def _unhalved(clients: Clients, session: str, expected: Expected) -> list[str]:
+    """Its workspace is as before or after a commit; its turns are as they were answered."""
+    found = []
+    if expected.workspaces:
+        top = clients.server.state_dir / "session-workspaces" / session
+        there = await asyncio.to_thread(_content, top)
+        if there not in expected.workspaces:
+            found.append(f"{session}: its workspace is neither as before nor as after: {there}")
+        expected.workspaces = [there]
+    for number, tag in expected.turns.items():
+        turn = await clients.server.ok("GET", f"/api/sessions/{session}/turns/{number}")
+        if turn["outcome"]["tag"] != tag:
+            found.append(f"{session}: turn {number} was {tag}, and is {turn['outcome']}")
+    return found
+
+
+def _content(top: Path) -> dict[str, bytes]:
+    files = (path for path in top.resolve().rglob("*") if path.is_file())
+    return {str(path.relative_to(top.resolve())): path.read_bytes() for path in files}
 
 
 async def _usable(clients: Clients, session: str, expected: Expected) -> list[str]:

@@ -25,6 +25,10 @@ class Expected:
     # Whether its creation was answered, and so whether it must exist.
     known: bool = False
     purged: set[bool] = field(default_factory=lambda: {False})
+    # What its workspace may have, without what is staged; empty: anything.
+    workspaces: list[dict[str, bytes]] = field(default_factory=list)
+    # The outcomes of its turns that were answered, by number.
+    turns: dict[int, str] = field(default_factory=dict)
 
 
 class Clients:
@@ -68,10 +72,10 @@ class Clients:
             self.acknowledged.add(answer["audit"]["hash"])
         return status, answer
 
-    async def create(self, session: str, level: str) -> bool:
+    async def create(self, session: str, level: str, **members: Any) -> bool:
         """Creates it; returns whether it exists now. A wrong answer fails the run."""
         expected = self.sessions.setdefault(session, Expected(level={level}))
-        body = {"id": session, "permission_level": level}
+        body = {"id": session, "permission_level": level, **members}
         status, answer = await self.call("POST", "/api/sessions", body)
         assert status in (0, 201, 502, 503), answer
         expected.known = status == 201
@@ -129,6 +133,24 @@ class Clients:
         if status == 403:
             expected.status = {"aborted"}
         return status == 403
+
+    async def turn(self, session: str, operations: list[dict[str, Any]]) -> bool:
+        """Runs a turn; returns whether that was answered."""
+        body = {"operations": operations}
+        status, answer = await self.call("POST", f"/api/sessions/{session}/turns", body)
+        if status == 200:
+            self.sessions[session].turns[answer["turn_number"]] = answer["outcome"]["tag"]
+        return status == 200
+
+    async def commit(self, session: str, after: dict[str, bytes]) -> bool:
+        """Commits what is staged; its workspace has `after` then. Whether that was answered."""
+        expected = self.sessions[session]
+        expected.workspaces.append(after)
+        status, answer = await self.call("POST", f"/api/sessions/{session}/proposals/commit", {})
+        assert status in (0, 200, 503), answer
+        if status == 200:
+            expected.workspaces = [after]
+        return status == 200
 
     async def write(self, session: str, path: str, content: bytes) -> bool:
         """Replaces a file; returns whether that was answered."""

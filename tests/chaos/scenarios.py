@@ -88,6 +88,60 @@ def _pack(files: list[str]) -> dict[str, Any]:
     }
 
 
+async def turn(clients: Clients, new: str, idle: str) -> None:
+    """Runs two turns, of which the second one fails."""
+    listing, noted = {"operation": "world.list"}, {"operation": "assert", "args": {"fact": "one"}}
+    missing = {"operation": "world.read", "args": {"ref": "missing"}}
+    await clients.turn(idle, [listing, noted])
+    await clients.turn(idle, [noted, missing])
+
+
+# Everything that a program writes is staged.
+_STAGES = {
+    "world_rules": {
+        "read_patterns": ["**/*"],
+        "write_patterns": ["**/*"],
+        "read_only": False,
+        "proposal_mode": True,
+    }
+}
+
+
+async def commit(clients: Clients, new: str, idle: str) -> None:
+    """Commits new files, then one that replaces another one, one in another place, and none."""
+    if not await clients.create(new, "high", policy=_STAGES):
+        return
+    clients.sessions[new].workspaces = [{}]
+    files = {f"d/{number}": b"old\n" for number in range(20)}
+    script = "mkdir d; for n in $(seq 0 19); do echo old > d/$n; done"
+    if not await _ran(clients, new, script) or not await clients.commit(new, files):
+        return
+    after = {**files, "d/0": b"new\n", "e/1": b"old\n"}
+    del after["d/1"]
+    if await _ran(clients, new, "echo new > d/0; mkdir e; cp d/1 e/1; rm d/1"):
+        await clients.commit(new, after)
+
+
+async def rollback(clients: Clients, new: str, idle: str) -> None:
+    """Discards new files."""
+    if not await clients.create(new, "high", policy=_STAGES):
+        return
+    expected = clients.sessions[new]
+    expected.workspaces = [{}]
+    if not await _ran(clients, new, "echo one > one; echo two > two"):
+        return
+    expected.files = {"one": {b"one\n", None}, "two": {b"two\n", None}}
+    status, _ = await clients.call("POST", f"/api/sessions/{new}/proposals/rollback")
+    if status == 200:
+        expected.files = {"one": {None}, "two": {None}}
+
+
+async def _ran(clients: Clients, session: str, script: str) -> bool:
+    path = f"/api/sessions/{session}/exec"
+    status, done = await clients.call("POST", path, {"argv": ["sh", "-c", script]})
+    return status == 200 and done["exit_code"] == 0
+
+
 async def close(clients: Clients, new: str, idle: str) -> None:
     """Closes a session in which a command runs, and purges its workspace."""
     path = f"/api/sessions/{idle}/exec"
@@ -108,6 +162,9 @@ SCENARIOS: dict[str, Scenario] = {
     "suspend": suspend,
     "restore": suspend,
     "refine": refine,
+    "turn": turn,
+    "commit": commit,
+    "rollback": rollback,
     "close": close,
     "purge": close,
 }

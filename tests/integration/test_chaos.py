@@ -16,6 +16,8 @@ KILLS = [
     Kill(FaultPoint.LEVEL_REMOVED),
     Kill(FaultPoint.REFINE_ENDED),
     Kill(FaultPoint.REFINE_COMPARED, 2),
+    Kill(FaultPoint.TURN_DRIVEN),
+    Kill(FaultPoint.COMMIT_APPLIED, 2),
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
     Kill(FaultPoint.START_SWEPT),

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from orchestrator.proposals.helper import base as records
 from orchestrator.proposals.helper import descriptors
@@ -21,15 +22,23 @@ NEW, OLD = "new", "old"
 _NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def begin(area: int, steps: Iterable[Step], refs: list[str], since: int | None) -> None:
-    """Decides that the steps are made: from here on, a kill does not prevent them.
+class Journal(NamedTuple):
+    """A commit that is decided.
 
     `refs` are the staged paths that are then no longer staged. `since`: the record of the base
-    begins anew at that time. Raises: OSError.
+    begins anew at that time. `digest` is the commit's, which journals of earlier versions lack.
     """
+
+    steps: list[Step]
+    refs: list[str]
+    since: int | None
+    digest: str | None
+
+
+def begin(area: int, journal: Journal) -> None:
+    """Decides that the steps are made: from here on, no kill prevents them. Raises: OSError."""
     descriptors.sync_all(area)
-    journal = {"steps": [list(step) for step in steps], "refs": refs, "since": since}
-    records.write_file(area, MAKE, json.dumps(journal).encode())
+    records.write_file(area, MAKE, json.dumps(journal._asdict()).encode())
 
 
 def pending(area: int) -> str | None:
@@ -37,14 +46,15 @@ def pending(area: int) -> str | None:
     return next((name for name in (CLEAN, UNDO, MAKE) if descriptors.facts(area, name)), None)
 
 
-def read_journal(area: int, name: str) -> tuple[list[Step], list[str], int | None]:
-    """Its steps, staged paths and time. Raises: OSError, ValueError."""
+def read_journal(area: int, name: str) -> Journal:
+    """Raises: OSError, ValueError."""
     handle = os.open(name, descriptors.FILE, dir_fd=area)
     try:
-        journal = json.loads(b"".join(descriptors.chunks(handle)))
+        found = json.loads(b"".join(descriptors.chunks(handle)))
     finally:
         os.close(handle)
-    return [Step(*step) for step in journal["steps"]], journal["refs"], journal["since"]
+    steps = [Step(*step) for step in found["steps"]]
+    return Journal(steps, found["refs"], found["since"], found.get("digest"))
 
 
 def turn(area: int, old: str, new: str) -> None:

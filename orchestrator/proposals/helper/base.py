@@ -20,11 +20,12 @@ _COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, from which file systems take their t
 class Base(NamedTuple):
     """`since`: when nothing of the workspace had changed, in ns; `ours`: what commits left later.
 
-    The latter as [inode, change time in ns] by path.
+    The latter as [inode, change time in ns] by path. `committed`: the digest of the latest commit.
     """
 
     since: int
     ours: dict[str, list[int]]
+    committed: str | None = None
 
     def changed(self, change: Change) -> bool:
         """Whether what the change replaces or deletes is not what it was when it was staged."""
@@ -61,7 +62,7 @@ def read(area: int) -> Base:
         found = json.loads(b"".join(descriptors.chunks(handle)))
     finally:
         os.close(handle)
-    return Base(found["since"], found["ours"])
+    return Base(found["since"], found["ours"], found.get("committed"))
 
 
 def now() -> int:

@@ -117,7 +117,8 @@ def commit(
         _copy_all(staged, prepared.taken, selection)
         reached()
         refs = planning.refs_of(prepared.taken)
-        applying.begin(staged.area, prepared.steps, refs, prepared.since)
+        journal = applying.Journal(prepared.steps, refs, prepared.since, digest)
+        applying.begin(staged.area, journal)
     except OSError as error:
         _empty_stores(staged.area)
         raise CommitError(f"what is staged can't be copied: {error.strerror or error}") from error
@@ -131,14 +132,17 @@ def commit(
 def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     """Finishes or undoes a commit that was begun; `settled`: committed, undone, or null for none.
 
-    Raises: OSError if neither is possible at present.
+    `latest` is the digest of the latest commit that was made. Raises: OSError if neither is
+    possible at present.
     """
     name, error = applying.pending(staged.area), None
     told: Json = {"settled": None, "error": None, "count": 0}
+    told["latest"] = records.read(staged.area).committed
     if name is None:
         _empty_stores(staged.area)
         return told
-    steps, refs, since = applying.read_journal(staged.area, name)
+    journal = applying.read_journal(staged.area, name)
+    steps, refs = journal.steps, journal.refs
     told["count"] = len(refs)
     if name == applying.MAKE:
         try:
@@ -155,7 +159,7 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     else:
         clear(staged.upper, staged.lower, refs)
         reached()
-        _record_base(staged, refs, since)
+        _record_base(staged, journal)
         descriptors.sync_all(staged.area)
     reached()
     os.unlink(name, dir_fd=staged.area)
@@ -271,11 +275,12 @@ def _copy(parent: int, name: str, change: Change, new: int, number: str) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
-def _record_base(staged: Staged, refs: list[str], since: int | None) -> None:
-    before = records.read(staged.area)
+def _record_base(staged: Staged, journal: applying.Journal) -> None:
+    before, since = records.read(staged.area), journal.since
     ours = {} if since is not None else before.ours
-    found = records.left(staged.lower, refs)
-    records.write(staged.area, Base(before.since if since is None else since, {**ours, **found}))
+    found = records.left(staged.lower, journal.refs)
+    began = before.since if since is None else since
+    records.write(staged.area, Base(began, {**ours, **found}, journal.digest))
 
 
 def _empty_stores(area: int) -> None:

@@ -18,14 +18,16 @@ _FILES = 1024
 
 
 def main(arguments: list[str]) -> int:
-    """`UID SECONDS UPPER LOWER AREA`: the last three are open directories.
+    """`UID SECONDS PARENT UPPER LOWER AREA`: the last three are open directories.
 
     The request is JSON on standard input, the answer JSON on standard output.
     """
-    uid, seconds, *handles = map(int, arguments)
+    uid, seconds, parent, *handles = map(int, arguments)
     try:
         _limit(seconds)
         give_up_privileges(uid)
+        if os.getppid() != parent:
+            return 1  # it died before its death was to end this process, too
         answer = _perform(json.load(sys.stdin), Staged(*handles))
     except CommitError as error:
         answer = {"error": str(error), "kind": "commit"}

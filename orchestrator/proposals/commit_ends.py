@@ -1,0 +1,85 @@
+"""The ends of commits: each that began is finished or undone, and its end is on record."""
+
+import logging
+from typing import Any
+
+from orchestrator.audit import query
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.recorder import Recorder
+from orchestrator.errors import AuditUnavailableError, PaddockError
+from orchestrator.proposals.process import COMMIT_SECONDS, settle
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import Database
+from orchestrator.threads import Threads
+from orchestrator.workspace.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_SYSTEM = "system"
+# Beyond the helper's own limit, because a thread waits for it.
+SPARE_SECONDS = 30
+
+
+class CommitEnds:
+    """Settles commits that were interrupted, and records how commits ended."""
+
+    def __init__(
+        self, database: Database, recorder: Recorder, storage: Storage, threads: Threads
+    ) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._storage = storage
+        self._threads = threads
+
+    async def conclude(self, session: Session, why: str) -> None:
+        """Settles an earlier commit, and records its end if only its beginning is on record.
+
+        Raises: ProposalsError, TimeoutError, AuditUnavailableError.
+        """
+        begun = await query.latest_of(self._database, session.key, "proposal.commit")
+        end = await query.latest_of(self._database, session.key, "proposal.end")
+        if begun is None or (end is not None and end["seq"] > begun["seq"]):
+            return
+        if not self._storage.area(session.workspace, session.key).exists:
+            return  # it was discarded since
+        answer, args = await self._settle(session), begun["args"]
+        made = "committed" if answer["latest"] == args["digest"] else "undone"
+        count = answer["count"] or args["write"] + args["delete"]
+        await self.record_end(session, answer["settled"] or made, count, why)
+
+    async def end_failed(self, session: Session, error: BaseException) -> bool:
+        """Finishes or undoes what a failed helper has left; returns whether it is committed."""
+        try:
+            answer = await self._settle(session)
+        except (PaddockError, OSError) as failure:
+            log.error("a commit of session %s is not settled: %s", session.id, failure)
+            return False  # its next start does both
+        outcome = answer["settled"] or "undone"
+        await self.record_end(session, outcome, answer["count"], str(error)[:500])
+        return bool(outcome == "committed")
+
+    async def _settle(self, session: Session) -> dict[str, Any]:
+        workspace = session.workspace
+        data, area = self._storage.data(workspace), self._storage.area(workspace, session.key)
+        return await self._threads.call(
+            lambda: settle(data, area, workspace.uid), COMMIT_SECONDS + SPARE_SECONDS
+        )
+
+    async def record_end(
+        self, session: Session, outcome: str, count: int, error: str | None
+    ) -> None:
+        """Raises: AuditUnavailableError; the next commit, rollback or start makes up for it."""
+        try:
+            await self._recorder.record(
+                session,
+                EventDraft(
+                    "proposal.end",
+                    actor=_SYSTEM,
+                    result={"outcome": outcome, "count": count},
+                    error=error,
+                ),
+            )
+        except AuditUnavailableError as failure:
+            # Its beginning is on record, so the record says that something is missing.
+            log.error("the end of a commit is not on record: %s", failure.detail)
+            raise

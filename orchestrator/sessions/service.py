@@ -274,7 +274,7 @@ class Sessions:
 
     async def interrupt(self, principal: Principal, session: Session) -> None:
         """Ends every running command; the session continues."""
-        if session.suspended and session.status is Status.ACTIVE:
+        if session.suspension is not None and session.status is Status.ACTIVE:
             return  # nothing runs
         session.check_open()
         await self._executions.cancel_all(session, "interrupted")

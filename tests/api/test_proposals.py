@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.sessions.lifecycle import Suspension
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
@@ -119,7 +120,8 @@ async def test_an_interrupted_turn_finishes_its_rollback(api: Api) -> None:
     running = asyncio.create_task(api.json("POST", "/api/sessions/box/turns", json=body))
     async with asyncio.timeout(60):
         await until(lambda: "remove" in api.engine.calls)
-        api.plane.turns.interrupt(session)
+        assert session.suspension is Suspension.BEGINNING
+        await api.json("POST", "/api/sessions/box/interrupt")
         assert (await running)["outcome"]["error_type"] == "interrupted"
         removing.set()
         again = await api.json(

@@ -1,9 +1,9 @@
 """The request in a snapshot, read as the body of a new session is."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
-from api.context import Context
 from api.http.body import parse_object, validated
 from api.views import sessions as views
 from orchestrator.errors import ValidationError
@@ -11,10 +11,10 @@ from orchestrator.sessions.requests import NewSession
 from paddock.contract.session_requests import SessionBody
 
 
-def request_of(context: Context, told: dict[str, Any]) -> NewSession:
+def request_in(levels: Collection[str], told: dict[str, Any]) -> NewSession:
     """The session that the snapshot asks for. Raises: ValidationError naming the member."""
     asked = parse_object(json.dumps(told).encode())
-    body = validated(SessionBody, asked, {"levels": context.plane.levels})
+    body = validated(SessionBody, asked, {"levels": levels})
     if body.id is None or body.secrets or body.lease_id or body.consume:
         raise ValidationError(
             "session must have an id, and no secrets, lease_id or consume", field="session"

@@ -7,7 +7,7 @@ from api.answers import Created, Packed, Upload
 from api.context import Context
 from api.handlers.sessions import CREATING
 from api.operation import SESSION, SESSIONS, operation
-from api.snapshot_request import request_of
+from api.snapshot_request import request_in
 from api.views import sessions as views
 from api.views import turns
 from paddock.contract.sessions import CreatedSession
@@ -61,7 +61,7 @@ async def restore_session(context: Context, upload: Upload) -> Created[CreatedSe
     snapshots, principal = context.plane.snapshots, context.principal
     received = await snapshots.receive(principal, upload, turns.summary)
     try:
-        request = request_of(context, received.manifest.session)
+        request = request_in(context.plane.levels, received.manifest.session)
     except BaseException:
         received.close()
         raise

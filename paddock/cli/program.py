@@ -26,6 +26,7 @@ from paddock.cli import (
     secrets,
     sessions,
     shell,
+    snapshots,
     tools,
     turns,
 )
@@ -101,6 +102,7 @@ def build() -> TyperGroup:
     repl.add_to(app)
     ports.add_to(app)
     proposals.add_to(app)
+    snapshots.add_to(app)
     events.add_to(app)
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)

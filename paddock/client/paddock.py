@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
+from pathlib import Path
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +15,9 @@ from paddock.client.parsing import read, read_items
 from paddock.client.requests import EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
-from paddock.client.sessions import Sessions
+from paddock.client.session import Session
+from paddock.client.sessions import Sessions, session_of
+from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
 from paddock.contract.audit import AuditEvent
@@ -96,6 +99,18 @@ class _Client(Face[F]):
     async def ready(self) -> Readiness:
         """Whether sessions can be created, and the checks behind that."""
         return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
+
+    @method
+    async def restore(
+        self, local: str | Path, *, progress: BytesProgress | None = None
+    ) -> Session[F]:
+        """Creates the session of a snapshot, as `Session.snapshot` writes it, with its id.
+
+        `progress` is called with the bytes so far. If it fails, nothing is created. Raises:
+        ConflictError if the id is known here, ValidationError for an altered snapshot, OSError, and
+        the errors of `sessions.create`.
+        """
+        return session_of(self._link, await send(self._api, Path(local), progress))
 
     @method
     async def explain(

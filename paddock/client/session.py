@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +21,7 @@ from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, s
 from paddock.client.results import ExecEvent
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
+from paddock.client.snapshots import BytesProgress, save
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
 from paddock.client.turns import SessionTurns
@@ -113,6 +115,16 @@ class Session(Face[F]):
             permission_level=permission_level,
         )
         return await run_to_end(self._api, self._path, body)
+
+    @method
+    async def snapshot(self, local: str | Path, *, progress: BytesProgress | None = None) -> int:
+        """Writes the session to a local file, for `Paddock.restore`; returns its size in bytes.
+
+        It has the turns, the budget, the policy, the workspace and what is staged, but no secrets.
+        Nothing may run in the session. `progress` is called with the bytes so far. Raises:
+        BusyError, ConflictError, TooLargeError, OSError.
+        """
+        return await save(self._api, self._path, Path(local), progress)
 
     @method
     async def run_tool(

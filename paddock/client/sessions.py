@@ -5,7 +5,7 @@ from typing import Any
 
 from paddock.client.audit import Audit
 from paddock.client.consume import Consume
-from paddock.client.faces import F, Face, method
+from paddock.client.faces import F, Face, Link, method
 from paddock.client.packs import pack_body
 from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, given, session_path
@@ -288,7 +288,12 @@ class Sessions(Face[F]):
         return Terminals(self._link, session_path(id), incarnation)
 
     def _session(self, view: dict[str, Any]) -> Session[F]:
-        handle = view.get("handle")
-        # `raw` may be shown and logged, so it must not contain the handle.
-        info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
-        return Session(self._link, info, handle if isinstance(handle, str) else None)
+        return session_of(self._link, view)
+
+
+def session_of(link: Link, view: dict[str, Any]) -> Session[F]:
+    """The session that an answer shows."""
+    handle = view.get("handle")
+    # `raw` may be shown and logged, so it must not contain the handle.
+    info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
+    return Session(link, info, handle if isinstance(handle, str) else None)

@@ -1,0 +1,105 @@
+"""The reader of snapshots: it takes what was written, in any pieces, and nothing else."""
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import TooLargeError
+from orchestrator.snapshots import archive
+from orchestrator.snapshots.archive import (
+    END,
+    ArchiveReader,
+    PartFacts,
+    SnapshotError,
+    head,
+    header,
+    padding,
+)
+
+_TREES = st.one_of(
+    st.tuples(st.binary(max_size=1500)),
+    st.tuples(st.binary(max_size=600), st.binary(max_size=600), st.binary(max_size=600)),
+)
+
+
+def _written(trees: tuple[bytes, ...]) -> bytes:
+    names = archive.FORMS[0] if len(trees) == 1 else archive.FORMS[1]
+    parts = [
+        PartFacts(name, len(data), hashlib.sha256(data).hexdigest())
+        for name, data in zip(names, trees, strict=True)
+    ]
+    told = head(json.dumps(parts).encode())
+    for part, data in zip(parts, trees, strict=True):
+        told += header(part.name, part.size) + data + padding(part.size)
+    return told + END
+
+
+def _read(data: bytes, step: int) -> dict[str, bytes]:
+    """The parts. Raises: SnapshotError, TooLargeError."""
+    found: dict[str, bytearray] = {}
+
+    def listed(manifest: bytes) -> list[PartFacts]:
+        return [PartFacts(*part) for part in json.loads(manifest)]
+
+    reader = ArchiveReader(listed, lambda name: found.setdefault(name, bytearray()).extend)
+    for at in range(0, len(data), step):
+        reader.feed(data[at : at + step])
+    reader.finish()
+    return {name: bytes(part) for name, part in found.items()}
+
+
+@given(_TREES, st.integers(1, 2000))
+def test_what_was_written_is_read(trees: tuple[bytes, ...], step: int) -> None:
+    assert tuple(_read(_written(trees), step).values()) == trees
+
+
+@given(_TREES, st.data())
+def test_any_changed_byte_is_refused(trees: tuple[bytes, ...], data: st.DataObject) -> None:
+    whole = bytearray(_written(trees))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises((SnapshotError, TooLargeError)) as refused:
+        _read(bytes(whole), 700)
+    assert refused.value.fields["field"]
+
+
+@given(_TREES, st.data())
+def test_what_is_cut_or_goes_on_is_refused(trees: tuple[bytes, ...], data: st.DataObject) -> None:
+    whole = _written(trees)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(SnapshotError):
+        _read(whole[:at], 512)
+    with pytest.raises(SnapshotError):
+        _read(whole + b"\0", 512)
+
+
+@given(st.binary(max_size=3000), st.integers(1, 3000))
+def test_any_bytes_are_refused(data: bytes, step: int) -> None:
+    with pytest.raises(SnapshotError):
+        _read(data, step)
+
+
+def test_long_parts_are_refused_before_they_arrive() -> None:
+    with pytest.raises(SnapshotError, match="at most"):
+        _read(header(archive.MANIFEST, archive.MOST_MANIFEST_BYTES + 1), 512)
+    for name, size in (
+        (archive.WORKSPACE, archive.MOST_BYTES + 1),
+        (archive.WORKSPACE, -1),
+    ):
+        manifest = json.dumps([[name, size, "0" * 64]]).encode()
+        with pytest.raises(TooLargeError, match=name):
+            _read(head(manifest), 512)
+    with pytest.raises(SnapshotError, match="parts must be"):
+        _read(head(b"[]"), 512)
+
+
+def test_an_endless_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_BYTES", 4096)
+    reader = ArchiveReader(lambda data: [], lambda name: lambda data: None)
+    for _ in range(8):
+        reader.feed(header(archive.MANIFEST, 4096)[:512])
+    with pytest.raises(TooLargeError):
+        reader.feed(b"x")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as SchemaError
 
 from orchestrator.config.schema_errors import place, reason
-from orchestrator.egress.session_rules import NO_NARROWING
+from orchestrator.egress.session_rules import NO_NARROWING, Narrowing
 from orchestrator.errors import TooLargeError
 from orchestrator.sessions.budget import Kind, outside
 from orchestrator.sessions.session import Session
@@ -143,7 +143,7 @@ def requested(session: Session) -> dict[str, Any]:
         "wall_timeout": session.wall_timeout,
         "idle_action": session.requested_idle_action,
         "tools": None if session.tools is None else list(session.tools),
-        "egress": None if only == NO_NARROWING else only.stored(),
+        "egress": None if only == NO_NARROWING else narrowed(only),
         "work_id": session.work_id,
         "policy_resolved_ref": session.policy_resolved_ref,
         "episode_id": session.episode_id,
@@ -160,6 +160,15 @@ def requested(session: Session) -> dict[str, Any]:
         "role": session.role,
         "policy": policy.name if policy.name in BUILT_IN else policy.rules(),
         **{name: value for name, value in named.items() if value is not None},
+    }
+
+
+def narrowed(only: Narrowing) -> dict[str, Any]:
+    """The rules that narrow its way out, as a request has them: without what is not set."""
+    return {
+        kind: [{name: each for name, each in rule.items() if each} for rule in rules]
+        for kind, rules in only.stored().items()
+        if rules is not None
     }
 
 

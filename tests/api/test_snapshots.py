@@ -18,6 +18,8 @@ from orchestrator.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.sessions.session import Session
 from orchestrator.snapshots.archive import END, PartFacts, head, header, padding
+from paddock import Paddock
+from paddock.client.errors import ConflictError
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.fake_agent import Agents
@@ -260,3 +262,18 @@ async def test_who_may_and_when(api: Api) -> None:
         await api.problem(503, "capacity_exhausted", "POST", TAKE)
     await api.json("DELETE", BOX)
     await api.problem(410, "session_terminated", "POST", TAKE)
+
+
+async def test_the_client_and_the_command_line(api: Api, fresh: Api, tmp_path: Path) -> None:
+    await seeded(api, permission_level="medium", egress={"deny": [{"host": "a.example.org"}]})
+    file, seen = tmp_path / "box.tar", list[int]()
+    async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:
+        session = await paddock.sessions.get("box")
+        count = await session.snapshot(file, progress=seen.append)
+    assert (count, seen[-1], file.stat().st_mode & 0o777) == (file.stat().st_size, count, 0o600)
+    async with Paddock(str(fresh.server.make_url("")), OPERATOR_KEY) as paddock:
+        made = await paddock.restore(file)
+        assert (made.id, made.handle is not None) == ("box", True)
+        with pytest.raises(ConflictError):
+            await paddock.restore(file)
+    assert only(fresh).own_rules.only == only(api).own_rules.only

@@ -117,8 +117,8 @@ class Creation:
                 session.incarnation = await self._database.read(
                     lambda connection: stored_sessions.next_incarnation(connection, session.id)
                 )
-            if request.carried is not None and session.incarnation > 1:
-                raise ConflictError("a session with the snapshot's id is in the records already")
+            if request.carried is not None:
+                await self._check_unknown(session)
             await self._count_refinements(session)
             await self._start(principal, session, looking, request.carried)
         except BaseException:
@@ -126,6 +126,14 @@ class Creation:
             raise
         self._registry.add(session)
         return Registered(session, handle, room.gave_way)
+
+    async def _check_unknown(self, session: Session) -> None:
+        """Raises: ConflictError if a client ever knew a session with that id."""
+        known = await self._database.read(
+            lambda connection: stored_sessions.find_key(connection, session.id, None)
+        )
+        if known is not None:
+            raise ConflictError("a session with the snapshot's id is in the records already")
 
     async def _count_refinements(self, session: Session) -> None:
         """Raises: MaxRefinementsError if the pack of its work item was refined too often."""

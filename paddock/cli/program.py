@@ -81,6 +81,7 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     run.add_to(app)
+    snapshots.add_to(sessions.app)
     shell.add_to(app)
     mcp.add_to(app)
     own = server()
@@ -102,7 +103,6 @@ def build() -> TyperGroup:
     repl.add_to(app)
     ports.add_to(app)
     proposals.add_to(app)
-    snapshots.add_to(app)
     events.add_to(app)
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command(epilog=example("paddock snapshot web-1 web-1.tar"))(snapshot)
-    app.command(epilog=example("paddock restore web-1.tar"))(restore)
+    """Adds the commands to those of sessions."""
+    app.command(epilog=example("paddock sessions snapshot web-1 web-1.tar"))(snapshot)
+    app.command(epilog=example("paddock sessions restore web-1.tar"))(restore)
 
 
 @remote

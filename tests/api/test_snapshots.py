@@ -22,6 +22,7 @@ from paddock import Paddock
 from paddock.client.errors import ConflictError
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
+from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
 
 BOX = "/api/sessions/box"
@@ -279,3 +280,21 @@ async def test_the_client_and_the_command_line(api: Api, fresh: Api, tmp_path: P
         with pytest.raises(ConflictError):
             await paddock.restore(file)
     assert only(fresh).own_rules.only == only(api).own_rules.only
+
+
+async def test_the_command_line_moves_a_session(
+    api: Api, fresh: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seeded(api)
+    file = tmp_path / "box.tar"
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    saved = await run_beside("sessions", "snapshot", "box", str(file))
+    assert (saved.status, str(file) in saved.line) == (0, True), saved.err
+    taken = await run_beside("sessions", "restore", str(file))
+    assert (taken.status, "box exists" in taken.line) == (1, True), taken.err
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{fresh.server.port}")
+    made = await run_beside("sessions", "restore", str(file))
+    assert (made.status, made.out.split()) == (0, ["box"]), made.err
+    file.write_bytes(file.read_bytes()[:-600])
+    assert "snapshot" in (await run_beside("sessions", "restore", str(file))).line

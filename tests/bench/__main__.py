@@ -16,7 +16,17 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import console, egress, measures, ports, recovery, sessions, suspension, turns
+from tests.bench import (
+    console,
+    egress,
+    measures,
+    ports,
+    proposals,
+    recovery,
+    sessions,
+    suspension,
+    turns,
+)
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,7 +35,10 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
-_MORE = ("sessions", "recovery", "egress", "ports", "suspension", "console", "turns")
+_MORE = (
+    *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
+    "proposals",
+)
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
@@ -62,7 +75,11 @@ async def bench(arguments: argparse.Namespace) -> None:
             if "console" in arguments.parts:
                 print_table(await console.console(plane, 3 if arguments.quick else 20))
             if "turns" in arguments.parts:
-                print_table(list(turns.evaluation(3 if arguments.quick else 20)))
+                times = 3 if arguments.quick else 20
+                print_table([*turns.evaluation(times), *await turns.reads(plane, times)])
+            if "proposals" in arguments.parts:
+                times, files = (1, 500) if arguments.quick else (5, 5000)
+                print_table(await proposals.proposals(plane, times, files))
         finally:
             floors.close()
 
@@ -97,8 +114,9 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         default=_PARTS,
         help="floors, peers (both by default), sessions (how cost grows with their number), "
         "recovery (how long a start takes after a kill), egress (what the way out costs), ports "
-        "(what an open port costs), suspension (of idle sessions), console (when it is seen), or "
-        "turns (how fast their programs are evaluated)",
+        "(what an open port costs), suspension (of idle sessions), console (when it is seen), "
+        "turns (how fast their programs are evaluated, and what their reads cost), or proposals "
+        "(what staging and committing a tree cost)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

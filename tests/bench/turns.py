@@ -1,14 +1,21 @@
-"""How fast programs of turns are evaluated, beside the same in Python."""
+"""What turns cost: their programs beside Python, and a hundred reads beside plain ones."""
 
+import asyncio
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from orchestrator.turns.lisp.limits import LispLimits
 from orchestrator.turns.lisp.program import LispProgram
+from paddock import Paddock
+from tests.bench.plane import BenchError, Plane
 from tests.bench.report import Result, compare
+from tests.bench.rounds import by_turns
 
 _ROUNDS = 100_000
 _LOOP = f"(let loop ((i 0) (sum 0)) (if (< i {_ROUNDS}) (loop (+ i 1) (+ sum i)) sum))"
+_READS = 100
 _FIB = "(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (fib 20)"
 
 
@@ -26,6 +33,45 @@ def evaluation(rounds: int) -> Iterator[Result]:
             floors.append(_timed(floor))
         yield compare(name, ours, "in Python", floors)
         yield Result("steps of it", rates, "k/s", at_least=True)
+
+
+async def reads(plane: Plane, rounds: int) -> list[Result]:
+    """A turn of a hundred reads, each checked and on record, beside the files' own reads."""
+    with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:
+        files = [Path(directory, f"{number}.txt") for number in range(_READS)]
+        for file in files:
+            file.write_text(f"{file.name}\n" * 100)
+        names = [file.name for file in files]
+        async with Paddock(plane.url, plane.key) as paddock:
+            session = await paddock.sessions.create(permission_level="low")
+            await session.files.upload_dir(directory)
+
+            async def turn() -> list[float]:
+                began = time.perf_counter()
+                ended = await session.turns.run(
+                    operations=[("world.read", {"ref": name}) for name in names]
+                )
+                if ended.outcome is None or ended.outcome.tag != "ok":
+                    raise BenchError(f"the turn came to {ended.outcome}")
+                return [time.perf_counter() - began]
+
+            async def requests() -> list[float]:
+                began = time.perf_counter()
+                for name in names:
+                    await session.files.read(name)
+                return [time.perf_counter() - began]
+
+            async def plain() -> list[float]:
+                work = lambda: [file.read_text() for file in files]  # noqa: E731
+                return [await asyncio.to_thread(_timed, work)]
+
+            ours, requested, floor = await by_turns(rounds, turn, requests, plain)
+            await session.close(purge=True)
+    what = f"a turn of {_READS} reads"
+    return [
+        compare(what, ours, f"{_READS} GET …/files", requested),
+        compare(what, ours, "plain reads on the host", floor),
+    ]
 
 
 def _evaluated(text: str) -> tuple[float, int]:

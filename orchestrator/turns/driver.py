@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from orchestrator.audit.events import EventDraft
+from orchestrator.audit.events import NOTHING_MADE, EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import BudgetExceededError, PaddockError
 from orchestrator.fault_points import FaultPoint
@@ -112,10 +112,12 @@ class ProgramDriver:
 
     async def _enter(self, request: Enter) -> None:
         """A nested program needs permission, and is on record; a nested budget needs neither."""
+        program = None
         if request.kind == "subeval":
             operation = OPERATIONS[request.kind]
             await self._perform(operation, {"options": request.args})
-        self.context.scopes.enter(request)
+            program = int(self.context.log.events[-1]["seq"])
+        self.context.scopes.enter(request, program)
 
     async def _operate(self, name: str, args: tuple[Value, ...]) -> Value:
         operation = OPERATIONS[name]
@@ -135,6 +137,7 @@ class ProgramDriver:
             operation.name,
             actor=self.context.principal.name,
             args={name: recordable(value) for name, value in args.items()},
+            made=self._place(),
             turn=self.context.number,
         )
         try:
@@ -163,6 +166,11 @@ class ProgramDriver:
         if done.staged is not None and self.context.session.policy.world_rules.proposal_mode:
             self.context.staged.append((done.staged, log.events[-1]["time"]))
         return done.value
+
+    def _place(self) -> Made:
+        """Where an operation is in the tree of programs."""
+        program = self.context.scopes.program
+        return NOTHING_MADE if program is None else Made(args={"within": program})
 
     async def _timed(self, operation: TurnOperation, args: Mapping[str, Value]) -> Done:
         """Raises: ScopeExceeded if the time of a nested scope passes meanwhile."""

@@ -19,10 +19,14 @@ Used = Callable[[], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class NestedScope:
-    """A part of the program that is running: its policy, and the totals at which it must stop."""
+    """A part of the program that is running: its policy, and the totals at which it must stop.
+
+    `program`: the number of the event with which the nested program around it is on record.
+    """
 
     policy: SessionPolicy
     ends_at: Mapping[str, int]
+    program: int | None = None
 
 
 class Scopes:
@@ -37,8 +41,16 @@ class Scopes:
         """The policy of the innermost scope."""
         return self._open[-1].policy
 
-    def enter(self, request: Enter) -> None:
-        """Opens a scope. Raises: OperationFailed for malformed options."""
+    @property
+    def program(self) -> int | None:
+        """The event of the innermost nested program; None: the turn's own is running."""
+        return self._open[-1].program
+
+    def enter(self, request: Enter, program: int | None = None) -> None:
+        """Opens a scope, of a nested program with that event's number, or in the same program.
+
+        Raises: OperationFailed for malformed options.
+        """
         if len(self._open) > _MOST_SCOPES:
             raise OperationFailed(f"{request.kind}: more than {_MOST_SCOPES} scopes are open")
         if request.kind == "with-budget":
@@ -53,7 +65,10 @@ class Scopes:
         }
         used = self._used()
         ends_at = {name: used[name] + amount for name, amount in limits.items()}
-        self._open.append(NestedScope(_narrowed(request.kind, self.policy, lists), ends_at))
+        policy = _narrowed(request.kind, self.policy, lists)
+        self._open.append(
+            NestedScope(policy, ends_at, self.program if program is None else program)
+        )
 
     def leave(self) -> None:
         """Closes the innermost scope."""

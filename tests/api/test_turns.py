@@ -230,6 +230,22 @@ async def test_programs(api: Api, code: str, tag: str, value: Any) -> None:
     assert (turn["outcome"]["tag"], turn["outcome"].get("value")) == (tag, value), turn
 
 
+async def test_operations_are_recorded_with_the_nested_program_that_they_are_of(api: Api) -> None:
+    path = await made(api)
+    nested = (
+        "(begin (facts) (with-budget ((iterations 9)) (fact? 1)) (subeval '(assert 1)) (facts))"
+    )
+    turn = await run(api, path, code=f"(begin (facts) (subeval '{nested}) (facts))")
+    done = (await api.json("GET", f"{path}/{turn['turn_number']}"))["operations"]
+    within = {each["seq"]: each["args"].get("within") for each in done}
+    outer, inner = (each["seq"] for each in done if each["operation"] == "subeval")
+    assert [each["operation"] for each in done if within[each["seq"]] == outer] == [
+        *("facts", "fact?", "subeval", "facts"),
+    ]
+    assert [each["operation"] for each in done if within[each["seq"]] == inner] == ["assert"]
+    assert list(within.values()).count(None) == 3  # and its own subeval is one of them
+
+
 @pytest.mark.parametrize(
     ("code", "error_type", "said"),
     [

@@ -45,7 +45,7 @@ DROP = """(element) => {
 # Writes are proposals.
 POLICY: dict[str, Any] = {
     "extends": "SAFE_EDIT",
-    "allowed_operations": ["world.read", "world.write", "world.list", "world.run"],
+    "allowed_operations": ["world.read", "world.write", "world.run", "subeval"],
     "denied_operations": [],
     "world_rules": {"write_patterns": ["**/*"], "proposal_mode": True},
     "execution_rules": {"allow_shell_commands": True},
@@ -333,12 +333,16 @@ async def test_turns_are_run_followed_and_interrupted(console: Console, staging:
     await console.shows("No turn has been run yet")
     program, turns = page.get_by_label("Program", exact=True), page.locator(".turns > .event")
     path, text = (lisp(each) for each in (f"{PLANTED.replace('/', '')}.md", PLANTED))
-    await program.fill(f"(begin (world.write {path} {text}) (display {text}) (world.read {path}))")
+    await program.fill(
+        f"(begin (world.write {path} {text}) (display {text}) (subeval '(world.read {path})))"
+    )
     await page.get_by_role("button", name="Run").click()
     await expect(turns).to_contain_text("proposed", timeout=PATIENCE_MS)
     operations = page.get_by_role("list", name="operations").locator(".event")
+    nested = page.get_by_role("list", name="nested program").locator(".event")
+    await expect(nested).to_contain_text("world.read")
     await expect(operations.first).to_contain_text("onerror=", timeout=PATIENCE_MS)
-    await expect(operations).to_have_count(2)
+    await expect(operations).to_have_count(3)
     await expect(page.get_by_role("region", name="value")).to_contain_text("U+202E")
     await expect(page.get_by_role("region", name="printed")).to_contain_text("onerror=")
     await operations.first.locator("summary").click()

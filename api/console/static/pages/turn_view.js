@@ -34,11 +34,22 @@ export function Outcome({ outcome }) {
 const Staged = ({ proposals }) => proposals.length > 0 && html`<h3>staged</h3><ul>${proposals.map((each, at) =>
   html`<li key=${at}>${each.type} <code><${Raw} text=${each.ref ?? each.command} /></code></li>`)}</ul>`;
 
+/** Operations, and beneath each nested program's first one what it did. */
+function Branch({ operations, beneath, label }) {
+  return html`<ol class="timeline" aria-label=${label}>${operations.map((each) => {
+    const nested = each.operation === "subeval" ? beneath(each.seq) : [];
+    return html`<${Event} key=${each.seq} event=${each} />${nested.length > 0 && html`<li class="nested" key="in ${each.seq}">
+      <${Branch} operations=${nested} beneath=${beneath} label="nested program" /></li>`}`;
+  })}</ol>`;
+}
+
 function Operations({ operations, running }) {
   const [whole, setWhole] = useState(false);
   const shown = whole ? operations : operations.slice(0, MOST_OPERATIONS);
+  const known = new Set(shown.map(({ seq }) => seq));
+  const beneath = (seq) => shown.filter(({ args }) => (known.has(args.within) ? args.within : null) === seq);
   if (!operations.length) return html`<p class="hint">${running ? "No operation has ended yet." : "It had no operations."}</p>`;
-  return html`<ol class="timeline" aria-label="operations">${shown.map((each) => html`<${Event} key=${each.seq} event=${each} />`)}</ol>
+  return html`<${Branch} operations=${beneath(null)} beneath=${beneath} label="operations" />
     ${shown.length < operations.length && html`<p class="actions"><button onClick=${() => setWhole(true)}>Show all ${number(operations.length)} operations</button></p>`}`;
 }
 

@@ -27,6 +27,7 @@ from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import stored_sessions
 from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.carrying import Carried
+from orchestrator.sessions.creation_record import told_of
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
@@ -235,20 +236,7 @@ class Creation:
                 "session.create",
                 actor=principal.name,
                 decision="allow",
-                args={
-                    "image": session.image,
-                    "labels": session.labels,
-                    "env": sorted(session.env),
-                    "secrets": list(session.secrets.names),
-                    "mounts": [*session.level.mounts, *session.mounts],
-                    "role": session.role,
-                    "tools": session.tools,
-                    "policy": session.policy.recorded(),
-                    **_references(session),
-                    **_narrowed(session),
-                    **_consumed(session),
-                    **({} if carried is None else carried.recorded()),
-                },
+                args=told_of(session, carried),
             ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
@@ -326,43 +314,11 @@ def _own_rules(request: NewSession, level: Level) -> OwnRules:
     return own
 
 
-def _references(session: Session) -> dict[str, Any]:
-    """The host's names, for the record: those that it gave."""
-    named = {
-        "work_id": session.work_id,
-        "policy_resolved_ref": session.policy_resolved_ref,
-        "episode_id": session.episode_id,
-    }
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def _narrowed(session: Session) -> dict[str, Any]:
-    """The rules that narrow its way out, for the record; nothing if there are none."""
-    own = session.own_rules
-    return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
-
-
 def _work_id(request: NewSession) -> str | None:
     """The name of its work: a session with a pack has one, so that refinements are counted."""
     if request.work_id is None and request.consume is not None:
         return f"work-{secrets.token_hex(8)}"
     return request.work_id
-
-
-def _consumed(session: Session) -> dict[str, Any]:
-    """Its pack, for the record; nothing if there is none."""
-    pack = session.pack
-    if pack is None:
-        return {}
-    return {
-        **pack.recorded(),
-        "refinement_count": session.reissues,
-        "profile_id": pack.profile_id,
-        "entries": len(pack.files),
-        "tool_allowlist": sorted(pack.tools),
-        "write_allowlist": list(pack.writes),
-        "shell_allowlist": list(pack.commands),
-    }
 
 
 def _check_most(name: str, seconds: int | None, most: int | None) -> None:

@@ -1,0 +1,57 @@
+"""What is recorded of a session's creation."""
+
+from typing import Any
+
+from orchestrator.egress.session_rules import NO_OWN_RULES
+from orchestrator.sessions.carrying import Carried
+from orchestrator.sessions.session import Session
+
+
+def told_of(session: Session, carried: Carried | None) -> dict[str, Any]:
+    """The members of the event; `carried` is what a restored session brings along."""
+    return {
+        "image": session.image,
+        "labels": session.labels,
+        "env": sorted(session.env),
+        "secrets": list(session.secrets.names),
+        "mounts": [*session.level.mounts, *session.mounts],
+        "role": session.role,
+        "tools": session.tools,
+        "policy": session.policy.recorded(),
+        **_references(session),
+        **_narrowed(session),
+        **_consumed(session),
+        **({} if carried is None else carried.recorded()),
+    }
+
+
+def _references(session: Session) -> dict[str, Any]:
+    """The host's names, for the record: those that it gave."""
+    named = {
+        "work_id": session.work_id,
+        "policy_resolved_ref": session.policy_resolved_ref,
+        "episode_id": session.episode_id,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _narrowed(session: Session) -> dict[str, Any]:
+    """The rules that narrow its way out, for the record; nothing if there are none."""
+    own = session.own_rules
+    return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
+
+
+def _consumed(session: Session) -> dict[str, Any]:
+    """Its pack, for the record; nothing if there is none."""
+    pack = session.pack
+    if pack is None:
+        return {}
+    return {
+        **pack.recorded(),
+        "refinement_count": session.reissues,
+        "profile_id": pack.profile_id,
+        "entries": len(pack.files),
+        "tool_allowlist": sorted(pack.tools),
+        "write_allowlist": list(pack.writes),
+        "shell_allowlist": list(pack.commands),
+    }

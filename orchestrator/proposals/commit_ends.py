@@ -36,15 +36,18 @@ class CommitEnds:
 
         Raises: ProposalsError, TimeoutError, AuditUnavailableError.
         """
+        area = self._storage.area(session.workspace, session.key)
+        if not area.exists:
+            return  # it was discarded since
         begun = await query.latest_of(self._database, session.key, "proposal.commit")
         end = await query.latest_of(self._database, session.key, "proposal.end")
-        if begun is None or (end is not None and end["seq"] > begun["seq"]):
+        if begun is not None and end is not None and end["seq"] > begun["seq"]:
+            begun = None
+        if begun is None and not area.unsettled:
             return
-        if not self._storage.area(session.workspace, session.key).exists:
-            return  # it was discarded since
-        answer, args = await self._settle(session), begun["args"]
-        made = "committed" if answer["latest"] == args["digest"] else "undone"
-        count = answer["count"] or args["write"] + args["delete"]
+        answer, args = await self._settle(session), {} if begun is None else begun["args"]
+        made = "committed" if answer["latest"] == args.get("digest") else "undone"
+        count = answer["count"] or args.get("write", 0) + args.get("delete", 0)
         await self.record_end(session, answer["settled"] or made, count, why)
 
     async def end_failed(self, session: Session, error: BaseException) -> bool:

@@ -38,6 +38,8 @@ _SHARED = {"--url", "--key", "--key-file", "--help"}
 # How the tests treat a command's example.
 _NOTES = {
     "paddock serve": "<!-- not run: the examples use a control plane that is already running -->\n",
+    # It knows the session whose snapshot it is.
+    "paddock sessions restore": "<!-- exit: 1 -->\n",
     "paddock restore": "<!-- not run: no control plane may be running -->\n",
     "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",

@@ -26,7 +26,7 @@ _MOUNT = "fs"
 # is full or broken, the file system becomes read-only.
 _OPTIONS = "discard,noinit_itable,errors=remount-ro"
 # A removed container releases its mounts a moment later, and no event announces it.
-_RELEASE_SECONDS = 5.0
+RELEASE_SECONDS = 5.0
 _LOOK_SECONDS = 0.01
 
 
@@ -96,22 +96,27 @@ class DiskImages:
         # Some free blocks are reserved by the kernel, and nobody can use them.
         return DiskUsage(used * facts.f_frsize, (used + facts.f_bavail) * facts.f_frsize)
 
-    def remove(self, slot: Path, uid: int) -> None:
+    def unmount(self, slot: Path) -> None:
+        """Unmounts the image, which stays in the slot. Raises: MountError."""
+        mounts.unmount(str(slot / _MOUNT))
+
+    def remove(self, slot: Path, uid: int, wait: float = RELEASE_SECONDS) -> None:
         """Unmounts and removes the image without reading its contents.
 
+        `wait` is how many seconds others on the host have to release it.
         Raises: MountError; OSError, also if the slot contains an unknown file.
         """
-        image, target = slot / IMAGE, slot / _MOUNT
-        mounts.unmount(str(target))
+        image = slot / IMAGE
+        self.unmount(slot)
         FaultPoint.PURGE_UNMOUNTED.reached()
-        if image.exists() and not _released(image):
+        if image.exists() and not _released(image, wait):
             log.warning(
                 "%s: something on the host still uses it; its space will be freed later", slot
             )
         for file in (image, slot / _DRAFT):
             file.unlink(missing_ok=True)
         FaultPoint.PURGE_IMAGE_REMOVED.reached()
-        for directory in (target, slot):
+        for directory in (slot / _MOUNT, slot):
             if directory.exists():
                 directory.rmdir()
 
@@ -126,7 +131,7 @@ class DiskImages:
             mounts.unmount(str(target), busy=False)
         except mounts.MountError as error:
             raise _in_use() from error
-        if not _released(image):
+        if not _released(image, RELEASE_SECONDS):
             raise _in_use()
         wanted = ext4.wanted_size(ext4.measure(image), size)
         if wanted is not None:
@@ -155,9 +160,9 @@ def refusal(directory: Path) -> str | None:
     return None
 
 
-def _released(image: Path) -> bool:
-    """Waits briefly for the image's file system to be unmounted everywhere; False if it is not."""
-    deadline = time.monotonic() + _RELEASE_SECONDS
+def _released(image: Path, seconds: float) -> bool:
+    """Waits for the image's file system to be unmounted everywhere; False if it is not."""
+    deadline = time.monotonic() + seconds
     while loop.in_use(image):
         if time.monotonic() > deadline:
             return False

@@ -4,10 +4,13 @@ import errno
 import logging
 import re
 import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import PaddockError
-from orchestrator.workspace.disk_image import DiskImages
+from orchestrator.workspace.disk_image import RELEASE_SECONDS, DiskImages
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +37,19 @@ class PreparedSlots:
         What can't be removed is logged, and never taken. Raises: OSError.
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
+        # All are unmounted before the first is removed, so that they share one wait for whoever
+        # else on the host still holds them.
+        drafts: list[Path | None] = []
         for path in list(self._directory.iterdir()):
             if not path.is_dir():  # earlier versions kept images only
                 path.unlink()
                 continue
-            try:
-                self._remove(path)
-            except (PaddockError, OSError) as error:
-                log.warning("%s, made ahead for a workspace, is not removed: %s", path, error)
+            with _logged(path):
+                drafts.append(self._withdraw(path))
+        until = time.monotonic() + RELEASE_SECONDS
+        for withdrawn in filter(None, drafts):
+            with _logged(withdrawn):
+                self._images.remove(withdrawn, 0, max(0.0, until - time.monotonic()))
 
     def take(self, size: int, slot: Path) -> bool:
         """Moves a slot of that size to `slot`, which is empty or missing; False if there is none.
@@ -77,17 +85,30 @@ class PreparedSlots:
         others = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
         others = sorted(set(others) - set(self._of(size)), key=lambda path: path.lstat().st_mtime)
         for path in others[: max(0, len(others) + READY - MOST)]:
-            self._remove(path)
+            if (surplus := self._withdraw(path)) is not None:
+                self._images.remove(surplus, 0)
 
-    def _remove(self, path: Path) -> None:
-        """Under another name, because another call might take it meanwhile."""
+    def _withdraw(self, path: Path) -> Path | None:
+        """Unmounts the slot under a name that nobody takes, and returns that; None if it is gone.
+
+        Raises: MountError, OSError.
+        """
         draft = path.with_suffix(".new")
         try:
             path.rename(draft)
         except FileNotFoundError:
-            return
-        self._images.remove(draft, 0)
+            return None
+        self._images.unmount(draft)
+        return draft
 
     def _of(self, size: int) -> list[Path]:
         found = self._directory.glob(f"{size}-*")
         return sorted(path for path in found if _NAME.fullmatch(path.name))
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (PaddockError, OSError) as error:
+        log.warning("%s, made ahead for a workspace, is not removed: %s", path, error)

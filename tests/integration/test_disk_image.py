@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,37 @@ def test_what_a_killed_process_made_ahead_is_removed(tmp_path: Path, slot: Path)
     assert list(ahead.iterdir()) == []
     assert mounts.mounts_under(str(tmp_path)) == []
     assert devices_below(tmp_path) == []
+
+
+def test_slots_made_ahead_that_the_host_still_uses_share_one_wait(
+    tmp_path: Path, slot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = tmp_path / "prepared"
+    ahead.mkdir()
+    PreparedSlots(ahead).refill(64 * MIB)
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock.monotonic)
+    monkeypatch.setattr("time.sleep", clock.sleep)
+    with ExitStack() as users:
+        for made in ahead.iterdir():
+            users.enter_context((made / "fs" / "used").open("w"))
+        PreparedSlots(ahead).clear()
+        assert everything(ahead) == []
+    assert clock.now < 2 * disk_image.RELEASE_SECONDS
+    assert devices_below(ahead) == []
+
+
+class Clock:
+    """Time that passes only while somebody sleeps, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 def test_a_refill_that_fails_leaves_nothing(

@@ -13,7 +13,7 @@ from orchestrator.workspace.mounts import mounts_under, unmount
 
 # The kernel's device events on its netlink socket.
 _UEVENTS = 15
-_FREEING_SECONDS = 20.0
+_FREEING_SECONDS = 60.0
 
 
 def engine_client() -> docker.APIClient:

@@ -8,7 +8,8 @@ from contextlib import aclosing
 from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
 from api.views.commands import exit_members
-from orchestrator.commands.execution import OutputPage
+from orchestrator.commands import started
+from orchestrator.commands.started import OutputPage
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sessions.session import Command, Session
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
@@ -34,7 +35,7 @@ async def pages(
     failures = 0
     while failures < _MOST_FAILURES:
         try:
-            page = await context.plane.executions.output(
+            page = await started.read_output(
                 *(session, command, after, HEARTBEAT_SECONDS), looks=context.looks, whole=whole
             )
         except SandboxUnavailableError:

@@ -280,9 +280,7 @@ class ControlPlane:
         self.terminals = Terminals(
             self.database, self._recorder, self._budgets, settings.state_dir, self._expire_approvals
         )
-        self._captures = Captures(
-            self.files, self.executions, self._recorder, settings.state_dir / "evidence"
-        )
+        self._captures = Captures(self.files, self._recorder, settings.state_dir / "evidence")
         self.governed_commands = GovernedCommands(
             self.reload.tools,
             self.keys,

@@ -10,6 +10,7 @@ from api.context import Context
 from api.operation import SESSION, Events, operation
 from api.views.commands import command as view
 from api.views.commands import command_members
+from orchestrator.commands import started
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Command, Session
 from paddock.contract.command_requests import OutputQuery, SignalBody, StdinBody
@@ -46,7 +47,7 @@ _PROCESS = _PROCESSES + "/{command_id}"
 )
 async def list_processes(context: Context) -> Commands:
     """All running commands and the latest ended ones, oldest first."""
-    commands = context.plane.executions.commands(context.session())
+    commands = list(context.session().commands.values())
     return Commands(items=[view(command) for command in commands], next=None)
 
 
@@ -72,7 +73,7 @@ async def read_process(
             held.enter_context(context.streaming("output", session))
             return EventStream(watch(context, session, command, after), held.pop_all())
     # Viewers can't read stored output, as they can't read the session's files.
-    page = await context.plane.executions.output(
+    page = await started.read_output(
         session, command, after, 0, looks=context.looks, whole=not context.looks
     )
     total = command.output_bytes
@@ -111,7 +112,7 @@ async def feed_process(context: Context, command_id: str, body: StdinBody) -> In
     """
     session, command = _find(context, command_id)
     data = body.input
-    feeding = context.plane.executions.stdin(session, command, data, body.close)
+    feeding = started.feed(session, command, data, body.close)
     await context.work.complete(feeding)
     return InputTaken(command_id=command.id, bytes=len(data), closed=body.close)
 
@@ -130,11 +131,11 @@ async def feed_process(context: Context, command_id: str, body: StdinBody) -> In
 async def signal_process(context: Context, command_id: str, body: SignalBody) -> SignalSent:
     """Sends a signal to a command's process group."""
     session, command = _find(context, command_id)
-    sending = context.plane.executions.signal(session, command, body.signal)
+    sending = started.signal(session, command, body.signal)
     await context.work.complete(sending)
     return SignalSent(command_id=command.id, signal=body.signal)
 
 
 def _find(context: Context, command_id: str) -> tuple[Session, Command]:
     session = context.session()
-    return session, context.plane.executions.command(session, command_id)
+    return session, started.find(session, command_id)

@@ -15,8 +15,8 @@ from typing import Any
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import TOOL_OUTPUT, Recorder
+from orchestrator.commands import started
 from orchestrator.commands.evidence_file import EvidenceFile
-from orchestrator.commands.execution import Executions
 from orchestrator.commands.outcome import KeptEvidence
 from orchestrator.errors import (
     AuditUnavailableError,
@@ -50,11 +50,8 @@ _MOST_THREADS = 8
 class Captures:
     """Keeps evidence of commands after they end; `directory` holds all evidence."""
 
-    def __init__(
-        self, files: Files, executions: Executions, recorder: Recorder, directory: Path
-    ) -> None:
+    def __init__(self, files: Files, recorder: Recorder, directory: Path) -> None:
         self._files = files
-        self._executions = executions
         self._recorder = recorder
         self._directory = directory
         self._threads = Threads("the evidence of commands", _MOST_THREADS)
@@ -252,9 +249,7 @@ class Captures:
         """The retained output of both streams, in order."""
         after = 0
         while command.output_bytes:
-            page = await self._executions.output(
-                session, command, after, 0.0, looks=True, whole=True
-            )
+            page = await started.read_output(session, command, after, 0.0, looks=True, whole=True)
             if page.lost:
                 raise ConflictError("the command's output is no longer available")
             for _, _, data in page.chunks:

@@ -1,12 +1,10 @@
 """Commands of a session: decided, recorded, run, recorded again, answered."""
 
 import asyncio
-import base64
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
@@ -15,17 +13,17 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import Effect
 from orchestrator.commands.deciding import CommandRules, described, timeout_of
 from orchestrator.commands.outcome import CommandExit, exit_of
+from orchestrator.commands.started import encoded
 from orchestrator.errors import (
     BudgetExceededError,
     ConflictError,
-    NotFoundError,
     PaddockError,
     PermissionDeniedError,
     SandboxUnavailableError,
 )
 from orchestrator.fault_points import FaultPoint
 from orchestrator.link.held_command import HeldCommand
-from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_page
+from orchestrator.link.messages import AgentEvent, Hello
 from orchestrator.observe.metrics import Metrics
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.budget import Kind
@@ -34,27 +32,13 @@ from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Command, Session
 from orchestrator.task_scope import TaskScope
 from sandbox_agent import excerpts
-from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES
+from sandbox_agent.protocol import BUDGET_REASON
 
 # Why commands and terminals are ended when nothing more may be recorded.
 NO_ROOM_REASON = "no_room"
 # The agent ends a command at its time-out, and has this much longer to report it.
 _GRACE_SECONDS = 20.0
 _START_SECONDS = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPage:
-    """Part of a command's output.
-
-    `chunks` are (stream, offset, bytes); `next` is where to continue; `lost` says that the session
-    no longer keeps this command's output.
-    """
-
-    chunks: Sequence[Chunk]
-    next: int
-    ended: bool
-    lost: bool
 
 
 class Executions:
@@ -114,7 +98,7 @@ class Executions:
             "cwd": cwd,
             "env": self._rules.environment(session, request),
             "secrets": given,
-            "stdin": None if request.stdin is None else _encoded(request.stdin),
+            "stdin": None if request.stdin is None else encoded(request.stdin),
             "stdin_open": request.stdin_open,
             "timeout_ms": None if timeout is None else timeout * 1000,
             "background": request.background,
@@ -268,7 +252,7 @@ class Executions:
                     lost = "the command was not started, or its end is lost"
                     await self._never_ran(session, command, SandboxUnavailableError(lost))
 
-    # Waiting, reading, feeding, ending.
+    # Waiting, ending.
 
     async def wait(self, session: Session, command: Command) -> CommandExit:
         """The command's end, once it has ended and its end is recorded.
@@ -320,81 +304,6 @@ class Executions:
         except SandboxUnavailableError:
             command.ending = False
 
-    async def output(
-        self,
-        session: Session,
-        command: Command,
-        after: int,
-        wait: float,
-        *,
-        looks: bool = False,
-        whole: bool = False,
-    ) -> OutputPage:
-        """Output from offset `after` on; waits up to `wait` seconds for some.
-
-        `looks`: it stays available to the command's caller and for its evidence; `whole`: includes
-        stored long output. Raises: SandboxUnavailableError.
-        """
-        if session.sandbox is None or not command.dispatched:
-            return OutputPage([], after, command.ended, lost=True)
-        params = {
-            "command_id": command.id,
-            "after": after,
-            "limit": CHUNK_BYTES,
-            "wait_ms": int(wait * 1000),
-            "looks": looks or _waits_for_evidence(command),
-            "whole": whole,
-        }
-        try:
-            answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
-            chunks, following = parse_page(answer)
-            return OutputPage(chunks, following, answer["ended"] is True, lost=False)
-        except NotFoundError:
-            return OutputPage([], after, command.ended, lost=True)
-        except (KeyError, TypeError, ValueError):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
-
-    async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:
-        """Writes to a command's standard input, as soon as there is room.
-
-        Raises: ConflictError if it is closed, BusyError if the command does not read.
-        """
-        sandbox = session.check_open()
-        params = {"command_id": command.id, "data": _encoded(data), "close": close}
-        await sandbox.link.request("stdin", params)
-
-    async def signal(self, session: Session, command: Command, number: int) -> None:
-        """Signals a command's process group. Raises: NotFoundError if it has ended."""
-        sandbox = session.check_open()
-        command.signals.add(number)
-        try:
-            await sandbox.link.request("signal", {"command_id": command.id, "signal": number})
-        except PaddockError:
-            command.signals.discard(number)
-            raise
-
-    def command(self, session: Session, command_id: str) -> Command:
-        """A command of the session. Raises: NotFoundError."""
-        command = session.commands.get(command_id)
-        if command is None:
-            raise NotFoundError(f"this session has no command {command_id}")
-        return command
-
-    def commands(self, session: Session) -> list[Command]:
-        """The session's commands: all running ones, and the latest that ended."""
-        return list(session.commands.values())
-
     async def close(self) -> None:
         """Ends background work."""
         await self._tasks.close()
-
-
-def _waits_for_evidence(command: Command) -> bool:
-    """Whether its output is still needed, whoever else reads it."""
-    if command.keeping is None:  # its evidence is begun after its start was answered
-        return command.captured
-    return not command.keeping.done()
-
-
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()

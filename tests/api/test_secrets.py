@@ -454,7 +454,7 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
     await plane.close()
     async with restarted(settings, engine, agents) as plane:
         (session,) = plane.sessions.finder.list(ADMIN)
-        again = plane.executions.command(session, command.id)
+        again = session.commands[command.id]
         assert (again.argv, again.background) == (["make", MARK], False)
         assert again.result == told
         assert (told.exit_code, told.output_bytes) == (3, 4)

@@ -9,6 +9,7 @@ import pytest
 
 from api.views.sessions import inspected
 from orchestrator.checks.doctor import run_checks
+from orchestrator.commands import started
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from paddock.contract.inspection import InspectedSession, SandboxProcess
@@ -59,7 +60,7 @@ async def test_processes_and_use_while_commands_run(high: Box) -> None:
     assert shown.usage.pids == len(shown.processes) == 5
     assert 0 < shown.usage.memory_bytes < shown.limits.memory_bytes
     for command in (spinning, sleeping):
-        await high.plane.executions.signal(high.session, command, 9)
+        await started.signal(high.session, command, 9)
         await high.finish(command)
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.access.keys import Principal, Role, digest
+from orchestrator.commands import started
 from orchestrator.engine.base import ContainerState
 from orchestrator.errors import (
     AuditUnavailableError,
@@ -371,7 +372,7 @@ async def test_an_ended_session_takes_no_work_but_is_still_known(new_box: BoxFac
         with pytest.raises(InvalidTransitionError):
             await change(TESTER, box.session)
     assert box.plane.sessions.finder.find(TESTER, box.session.id) is box.session
-    assert box.plane.executions.command(box.session, done.command.id).result is done.command.result
+    assert started.find(box.session, done.command.id).result is done.command.result
     # Only closing can be repeated, with or without a purge.
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert len(await box.events("session.terminated")) == 1

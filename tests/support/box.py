@@ -13,6 +13,7 @@ from api.views.commands import exit_members
 from api.views.sessions import session as view
 from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
+from orchestrator.commands import started
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
 from orchestrator.sessions.file_archives import ArchiveDownload, ArchiveSummary
@@ -112,7 +113,7 @@ class Box:
     ) -> AsyncIterator[tuple[str, int, bytes]]:
         """A command's live output, to the end."""
         while True:
-            page = await self.plane.executions.output(self.session, command, after, 5.0)
+            page = await started.read_output(self.session, command, after, 5.0)
             for chunk in page.chunks:
                 yield chunk
             if page.lost or (page.ended and page.next == after):
@@ -131,11 +132,11 @@ class Box:
 
     async def feed(self, command: Command, data: bytes, *, close: bool = False) -> None:
         """Sends input to a command."""
-        await self.plane.executions.stdin(self.session, command, data, close)
+        await started.feed(self.session, command, data, close)
 
     async def signal(self, command: Command, number: int) -> None:
         """Signals a command."""
-        await self.plane.executions.signal(self.session, command, number)
+        await started.signal(self.session, command, number)
 
     async def cancel(self, command: Command) -> Outcome:
         """Simulates that a command's client disconnects, and waits for the command's end."""

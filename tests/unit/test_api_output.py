@@ -16,7 +16,7 @@ from api.http.sse import encode_event
 from api.output import TextDecoder, page_text
 from api.problems import STATUSES, document
 from orchestrator import errors
-from orchestrator.commands.execution import OutputPage
+from orchestrator.commands.started import OutputPage
 from orchestrator.errors import CapacityExhaustedError, PaddockError, ValidationError
 from paddock.contract.base import Model, Time
 from paddock.contract.commands import OutputData

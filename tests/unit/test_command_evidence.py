@@ -99,7 +99,7 @@ class Bench:
         clock = iter(range(10**9)).__next__
         self.room = RecordRoom(KeyRing({}), KeyLimits(), 1, lambda: self.free, clock)
         self.recorder = Recorder(ledger, Metrics(), self.room)
-        self.captures = Captures(cast(Any, workspace), cast(Any, None), self.recorder, directory)
+        self.captures = Captures(cast(Any, workspace), self.recorder, directory)
         members: dict[str, Any] = dict.fromkeys(Session.__dataclass_fields__)
         members |= {"key": "k", "id": "s", "owner": "ci", "root_dir": "/w", "last_activity_at": ""}
         members |= {"level": load_levels()["high"], "status": Status.ACTIVE, "terminals": set()}

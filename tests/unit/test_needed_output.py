@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.commands.execution import Executions
+from orchestrator.commands import started
 from orchestrator.sessions.session import Command
 
 
@@ -19,10 +19,7 @@ async def asked(command: Command) -> dict[str, Any]:
         return {"chunks": [], "next": 0, "ended": False}
 
     session = SimpleNamespace(sandbox=SimpleNamespace(link=SimpleNamespace(request=request)))
-    nobody = cast(Any, None)
-    executions = Executions(nobody, nobody, nobody, nobody)
-    await executions.output(cast(Any, session), command, 0, 0.0)
-    await executions.close()
+    await started.read_output(cast(Any, session), command, 0, 0.0)
     (params,) = requests
     return params
 

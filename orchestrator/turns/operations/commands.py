@@ -1,5 +1,6 @@
 """Operations that run commands in the session's sandbox, by the rules of its level."""
 
+from orchestrator.commands import started
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Command
 from orchestrator.turns.operations.context import OperationContext
@@ -57,7 +58,7 @@ async def _output(context: OperationContext, command: Command) -> dict[str, str]
     for name, _, data in told or ():
         _keep(kept, name, data)
     while position < total and sum(map(len, kept.values())) < _MOST_OUTPUT:
-        page = await context.services.executions.output(context.session, command, position, 0)
+        page = await started.read_output(context.session, command, position, 0)
         for name, _, data in page.chunks:
             _keep(kept, name, data)
         if page.lost or page.next <= position:

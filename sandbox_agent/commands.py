@@ -53,11 +53,9 @@ class DeniedError(Exception):
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
 _OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
 _ALLOWED = Decision(True, "allowed", "allowed")
-INERT_PREFIX = "SECRET_"
 _OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
 _SPACE = re.compile(r"\s*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # An absolute path that begins with any number of `/`, `.` and `..` is still at the root.
 _ROOT = re.compile(r"/(?:\.{0,2}/)*")
 
@@ -324,45 +322,6 @@ def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = Fals
     if not anywhere and not _inside(path, workspace):
         raise CommandError(f"cwd must stay under {workspace}: {_shown(cwd)}")
     return path
-
-
-def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
-    """Whether a caller may set the environment variable `name`.
-
-    `patterns` lists names, or prefixes that end in `*`. None allows any well-formed name.
-    """
-    if _VARIABLE.fullmatch(name) is None:
-        return False
-    if patterns is None or name in patterns:
-        return True
-    return any(name.startswith(item[:-1]) for item in patterns if item.endswith("*"))
-
-
-def allowed_secret(name: str, patterns: Collection[str] | None) -> bool:
-    """Whether a command may receive a secret under that name.
-
-    Where variables are listed, a secret's other name must not be one that programs act on. No
-    program gives a meaning to names that begin with `SECRET_`.
-    """
-    return allowed_variable(name, patterns) or (
-        name.startswith(INERT_PREFIX) and allowed_variable(name, None)
-    )
-
-
-def refused_variable(
-    env: Collection[str], secrets: Collection[str], patterns: Collection[str] | None, level: str
-) -> str | None:
-    """Why a command may not have these variables and secrets at this level; None if it may."""
-    for name in env:
-        if not allowed_variable(name, patterns):
-            return f"environment variable not allowed at level {level}: {name}"
-    for name in secrets:
-        if not allowed_secret(name, patterns):
-            return (
-                f"secret not allowed at level {level} under the name {name}; begin it with "
-                f"{INERT_PREFIX}"
-            )
-    return None
 
 
 def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:

@@ -4,7 +4,7 @@ import functools
 import os
 from typing import Any
 
-from sandbox_agent import builtin, commands, exec_request
+from sandbox_agent import builtin, commands, exec_request, variables
 from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.command_process import Plan
@@ -106,7 +106,8 @@ class Executor:
     def _environment(self, requested: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
         """The command's variables; `secrets` are its own, in addition to the session's."""
         patterns = self._configuration.environment
-        message = commands.refused_variable(requested, secrets, patterns, self._configuration.level)
+        level = self._configuration.level
+        message = variables.refused_variable(requested, secrets, patterns, level)
         if message is not None:
             raise AgentError("permission_denied", message, "environment-allowlist")
         base = {

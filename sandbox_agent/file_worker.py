@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sandbox_agent import files
+from sandbox_agent import files, listing
 from sandbox_agent.confine import privileges
 from sandbox_agent.errors import AgentError
 from sandbox_agent.places import Place, Places
@@ -158,10 +158,10 @@ class _Worker:
             self._target = files.Appender(place, path, parents=parents)
             return {"size": 0}
         if method == "list":
-            entries, cut = files.list_entries(place, path, request["depth"], request["limit"])
+            entries, cut = listing.list_entries(place, path, request["depth"], request["limit"])
             return {"entries": [_shown(place, entry) for entry in entries], "truncated": cut}
         if method == "stat":
-            return _shown(place, files.stat_entry(place, path))
+            return _shown(place, listing.stat_entry(place, path))
         if method == "mkdir":
             files.make_directory(place, path)
         elif method == "delete":

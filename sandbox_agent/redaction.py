@@ -4,16 +4,14 @@ The control plane and the agent both use this. A text is searched as it is, with
 percent-encoding undone, and with its backslash escapes (JSON's and Python's) undone. Each form is
 searched for the values themselves, for their base64 in all three alignments and both alphabets, and
 for their hexadecimal digits; white space between the characters of base64 and hexadecimal is
-ignored. The time is proportional to the text's length, whatever it contains, and the work per
-escape is left to the interpreter's own loops.
+ignored. The time is proportional to the text's length, whatever it contains.
 """
 
 import base64
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, NamedTuple
+
+from sandbox_agent.escapes import PLUS, Layer, Span, layers, unspaced
 
 MARK = "[redacted]"
 # Shorter values would match by chance. Longer ones are not keys, tokens or certificates.
@@ -21,24 +19,8 @@ LEAST_BYTES = 8
 MOST_BYTES = 32 * 1024
 
 _MARK = MARK.encode()
-# Escapes, each as one group. A text that ends within an escape may match a shorter one there.
-_PERCENT = re.compile(rb"(%[0-9A-Fa-f]{2})")
-_BACKSLASH = re.compile(
-    rb"(\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
-    rb"|u[0-9A-Fa-f]{4}|U(?:000[0-9A-Fa-f]{5}|0010[0-9A-Fa-f]{4})|x[0-9A-Fa-f]{2}|.))",
-    re.DOTALL,
-)
-_LONGEST_ESCAPE = len(rb"\ud800\udc00")
-# No other thread can run while the interpreter splits one block of this size.
-_BLOCK_BYTES = 64 * 1024
-# An escape that begins before this offset of a block ends within the block.
-_SURE_BYTES = _BLOCK_BYTES - _LONGEST_ESCAPE
-_HIGH_BYTE = re.compile(rb"\\x[89a-fA-F]")
-_LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
-_SPACE = re.compile(rb"([ \t\r\n]+)")
 _SPACES = b" \t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
-_PLUS = bytes.maketrans(b"+", b" ")
 # Marks of a cut, besides the end of a text; the last one separates the texts of an object.
 _CUTS = (b"...", "…".encode(), b"[", b"\0")
 # Limit on the beginnings of a value that are examined in one text.
@@ -46,8 +28,6 @@ _MOST_BEGINNINGS = 64
 # `\u0041` for one byte is the longest encoding; alignment and a line break add to it.
 _LONGEST_ENCODING = 6
 _SLACK = 64
-
-Span = tuple[int, int]
 
 
 class Redactor:
@@ -58,7 +38,7 @@ class Redactor:
         encoded = {value.encode() for value in values}
         found = sorted(value for value in encoded if len(value) >= LEAST_BYTES)
         self._plain = found
-        self._spaced = [value.translate(_PLUS) for value in found]
+        self._spaced = [value.translate(PLUS) for value in found]
         self._base64 = [_base64_inside(value, before) for value in found for before in range(3)]
         self._hex = [value.hex().encode() for value in found]
         longest = max(map(len, found), default=0)
@@ -128,11 +108,11 @@ class Redactor:
         if not self._plain or len(data) < LEAST_BYTES:
             return []
         found: list[Span] = []
-        for layer in _layers(data):
+        for layer in layers(data):
             found += (layer.span(*span) for span in self._search(layer))
         return _merged(found)
 
-    def _search(self, layer: "_Layer") -> Iterator[Span]:
+    def _search(self, layer: Layer) -> Iterator[Span]:
         data, place = layer.data, None
         for text, needles in ((data, self._plain), (layer.spaced, self._spaced)):
             for needle in needles:
@@ -143,7 +123,7 @@ class Redactor:
         for text, needles in ((compact, self._base64), (compact.lower(), self._hex)):
             for needle in needles:
                 if needle[:LEAST_BYTES] in text:
-                    place = place or _undone(data, _SPACE, b" ", lambda _: b"")
+                    place = place or unspaced(data)
                     yield from (place.span(*span) for span in _occurrences(text, needle))
 
 
@@ -222,120 +202,6 @@ def _base64_inside(data: bytes, before: int) -> bytes:
     first = (before * 8 + 5) // 6
     last = (before + len(data)) * 8 // 6
     return base64.b64encode(bytes(before) + data)[first:last]
-
-
-class _Layer:
-    """A text with one encoding undone, and the original position of each of its bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        # The same with spaces for plus signs, in a text that may be percent-encoded.
-        self.spaced = b""
-
-    def span(self, start: int, end: int) -> Span:
-        """The original position of this part."""
-        return start, end
-
-
-class _Replaced(_Layer):
-    """A text in which every other piece was replaced, beginning with the second."""
-
-    def __init__(self, before: list[bytes], after: list[bytes]) -> None:
-        super().__init__(b"".join(after))
-        self._lengths = list(map(len, before)), list(map(len, after))
-        # The start of each piece and the end of the last, before and after; computed on demand.
-        self._places: tuple[list[int], list[int]] | None = None
-
-    def span(self, start: int, end: int) -> Span:
-        """The original position of this part; a replaced piece counts as a whole."""
-        return self._before(start)[0], self._before(end - 1)[1]
-
-    def _before(self, position: int) -> Span:
-        if self._places is None:
-            before, after = self._lengths
-            self._places = list(accumulate(before, initial=0)), list(accumulate(after, initial=0))
-        first, then = self._places
-        # If several pieces begin there, the last one applies: the others are empty.
-        number = bisect_right(then, position) - 1
-        if number % 2:
-            return first[number], first[number + 1]
-        place = first[number] + position - then[number]
-        return place, place + 1
-
-
-def _layers(data: bytes) -> Iterator[_Layer]:
-    yield _Layer(data)
-    if b"%" in data or b"+" in data:
-        layer = _undone(data, _PERCENT, b"%", lambda escape: bytes.fromhex(escape[1:].decode()))
-        layer.spaced = layer.data.translate(_PLUS)
-        yield layer
-    if b"\\" in data:
-        yield _undone(data, _BACKSLASH, b"\\", _unescaped)
-    if _HIGH_BYTE.search(data):
-        # In escaped bytes `\xe9` stands for a byte, in an escaped text for a character.
-        yield _undone(data, _BACKSLASH, b"\\", _unescaped_characters)
-
-
-class _Known(dict[bytes, bytes]):
-    """Caches what each escape stands for."""
-
-    def __init__(self, undo: Callable[[bytes], bytes]) -> None:
-        super().__init__()
-        self._undo = undo
-
-    def __missing__(self, escape: bytes) -> bytes:
-        found = self[escape] = self._undo(escape)
-        return found
-
-
-def _unescaped_characters(escape: bytes) -> bytes:
-    if escape[1:2] == b"x" and len(escape) > 2:
-        return chr(int(escape[2:], 16)).encode()
-    return _unescaped(escape)
-
-
-def _unescaped(escape: bytes) -> bytes:
-    letter, digits = escape[1:2], escape[2:]
-    if not digits:
-        return _LETTERS.get(letter, letter)
-    if letter == b"x":
-        return bytes([int(digits, 16)])
-    if len(digits) > 8:
-        high, low = digits.split(b"\\u")
-        pair = ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF) + 0x10000
-        return chr(pair).encode()
-    return chr(int(digits, 16)).encode("utf-8", "surrogatepass")
-
-
-def _undone(
-    data: bytes, pattern: re.Pattern[bytes], mark: bytes, undo: Callable[[bytes], bytes]
-) -> _Layer:
-    """The data with all escapes of the pattern undone; each escape begins with `mark`."""
-    before = _split(data, pattern, mark)
-    after = before.copy()
-    after[1::2] = map(_Known(undo).__getitem__, before[1::2])
-    return _Replaced(before, after)
-
-
-def _split(data: bytes, pattern: re.Pattern[bytes], mark: bytes) -> list[bytes]:
-    """The text between the escapes and the escapes, alternating; works in blocks."""
-    pieces, position = [b""], 0
-    while position < len(data):
-        block = data[position : position + _BLOCK_BYTES]
-        found = pattern.split(block)
-        end = len(block)
-        if position + end < len(data):
-            # Near the block's end, an escape may turn out longer once all of it is visible.
-            while len(found) > 1 and end - len(found[-1]) - len(found[-2]) > _SURE_BYTES:
-                end -= len(found.pop()) + len(found.pop())
-            begun = block.find(mark, max(_SURE_BYTES, end - len(found[-1])), end)
-            if begun >= 0:
-                found[-1] = found[-1][: begun - end]
-                end = begun
-        pieces[-1] += found[0]
-        pieces += found[1:]
-        position += end
-    return pieces
 
 
 def _occurrences(data: bytes, needle: bytes) -> Iterator[Span]:

@@ -7,10 +7,10 @@ the control plane recognises its own values.
 from collections.abc import Collection
 from typing import Any
 
-from sandbox_agent.commands import allowed_secret
 from sandbox_agent.errors import AgentError
 from sandbox_agent.protocol import EVENT_MEMBERS, Message
 from sandbox_agent.redaction import Redactor
+from sandbox_agent.variables import allowed_secret
 
 
 class SessionSecrets:

@@ -13,12 +13,8 @@ from orchestrator.policy.levels import Level
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Session
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
-from sandbox_agent.commands import (
-    CommandError,
-    DeniedError,
-    allowed_variable,
-    refused_variable,
-)
+from sandbox_agent.commands import CommandError, DeniedError
+from sandbox_agent.variables import allowed_variable, refused_variable
 
 
 class CommandRules:

@@ -26,7 +26,7 @@ from orchestrator.secrets.secret import INSTANCE, Holder, Secret, usable
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import check_not_stored
 from orchestrator.store.database import Database
-from sandbox_agent.commands import allowed_variable
+from sandbox_agent.variables import allowed_variable
 
 log = logging.getLogger(__name__)
 

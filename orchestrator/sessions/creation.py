@@ -39,7 +39,7 @@ from orchestrator.turns.policy_files import SessionPolicies
 from orchestrator.workspace.paths import validate_id
 from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Status
-from sandbox_agent.commands import INERT_PREFIX, allowed_secret, allowed_variable
+from sandbox_agent.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from orchestrator.access.fair_queue import FairQueue
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sessions.session import Session
 from orchestrator.threads import Threads
-from sandbox_agent.redaction import Span, Window
+from sandbox_agent.escapes import Span
+from sandbox_agent.redaction import Window
 
 T = TypeVar("T")
 

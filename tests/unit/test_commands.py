@@ -11,7 +11,6 @@ from sandbox_agent.commands import (
     CommandError,
     Decision,
     DeniedError,
-    allowed_variable,
     decide,
     normalize_cwd,
     parse_command,
@@ -20,6 +19,7 @@ from sandbox_agent.commands import (
     resolve,
 )
 from sandbox_agent.options import SAFE, parse_find, parse_options
+from sandbox_agent.variables import allowed_variable
 from tests.support.raised import raised
 
 FOURTEEN = "pwd ls cat head tail grep find wc stat mkdir touch cp mv rm"

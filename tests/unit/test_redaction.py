@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sandbox_agent import redaction
+from sandbox_agent import escapes
 from sandbox_agent.redaction import MARK, RedactedStream, Redactor, Window
 
 TOKEN = "s3cr3t/To+ken=é✓"
@@ -237,11 +237,11 @@ def test_a_stream_without_values_is_handed_on_at_once() -> None:
 )
 def test_a_text_is_undone_in_blocks_as_in_one(parts: list[bytes]) -> None:
     data = b"".join(parts)
-    for pattern, mark in ((redaction._PERCENT, b"%"), (redaction._BACKSLASH, b"\\")):
+    for pattern, mark in ((escapes._PERCENT, b"%"), (escapes._BACKSLASH, b"\\")):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(redaction, "_BLOCK_BYTES", 32)
-            patch.setattr(redaction, "_SURE_BYTES", 20)
-            assert redaction._split(data, pattern, mark) == pattern.split(data)
+            patch.setattr(escapes, "_BLOCK_BYTES", 32)
+            patch.setattr(escapes, "_SURE_BYTES", 20)
+            assert escapes._split(data, pattern, mark) == pattern.split(data)
 
 
 _ESCAPES = [b"%41", b"\\x80", b"\\u0041", b"\\xc3\\xa9", b"\\n", b"\\\\", b"%25", b"Y W ", b"6 1 "]
@@ -269,7 +269,7 @@ def test_no_call_is_made_for_each_escape(escape: bytes) -> None:
     assert secret.encode() not in cut
     assert cut.count(MARK.encode()) == 3
     assert calls < 1000
-    assert redaction._BLOCK_BYTES <= 64 * 1024
+    assert escapes._BLOCK_BYTES <= 64 * 1024
 
 
 def _seconds(redactor: Redactor, data: bytes) -> float:

@@ -12,8 +12,9 @@ from orchestrator.link.agent_link import AgentLink
 from orchestrator.terminals.said import Said
 from orchestrator.terminals.shell import SHELL_LIMITS, Shell, shell_spec
 from orchestrator.terminals.viewers import Size
+from sandbox_agent.escapes import Span
 from sandbox_agent.protocol import Message
-from sandbox_agent.redaction import Redactor, Span, Window
+from sandbox_agent.redaction import Redactor, Window
 
 SIZE = Size(80, 24)
 ENDED = {"exit_code": 0, "signal": None, "reason": None}

@@ -22,7 +22,9 @@ PURE_AGENT = {
     "sandbox_agent.excerpts",
     "sandbox_agent.outside",
     "sandbox_agent.pty.sanitize",
+    "sandbox_agent.escapes",
     "sandbox_agent.redaction",
+    "sandbox_agent.variables",
     "sandbox_agent.repeats",
 }
 # aiohttp's URLs come from yarl; typing_extensions serves type checkers.

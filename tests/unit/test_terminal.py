@@ -16,8 +16,9 @@ from orchestrator.terminals.framing import Framing, Output
 from orchestrator.terminals.pages import Exit
 from orchestrator.terminals.said import Said
 from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
+from sandbox_agent.escapes import Span
 from sandbox_agent.protocol import Message
-from sandbox_agent.redaction import MARK, Redactor, Span, Window
+from sandbox_agent.redaction import MARK, Redactor, Window
 from tests.support.tool import spec
 
 PROMPT = b"tool=> "

@@ -18,18 +18,18 @@ from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.config.errors import BrokenFilesError, ConfigError
 from orchestrator.config.image_list import listed
-from orchestrator.config.operator_files import files_or_folder
+from orchestrator.config.operator_files import files_or_folder, table_files
 from orchestrator.config.settings import Settings
 from orchestrator.config.watched_files import Source, ensure_file, fingerprint, fingerprints
 from orchestrator.errors import PaddockError
-from orchestrator.policy.levels import Levels, level_files, load_levels
+from orchestrator.policy.levels import Levels, load_levels
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.secrets.configured import ConfiguredSecrets
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
 from orchestrator.tools.rules import RuleFiles, ToolRules
-from orchestrator.turns.policy_files import SessionPolicies, policy_files
+from orchestrator.turns.policy_files import SessionPolicies
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Reload:
         admin_key_seen = fingerprints([admin_key_file])
         images_path = settings.images_path
         images_seen = fingerprints([images_path])
-        levels_seen = fingerprints(files_or_folder(level_files, directory) if directory else [])
+        levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self.keys = load_keys(settings)
         self.images = ListedImages(listed(settings))
@@ -103,7 +103,7 @@ class Reload:
                 Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
             )
         if directory is not None:
-            files = partial(files_or_folder, level_files, directory)
+            files = partial(files_or_folder, table_files, directory)
             self._sources.append(Source(directory, files, read_levels, False, levels_seen))
         self._sources += self._read_policies(settings.session_policies_dir)
         values = [each.file for each in settings.secrets.values() if each.file is not None]
@@ -128,7 +128,7 @@ class Reload:
         if directory is None:
             self.session_policies = SessionPolicies()
             return []
-        files = partial(files_or_folder, policy_files, directory)
+        files = partial(files_or_folder, table_files, directory)
         seen = fingerprints(files())
         self.session_policies = policies = SessionPolicies(directory)
         return [Source(directory, files, lambda: policies.reading(directory), False, seen)]

@@ -67,6 +67,14 @@ def files_in(directory: Path, suffix: str) -> list[Path]:
         raise ConfigError(f"{directory}: {error.strerror}") from None
 
 
+def table_files(directory: Path) -> list[Path]:
+    """The `.toml` files of a folder, without hidden files such as editors' drafts.
+
+    Raises: ConfigError if it can't be listed.
+    """
+    return [path for path in files_in(directory, ".toml") if not path.name.startswith(".")]
+
+
 def files_or_folder(files: Callable[[Path], list[Path]], directory: Path) -> list[Path]:
     """The files of a folder, or the folder itself if it can't be listed."""
     try:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.operator_files import files_in
+from orchestrator.config.operator_files import table_files
 from orchestrator.egress.rules import NO_RULES, Rules
 from orchestrator.engine.base import NO_RATES, Limits, Rates
 from orchestrator.errors import ValidationError
@@ -151,21 +151,13 @@ def load_levels(directory: Path | None = None) -> dict[str, Level]:
     """
     paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
-        paths |= {_level_name(path): path for path in level_files(directory)}
+        paths |= {_level_name(path): path for path in table_files(directory)}
     files = {name: LevelFile(path) for name, path in paths.items()}
     _check_ranks(files)
     return {
         name: _level(name, file)
         for name, file in sorted(files.items(), key=lambda item: item[1].table.rank)
     }
-
-
-def level_files(directory: Path) -> list[Path]:
-    """The level files of a directory, without hidden files such as editors' drafts.
-
-    Raises: ConfigError if it can't be listed.
-    """
-    return [path for path in files_in(directory, ".toml") if not path.name.startswith(".")]
 
 
 def _level_name(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.errors import BrokenFilesError, ConfigError
-from orchestrator.config.operator_files import MOST_BYTES, files_in, read_regular
+from orchestrator.config.operator_files import MOST_BYTES, read_regular, table_files
 from orchestrator.errors import ValidationError
 from orchestrator.policy import toml_lines
 from orchestrator.turns.policy_table import PolicyTableError, dotted, read_policy
@@ -34,7 +34,7 @@ class SessionPolicies(Mapping[str, SessionPolicy]):
         ConfigError if the directory can't be listed; BrokenFilesError.
         """
         found, problems = dict(BUILT_IN), {}
-        for path in policy_files(directory):
+        for path in table_files(directory):
             try:
                 found[path.stem] = read_policy_file(path)
             except ConfigError as error:
@@ -79,14 +79,6 @@ class SessionPolicies(Mapping[str, SessionPolicy]):
 
     def __len__(self) -> int:
         return len(self._policies)
-
-
-def policy_files(directory: Path) -> list[Path]:
-    """The policy files of a directory, without hidden files such as editors' drafts.
-
-    Raises: ConfigError if it can't be listed.
-    """
-    return [path for path in files_in(directory, ".toml") if not path.name.startswith(".")]
 
 
 def read_policy_file(path: Path) -> SessionPolicy:

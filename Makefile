@@ -6,10 +6,10 @@ python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
 # worker 10 s.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests without an engine share nothing and use every core; they wait a lot, so one more of them
-# runs than there are cores. The others share the engine and wait for it more than half of the time:
+# Tests without an engine share nothing and use every core; they wait a lot, so two of them run for
+# each core. The others share the engine and wait for it more than half of the time:
 # four files run at once, the tests of one file in turn.
-workers := $(shell expr $$(nproc) + 1)
+workers := $(shell expr 2 \* $$(nproc))
 apart := -n $(workers) --dist worksteal tests/unit tests/api
 together := -n 4 --dist loadfile tests/integration tests/security tests/tools tests/browser
 

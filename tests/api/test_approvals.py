@@ -327,6 +327,7 @@ async def test_the_command_line(api: Api, session: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("environment")
+@pytest.mark.slow
 async def test_watching(api: Api, session: dict[str, Any]) -> None:
     first = await ask(api)
     async with started("approvals", "watch", "--json") as watching:

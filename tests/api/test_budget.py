@@ -416,6 +416,7 @@ async def test_time_goes_on_in_a_pause(api: Api) -> None:
     assert not api.engine.containers
 
 
+@pytest.mark.slow
 async def test_the_wall_deadline_ends_a_session_that_is_in_use(api: Api) -> None:
     api.agents.plays["sleep"] = Play(holds=True)
     path = await make(api, wall_timeout=1)
@@ -433,6 +434,7 @@ async def test_the_wall_deadline_ends_a_session_that_is_in_use(api: Api) -> None
     await api.problem(410, "session_terminated", "POST", path + "/exec", json={"argv": ["true"]})
 
 
+@pytest.mark.slow
 async def test_the_idle_deadline_says_that_it_was_idle(api: Api) -> None:
     path = await make(api, idle_timeout=1, wall_timeout=600)
     await over(api, path)

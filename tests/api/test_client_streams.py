@@ -27,6 +27,8 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cutter import Cutter, cutting
 from tests.support.fake_agent import Play
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 20
 
 

@@ -551,6 +551,7 @@ async def test_ten_thousand_denied_requests_do_not_flood_the_record(
     assert len(events) < 200
 
 
+@pytest.mark.slow
 async def test_the_end_of_a_key_s_bytes_cuts_its_connections_and_denies_others(
     api: Api, server: Web, endless: Endless, engine: FakeEngine, agents: Agents
 ) -> None:

@@ -18,6 +18,8 @@ from tests.api.test_inspection import ended
 from tests.support.fake_agent import Agents, Play
 from tests.support.keys import entry
 
+pytestmark = pytest.mark.slow
+
 TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
 MINE: dict[str, Any] = {"key": OPERATOR_KEY}
 

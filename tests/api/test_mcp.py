@@ -133,6 +133,7 @@ async def rest(response: ClientResponse) -> list[dict[str, Any]]:
             return found
 
 
+@pytest.mark.slow
 async def test_the_official_client_works_with_a_handle(api: Api) -> None:
     api.agents.plays["ls"] = Play(b"notes.txt\n")
     session = await api.session(key=OPERATOR_KEY, permission_level="low")

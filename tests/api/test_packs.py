@@ -174,6 +174,7 @@ async def test_a_miss_ends_the_session_in_order(api: Api) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_pack_is_refined_until_a_person_is_needed(api: Api) -> None:
     await opened(api, "notes", id="web", labels={"a": "b"}, limits={"pids": 32}, tools=[])
     work_id = (await api.json("GET", "/api/sessions/web"))["work_id"]

@@ -10,6 +10,8 @@ from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
 
+pytestmark = pytest.mark.slow
+
 AUDIT = "/api/sessions/box/audit"
 
 

@@ -17,6 +17,8 @@ from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 
+pytestmark = pytest.mark.slow
+
 BOX = "/api/sessions/box"
 APPROVALS = "/api/approvals"
 KEY: dict[str, Any] = {"key": OPERATOR_KEY}

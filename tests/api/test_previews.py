@@ -15,6 +15,8 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.previews import Previews, Program, previews, program, raw_program
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -14,6 +14,8 @@ from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 POLICY: dict[str, Any] = {
     "world_rules": {
         "read_patterns": ["**/*"],

@@ -16,6 +16,8 @@ from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
 
+pytestmark = pytest.mark.slow
+
 POLICY: dict[str, Any] = {
     "allowed_operations": ["world.read", "world.run"],
     "denied_operations": [],

@@ -183,6 +183,7 @@ async def test_a_changed_file_is_for_new_sessions(api: Api, settings: Settings) 
     assert (await api.json("GET", f"/api/sessions/{last['id']}"))["policy"]["name"] == "review"
 
 
+@pytest.mark.slow
 async def test_a_restart_keeps_it(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
     plane = await ControlPlane.open(settings, engine)
     created = await plane.sessions.create(ADMIN, NewSession(id="box", policy=OWN))

@@ -25,6 +25,8 @@ from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, s
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
 
+pytestmark = pytest.mark.slow
+
 BOX = "/api/sessions/box"
 TAKE, RESTORE = f"{BOX}/snapshot", "/api/sessions/restore"
 POLICY: dict[str, Any] = {

@@ -288,6 +288,7 @@ async def test_without_a_model_a_turn_needs_one(api: Api) -> None:
     assert turn["operations"][0]["error"]
 
 
+@pytest.mark.slow
 async def test_models_are_called_within_the_budget(api: Api, model: ModelServer) -> None:
     path = await made(api, policy=EDIT, budget={"tokens": 40})
     turn = await run(api, path, code='(llm.complete "hello")')

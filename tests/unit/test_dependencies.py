@@ -6,11 +6,14 @@ import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts import wheels
 from tests.support.sources import ROOT, modules, source
+
+pytestmark = pytest.mark.slow
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")}

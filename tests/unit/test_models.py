@@ -19,6 +19,8 @@ from orchestrator.models.service import Models
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 from tests.support.sources import modules
 
+pytestmark = pytest.mark.slow
+
 HELLO = (ModelMessage("system", "Be brief."), ModelMessage("user", "Hello"))
 SECONDS = 30.0
 

@@ -30,6 +30,7 @@ def openapi() -> dict[str, Any]:
     return document()
 
 
+@pytest.mark.slow
 def test_it_is_valid(openapi: dict[str, Any]) -> None:
     validate(openapi)
 

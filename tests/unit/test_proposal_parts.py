@@ -25,6 +25,8 @@ from orchestrator.proposals.helper.planning import CommitSelection, Expected
 from orchestrator.proposals.helper.showing import page
 from orchestrator.proposals.helper.walking import RefusedEntry, walk
 
+pytestmark = pytest.mark.slow
+
 ALL = CommitSelection(None, None)
 Tree = dict[str, tuple[str, int, bytes]]
 

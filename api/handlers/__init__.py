@@ -20,6 +20,7 @@ from api.handlers import (
     ports,
     processes,
     proposals,
+    runs,
     secrets,
     sessions,
     settings,
@@ -33,8 +34,8 @@ from api.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, budgets, settings, usage, egress, secrets, images, models, commands),
-    *(processes, files, file_archives, terminals, live_terminals, tools, turns, approvals),
-    *(proposals, snapshots, ports, packs, mcp),
+    *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
+    *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, audit, health, policies, keys),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

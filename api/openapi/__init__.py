@@ -40,6 +40,7 @@ _TAGS = {
     "Context packs": "Sessions that read the files of a pack and nothing else.",
     "MCP": "The session's operations as tools of an agent, by the Model Context Protocol.",
     "Turns": "Programs of governed operations, run by the host one at a time.",
+    "Runs": "A model that works in a session by calling tools, and the timeline of what was said.",
     "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
     "Snapshots": "A session as one archive, which another control plane restores.",
     "Proposals": "What a session in proposal mode staged, until its host commits or discards it.",

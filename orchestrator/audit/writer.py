@@ -1,5 +1,6 @@
 """Writes a batch of events to their chains, in the thread of the ledger's writer."""
 
+import functools
 import sqlite3
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -50,6 +51,12 @@ def both(first: Effect, second: Effect) -> Effect:
         second(connection)
 
     return apply
+
+
+def together(*effects: Effect | None) -> Effect | None:
+    """An effect that runs those that there are; None if there are none."""
+    found = [each for each in effects if each is not None]
+    return functools.reduce(both, found) if found else None
 
 
 class Head(NamedTuple):

@@ -7,7 +7,7 @@ call, in a thread.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,9 @@ from openai import (
 
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.models.errors import ModelError, ModelFailure
-from orchestrator.models.metering import NOTHING, CallMeter, ModelMessage, estimated, stated
+from orchestrator.models.messages import Prompt
+from orchestrator.models.metering import NOTHING, CallMeter, estimated, stated
+from orchestrator.models.tool_calls import AnswerCalls, CallPieces
 from orchestrator.models.transport import (
     AnswerTooLargeError,
     BoundedTransport,
@@ -42,7 +44,16 @@ _ABOUT_REQUEST = frozenset({400, 404, 413, 422})
 
 
 class Finished(str):
-    """How an answer ended, in the endpoint's word; the last piece of it."""
+    """How an answer ended, in the endpoint's word; the last piece of it. `called`: its calls."""
+
+    called = AnswerCalls()
+
+    @classmethod
+    def calling(cls, reason: str, called: AnswerCalls) -> "Finished":
+        """An end with these calls of tools."""
+        end = cls(reason)
+        end.called = called
+        return end
 
 
 class Endpoint:
@@ -65,7 +76,7 @@ class Endpoint:
         name: str,
         model: OperatorModel,
         key: str,
-        messages: Sequence[ModelMessage],
+        prompt: Prompt,
         max_tokens: int,
         meter: CallMeter,
         until: float,
@@ -74,10 +85,10 @@ class Endpoint:
 
         `until` is the event loop's time. Raises: ModelError.
         """
-        meter.usage = estimated(messages, 0)
+        meter.usage = estimated(prompt, 0)
         try:
             async with asyncio.timeout_at(until):
-                answer = await self._ask(name, model, key, messages, max_tokens)
+                answer = await self._ask(name, model, key, prompt, max_tokens)
             async with aclosing(answer), aclosing(_pieces(answer, meter)) as pieces:
                 while True:
                     async with asyncio.timeout_at(until):
@@ -97,7 +108,7 @@ class Endpoint:
         name: str,
         model: OperatorModel,
         key: str,
-        messages: Sequence[ModelMessage],
+        prompt: Prompt,
         max_tokens: int,
     ) -> AsyncStream[Any]:
         client = AsyncOpenAI(
@@ -112,10 +123,11 @@ class Endpoint:
         create: Any = client.chat.completions.create
         answer: AsyncStream[Any] = await create(
             model=model.model or name,
-            messages=[each._asdict() for each in messages],
+            messages=[each.json() for each in prompt.messages],
             stream=True,
             stream_options={"include_usage": True},
             **{model.limit_field: max_tokens},
+            **({"tools": [each.json() for each in prompt.tools]} if prompt.tools else {}),
         )
         return answer
 
@@ -128,23 +140,26 @@ async def _pieces(answer: AsyncStream[Any], meter: CallMeter) -> AsyncGenerator[
         return
     usage, finished, size = meter.usage, None, 0
     said = None
+    calls = CallPieces()
     count = 0
     async for chunk in answer:
         count += 1
         if count % _PIECES_AT_ONCE == 0:
             await asyncio.sleep(0)
         said = stated(getattr(chunk, "usage", None)) or said
-        text, reason = _part(chunk, "delta")
+        text, reason, pieces = _part(chunk, "delta")
         finished = reason or finished
-        if text:
-            size += len(text.encode(errors="replace"))
+        added = calls.add(pieces) + len(text.encode(errors="replace"))
+        if added:
+            size += added
             _check_size(size)
             meter.usage = usage._replace(output_tokens=size)
+        if text:
             yield text
     if finished is None:
         raise ModelError(ModelFailure.BROKEN, "the endpoint's answer breaks off")
     meter.usage = said or meter.usage
-    yield Finished(finished)
+    yield Finished.calling(finished, calls.called)
 
 
 async def _whole(answer: AsyncStream[Any], meter: CallMeter) -> AsyncGenerator[str]:
@@ -156,27 +171,30 @@ async def _whole(answer: AsyncStream[Any], meter: CallMeter) -> AsyncGenerator[s
         raise ModelError(
             ModelFailure.BROKEN, "the endpoint's answer is not one of a model"
         ) from None
-    text, reason = _part(chunk, "message")
-    size = len(text.encode(errors="replace"))
+    text, reason, pieces = _part(chunk, "message")
+    calls = CallPieces()
+    size = calls.add(pieces) + len(text.encode(errors="replace"))
     _check_size(size)
     meter.usage = stated(getattr(chunk, "usage", None)) or meter.usage._replace(output_tokens=size)
     if reason is None:
         raise ModelError(ModelFailure.BROKEN, "the endpoint's answer breaks off")
     if text:
         yield text
-    yield Finished(reason)
+    yield Finished.calling(reason, calls.called)
 
 
-def _part(chunk: Any, member: str) -> tuple[str, str | None]:
-    """The text of a chunk, and why the answer ends with it: whatever the endpoint sends there."""
+def _part(chunk: Any, member: str) -> tuple[str, str | None, Any]:
+    """The text of a chunk, why the answer ends with it, and its calls: whatever is sent there."""
     choices = getattr(chunk, "choices", None)
     if not isinstance(choices, list) or not choices:
-        return "", None
-    text = getattr(getattr(choices[0], member, None), "content", None)
+        return "", None, None
+    said = getattr(choices[0], member, None)
+    text = getattr(said, "content", None)
     reason = getattr(choices[0], "finish_reason", None)
     return (
         text if isinstance(text, str) else "",
         reason[:32] if isinstance(reason, str) and reason else None,
+        getattr(said, "tool_calls", None),
     )
 
 

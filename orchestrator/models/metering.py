@@ -1,24 +1,18 @@
 """What a call of a model uses and costs. Pure functions, and a meter that its caller keeps."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from orchestrator.config.operator_models import ModelPrices
+from orchestrator.models.messages import Prompt
+from orchestrator.models.tool_calls import AnswerCalls
 
 # No endpoint means more than this; it would be nonsense.
 _MOST_TOKENS = 10**9
 # What an endpoint adds to each message.
 _PER_MESSAGE = 16
-
-
-class ModelMessage(NamedTuple):
-    """One message of a conversation with a model."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
 
 
 class TokenUsage(NamedTuple):
@@ -43,6 +37,7 @@ class Completion(NamedTuple):
     cost_microdollars: int
     finish_reason: str
     estimated: bool
+    called: AnswerCalls = AnswerCalls()
 
 
 NOTHING = TokenUsage(0, 0, estimated=False)
@@ -70,9 +65,10 @@ def cost(usage: TokenUsage, prices: ModelPrices) -> int:
     return math.ceil(received * prices.input + sent * prices.output)
 
 
-def estimated(messages: Sequence[ModelMessage], output_bytes: int) -> TokenUsage:
+def estimated(prompt: Prompt, output_bytes: int) -> TokenUsage:
     """The most tokens that a call may have used: no tokenizer makes more of them than bytes."""
-    size = sum(len(each.content.encode(errors="replace")) + _PER_MESSAGE for each in messages)
+    size = sum(len(text.encode(errors="replace")) for text in prompt.texts)
+    size += _PER_MESSAGE * len(prompt.messages)
     return TokenUsage(size, output_bytes, estimated=True)
 
 

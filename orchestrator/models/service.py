@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_models import OperatorModel, load_key
 from orchestrator.models.errors import ModelError, ModelFailure
-from orchestrator.models.metering import CallMeter, Completion, ModelMessage
+from orchestrator.models.messages import Prompt
+from orchestrator.models.metering import CallMeter, Completion
+from orchestrator.models.tool_calls import AnswerCalls
 from orchestrator.threads import Threads
 
 if TYPE_CHECKING:
@@ -41,16 +43,22 @@ class Models:
     async def complete(
         self,
         name: str,
-        messages: Sequence[ModelMessage],
+        prompt: Prompt,
         max_tokens: int,
         seconds: float,
         meter: CallMeter | None = None,
+        said: Callable[[str], None] = lambda _: None,
     ) -> Completion:
-        """The whole answer; the arguments are those of `stream`. Raises: ModelError."""
+        """The whole answer; `said` gets its pieces, and the other arguments are those of `stream`.
+
+        Raises: ModelError.
+        """
         meter = meter or CallMeter()
         texts: list[str] = []
-        async with aclosing(self.stream(name, messages, max_tokens, seconds, meter)) as pieces:
+        async with aclosing(self.stream(name, prompt, max_tokens, seconds, meter)) as pieces:
             async for piece in pieces:
+                if texts:
+                    said(texts[-1])
                 texts.append(piece)
         *texts, finished = texts
         usage = meter.usage
@@ -61,12 +69,13 @@ class Models:
             cost_microdollars=meter.cost_microdollars,
             finish_reason=finished,
             estimated=usage.estimated,
+            called=getattr(finished, "called", AnswerCalls()),
         )
 
     async def stream(
         self,
         name: str,
-        messages: Sequence[ModelMessage],
+        prompt: Prompt,
         max_tokens: int,
         seconds: float,
         meter: CallMeter,
@@ -77,7 +86,7 @@ class Models:
         time what is used, which the caller charges however this ends. Raises: ModelError.
         """
         model = self._named(name)
-        if sum(len(each.content) for each in messages) > _MOST_PROMPT:
+        if sum(map(len, prompt.texts)) > _MOST_PROMPT:
             raise ModelError(
                 ModelFailure.TOO_LARGE, f"the messages have more than {_MOST_PROMPT} characters"
             )
@@ -86,7 +95,7 @@ class Models:
         endpoint = await self._loaded()
         key = await self._key(name, model)
         most = min(max_tokens, model.max_tokens or max_tokens)
-        pieces = endpoint.stream(name, model, key, messages, most, meter, until)
+        pieces = endpoint.stream(name, model, key, prompt, most, meter, until)
         async with aclosing(pieces):
             try:
                 async for piece in pieces:

@@ -61,6 +61,9 @@ class TurnForm(_Form):
     printed: str
     proposals: list[dict[str, Any]]
     budget_remaining: dict[str, int | float | None]
+    # Where it ran; older snapshots do not say.
+    permission_level: Annotated[str, Field(max_length=64)] | None = None
+    workspace_root: Annotated[str, Field(max_length=4096)] | None = None
 
 
 class NotesForm(_Form):

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from orchestrator.audit.events import NOTHING_MADE, EventDraft, Made
 from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import together
 from orchestrator.errors import BudgetExceededError, PaddockError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.loop_turns import LoopTurns
@@ -16,18 +17,22 @@ from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.turns.operations.context import OperationContext
 from orchestrator.turns.operations.registry import OPERATIONS
+from orchestrator.turns.operations.ticks import TICK
 from orchestrator.turns.operations.turn_operation import Done, Needed, TurnOperation
 from orchestrator.turns.outcome import Value, plain
 from orchestrator.turns.programs import (
     Breath,
     Enter,
     Leave,
+    NewMessage,
     Operation,
     OperationFailed,
     PolicyViolation,
     Program,
     ScopeExceeded,
+    Tick,
 )
+from orchestrator.turns.runs.conversation import saving
 from orchestrator.turns.scopes import KINDS
 from orchestrator.turns.session_policy import EXECUTIONS, PolicyRefusalError
 from orchestrator.turns.turn import MOST_OPERATIONS
@@ -87,6 +92,10 @@ class ProgramDriver:
                 await self._enter(request)
             case Leave():
                 self.context.scopes.leave()
+            case Tick(number):
+                return await self._perform(TICK, {"tick": number})
+            case NewMessage(message) if self.context.conversation is not None:
+                await self.context.conversation.add(message)
             case Breath():
                 await self._loop_turns.next(self.context.session.key)
                 self._check_budgets(("time",))
@@ -146,7 +155,7 @@ class ProgramDriver:
             rule = error.fields.get("rule")
             denied = draft._replace(decision="deny", rule=rule, error=error.detail)
             await self._record(denied, began, tokens)
-            raise PolicyViolation(error.detail) from None
+            raise PolicyViolation(error.detail, rule) from None
         draft = draft._replace(decision="allow")
         try:
             done = await self._timed(operation, args)
@@ -160,7 +169,8 @@ class ProgramDriver:
             if isinstance(error, BudgetExceededError):
                 raise SessionExceeded(Kind(error.fields["kind"])) from None
             if isinstance(error, PaddockError):
-                raise OperationFailed(f"{operation.name}: {error.detail}") from None
+                rule = error.fields.get("rule")
+                raise OperationFailed(f"{operation.name}: {error.detail}", rule) from None
             raise
         await self._record(draft._replace(result=dict(done.recorded)), began, tokens)
         if done.staged is not None and self.context.session.policy.world_rules.proposal_mode:
@@ -201,17 +211,20 @@ class ProgramDriver:
         )
 
     async def _record(self, draft: EventDraft, began: float, tokens: int) -> None:
-        """Records an operation, with what it took; what it used is stored with it."""
+        """Records an operation, with what it took; what it used and said is stored with it."""
         session, used = self.context.session, self.context.log.tokens - tokens
+        conversation = self.context.conversation
         if used:
             draft = draft._replace(tokens_used=used)
         took = round((time.monotonic() - began) * 1000)
+        said, size = saving(conversation)
         recorded = await self._recorder.record(
             session,
             draft._replace(duration_ms=took),
-            session_rows.with_budget(session) if used else None,
+            together(session_rows.with_budget(session) if used else None, said),
         )
         FaultPoint.TURN_OPERATED.reached()
+        self._recorder.count(session, size)
         self.context.log.add(recorded.event)
 
 

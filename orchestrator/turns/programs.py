@@ -8,6 +8,7 @@ program's value. Other errors that the driver throws pass through the program.
 from collections.abc import Generator
 from typing import NamedTuple, TypeAlias
 
+from orchestrator.models.messages import ModelMessage
 from orchestrator.turns.outcome import Value
 
 
@@ -33,16 +34,42 @@ class Breath(NamedTuple):
     """Nothing is asked: others may run now. The answer is not used."""
 
 
-Request: TypeAlias = Operation | Enter | Leave | Breath
+class Tick(NamedTuple):
+    """The model of a run is called with the timeline. The answer is its text."""
+
+    number: int
+
+
+class NewMessage(NamedTuple):
+    """A message for the timeline of a run. The answer is not used."""
+
+    message: ModelMessage
+
+
+Request: TypeAlias = Operation | Enter | Leave | Breath | Tick | NewMessage
 Program: TypeAlias = Generator[Request, Value, Value]
 
 
 class OperationFailed(Exception):  # noqa: N818
-    """An operation failed: the program ends with this message and says where it was."""
+    """An operation failed: the program ends with this message and says where it was.
+
+    `rule`: what refused it, if that was a rule of the session's level.
+    """
+
+    def __init__(self, said: str, rule: str | None = None) -> None:
+        super().__init__(said)
+        self.rule = rule
 
 
 class PolicyViolation(Exception):  # noqa: N818
-    """The policy refuses what was asked. It ends the program and is raised out of it."""
+    """The policy refuses what was asked, by that rule.
+
+    It ends the program and is raised out of it, except of a run, whose model is told.
+    """
+
+    def __init__(self, said: str, rule: str | None = None) -> None:
+        super().__init__(said)
+        self.rule = rule
 
 
 class ScopeExceeded(Exception):  # noqa: N818

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.writer import both
+from orchestrator.audit.writer import together
 from orchestrator.fault_points import FaultPoint
 from orchestrator.loop_turns import LoopTurns
 from orchestrator.sessions import session_rows
@@ -24,6 +24,7 @@ from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.context import OperationContext, Services
 from orchestrator.turns.operations.queries import OF_TURNS
 from orchestrator.turns.outcome import Outcome, Value, error, nonconverged
+from orchestrator.turns.runs.conversation import Conversation, saving
 from orchestrator.turns.scopes import Scopes
 from orchestrator.turns.script import PreparedScript
 from orchestrator.turns.turn import StagedProposal, TurnRecord
@@ -40,6 +41,8 @@ class RunningTurn:
     turn: TurnRecord
     notes: Notes
     log: OperationLog
+    # Of a run.
+    conversation: Conversation | None = None
     began: float = field(default_factory=time.monotonic)
     # Its program, and all of it, with the record of its end.
     work: asyncio.Task[Value] | None = None
@@ -98,6 +101,7 @@ class TurnRunner:
             Scopes(session.policy, running.used),
             running.notes,
             running.log,
+            running.conversation,
         )
         driver = ProgramDriver(context, self._recorder, self._loop_turns)
         try:
@@ -106,6 +110,8 @@ class TurnRunner:
                 return await self._end(running, driver, prepared, outcome)
         finally:
             running.log.end()
+            if running.conversation is not None:
+                running.conversation.feed.end()
 
     async def _driven(
         self, running: RunningTurn, driver: ProgramDriver, prepared: PreparedScript
@@ -166,12 +172,16 @@ class TurnRunner:
         kept = Notes.restored(told["notes"]) if running.finished else None
         draft = turn_end(turn, running.principal.name, metadata["time_ms"])
         ending, size = turn_rows.ending(session.key, turn, kept)
-        kept_with = both(
-            session_rows.with_budget(session), session_rows.counting(session.key, size)
+        said, said_size = saving(running.conversation)
+        kept_with = together(
+            ending,
+            session_rows.with_budget(session),
+            session_rows.counting(session.key, size),
+            said,
         )
-        await self._recorder.record(session, draft, both(ending, kept_with))
+        await self._recorder.record(session, draft, kept_with)
         FaultPoint.TURN_ENDED.reached()
-        self._recorder.count(session, size)
+        self._recorder.count(session, size + said_size)
         return turn
 
 

@@ -1,4 +1,4 @@
-"""What a turn runs: a list of operations, or a program in Lisp."""
+"""What a turn runs: a list of operations, a program in Lisp, or a model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,9 @@ from orchestrator.turns.lisp.program import LispProgram
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.operations.registry import NAMES, QUERIES
 from orchestrator.turns.programs import Program
-from orchestrator.turns.turn import LispCode, Script
+from orchestrator.turns.runs.conversation import Conversation
+from orchestrator.turns.runs.program import run_program
+from orchestrator.turns.turn import AgentRun, LispCode, Script
 
 
 class PreparedScript(NamedTuple):
@@ -19,8 +21,17 @@ class PreparedScript(NamedTuple):
     finish: Callable[[], None]
 
 
-def prepared(script: Script, notes: Notes) -> PreparedScript:
-    """Raises: ValidationError for a list that names an unknown operation or argument."""
+def prepared(
+    script: Script, notes: Notes, conversation: Conversation | None = None
+) -> PreparedScript:
+    """A run has a conversation.
+
+    Raises: ValidationError for a list that names an unknown operation or argument.
+    """
+    if conversation is not None:
+        return PreparedScript(run_program(conversation), lambda: "", lambda: None)
+    if isinstance(script, AgentRun):
+        raise ValueError("a run needs a conversation")
     if not isinstance(script, LispCode):
         return PreparedScript(list_program(script), lambda: "", lambda: None)
     lisp = LispProgram(
@@ -35,6 +46,13 @@ def prepared(script: Script, notes: Notes) -> PreparedScript:
 
 def described(script: Script) -> dict[str, Any]:
     """What is recorded of it."""
+    if isinstance(script, AgentRun):
+        return {
+            "messages": list(script.messages),
+            "model": script.model or None,
+            "system": script.system,
+            "max_ticks": script.max_ticks,
+        }
     if not isinstance(script, LispCode):
         return {"operations": len(script)}
     return {"code": script.text}

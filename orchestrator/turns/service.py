@@ -10,9 +10,10 @@ from orchestrator.access.keys import Principal
 from orchestrator.audit import query
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.writer import both
+from orchestrator.audit.writer import together
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.fault_points import FaultPoint
+from orchestrator.models.messages import ModelMessage
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -29,8 +30,11 @@ from orchestrator.turns.operations.queries import OF_TURNS
 from orchestrator.turns.operations.registry import OPERATIONS
 from orchestrator.turns.outcome import error, nonconverged
 from orchestrator.turns.running import RunningTurn, TurnRunner, turn_end
+from orchestrator.turns.runs import timeline_rows
+from orchestrator.turns.runs.conversation import Conversation, saving
+from orchestrator.turns.runs.timeline import TimelineEntry
 from orchestrator.turns.script import PreparedScript, described, prepared
-from orchestrator.turns.turn import MOST_OPERATIONS, Script, TurnRecord
+from orchestrator.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
 from paddock.audit.chain import Event
 
 # The end of a sandbox waits so long for the record of its turn.
@@ -82,12 +86,18 @@ class SessionTurns:
             partial(turn_rows.before, session_key=session.key)
         )
         notes = await self._database.read(partial(turn_rows.notes_of, session_key=session.key))
-        program = prepared(script, notes)
+        conversation = await self._conversation(session, number + 1, script)
+        program = prepared(script, notes, conversation)
         kind = session.budget.exhausted(datetime.now(UTC), OF_TURNS)
         if kind is not None:
             self._exceed(principal, session, kind)
             return await self._refused(principal, session)
-        turn = TurnRecord(number + 1, now(), principal.name)
+        turn = TurnRecord(
+            *(number + 1, now(), principal.name),
+            permission_level=session.level.name,
+            workspace_root=session.root_dir,
+        )
+        said, size = saving(conversation)
         session.budget.consume(Kind.ITERATIONS, 1)
         try:
             await self._recorder.record(
@@ -100,16 +110,33 @@ class SessionTurns:
                     turn=turn.number,
                     time=turn.started_at,
                 ),
-                both(turn_rows.starting(session.key, turn), session_rows.with_budget(session)),
+                together(
+                    turn_rows.starting(session.key, turn), session_rows.with_budget(session), said
+                ),
             )
         except BaseException:
             session.budget.give_back(Kind.ITERATIONS, 1)
             raise
         FaultPoint.TURN_RECORDED.reached()
-        running = RunningTurn(principal, session, turn, notes, OperationLog(operations))
+        self._recorder.count(session, size)
+        log = OperationLog(operations)
+        running = RunningTurn(principal, session, turn, notes, log, conversation)
         self._running[session.key] = running
         running.whole = self._tasks.spawn(self._run(running, program))
         return running
+
+    async def _conversation(
+        self, session: Session, number: int, script: Script
+    ) -> Conversation | None:
+        """That of a run: the timeline with the new messages."""
+        if not isinstance(script, AgentRun):
+            return None
+        entries = await self._database.read(partial(timeline_rows.all_of, session_key=session.key))
+        cut = partial(self._recorder.told, session)
+        conversation = Conversation(script, session.key, number, entries, cut)
+        for text in script.messages:
+            await conversation.add(ModelMessage("user", text))
+        return conversation
 
     async def _run(self, running: RunningTurn, program: PreparedScript) -> TurnRecord:
         session = running.session
@@ -180,6 +207,14 @@ class SessionTurns:
             found += [event for event in page.items if event["operation"] in OPERATIONS]
             after = page.next
         return found
+
+    async def timeline(
+        self, session_key: str, after: int, limit: int
+    ) -> tuple[list[TimelineEntry], bool]:
+        """Entries of a session's timeline with higher numbers, and whether there may be more."""
+        return await self._database.browse(
+            partial(timeline_rows.page, session_key=session_key, after=after, limit=limit)
+        )
 
     # Stopping.
 

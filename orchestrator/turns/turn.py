@@ -25,7 +25,16 @@ class LispCode(NamedTuple):
     text: str
 
 
-Script: TypeAlias = LispCode | tuple[OperationCall, ...]
+class AgentRun(NamedTuple):
+    """A model that calls tools, with new messages for it. An empty name is the first model."""
+
+    messages: tuple[str, ...] = ()
+    model: str = ""
+    system: str | None = None
+    max_ticks: int = 10
+
+
+Script: TypeAlias = LispCode | AgentRun | tuple[OperationCall, ...]
 
 
 class StagedProposal(NamedTuple):
@@ -47,7 +56,8 @@ class TurnRecord:
 
     `outcome` is in the form of the API. `printed` is what the program displayed.
     `budget_remaining` has the kinds tokens, cost, time and iterations in the units of the API.
-    `operations` is their number; they are in the session's record.
+    `operations` is their number; they are in the session's record. `permission_level` and
+    `workspace_root` are the session's when it began.
     """
 
     number: int
@@ -60,6 +70,8 @@ class TurnRecord:
     printed: str = ""
     proposals: tuple[Mapping[str, Any], ...] = ()
     budget_remaining: Mapping[str, int | float | None] | None = None
+    permission_level: str | None = None
+    workspace_root: str | None = None
 
     @property
     def ended(self) -> bool:

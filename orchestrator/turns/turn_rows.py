@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.audit.writer import Effect
 from orchestrator.turns.notes import Notes
@@ -10,7 +11,7 @@ from orchestrator.turns.turn import TurnRecord
 
 # Characters of the results on one page.
 _MOST_PAGE = 4 * 1024 * 1024
-_COLUMNS = "number, started_at, actor, ended_at, result"
+_COLUMNS = "number, started_at, actor, ended_at, permission_level, workspace_root, result"
 
 
 def starting(session_key: str, turn: TurnRecord) -> Effect:
@@ -18,8 +19,12 @@ def starting(session_key: str, turn: TurnRecord) -> Effect:
 
     def effect(connection: sqlite3.Connection) -> None:
         connection.execute(
-            "INSERT INTO turns (session_key, number, started_at, actor) VALUES (?, ?, ?, ?)",
-            (session_key, turn.number, turn.started_at, turn.actor),
+            "INSERT INTO turns (session_key, number, started_at, actor, permission_level,"
+            " workspace_root) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                *(session_key, turn.number, turn.started_at, turn.actor),
+                *(turn.permission_level, turn.workspace_root),
+            ),
         )
 
     return effect
@@ -122,11 +127,12 @@ def unended(connection: sqlite3.Connection) -> list[tuple[str, TurnRecord]]:
     return [(row[0], _turn(row[1:])) for row in rows]
 
 
-def _turn(row: tuple[int, str, str, str | None, str | None]) -> TurnRecord:
-    number, started_at, actor, ended_at, result = row
-    if result is None:
-        return TurnRecord(number, started_at, actor, ended_at)
-    told = json.loads(result)
-    return TurnRecord(
-        number, started_at, actor, ended_at, **told | {"proposals": tuple(told["proposals"])}
+def _turn(row: tuple[int, str, str, str | None, str | None, str | None, str | None]) -> TurnRecord:
+    number, started_at, actor, ended_at, level, root, result = row
+    turn = TurnRecord(
+        *(number, started_at, actor, ended_at), permission_level=level, workspace_root=root
     )
+    if result is None:
+        return turn
+    told = json.loads(result)
+    return replace(turn, **told | {"proposals": tuple(told["proposals"])})

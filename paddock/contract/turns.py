@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from paddock.contract.base import WORDS, Count, Model, Time, example
+from paddock.contract.base import WORDS, Count, LevelName, Model, Time, example
 from paddock.contract.fields import KIB, MaxBytes, PageSize, Whole
 from paddock.contract.requests import Body, Query, check_one, exactly_one
 
@@ -29,6 +29,8 @@ _SUMMARY: dict[str, Any] = {
     "turn_number": 1,
     "status": "ended",
     "actor": "handle:sess-4f1c0a9be27d3586",
+    "permission_level": "low",
+    "workspace_root": "/var/lib/paddock/session-workspaces/sess-4f1c0a9be27d3586",
     "started_at": "2026-03-04T09:30:12.482113Z",
     "ended_at": "2026-03-04T09:30:12.490120Z",
     "outcome": {
@@ -153,6 +155,8 @@ class TurnSummary(Model):
     )
     status: Annotated[Literal["running", "ended"], WORDS]
     actor: str = Field(description="Who ran it: a key's name, or `handle:<session>`.")
+    permission_level: LevelName | None = Field(description="The session's when it began.")
+    workspace_root: str | None = Field(description="The session's when it began.")
     started_at: Time
     ended_at: Time | None
     outcome: Outcome | None = Field(description="Null while it runs.")

@@ -20,7 +20,7 @@ class Answer:
     `text` comes in pieces of four characters. `usage` is (input, output); None: not stated.
     `stream` False: one JSON object, whatever was asked for. `status` other than 200: an error with
     `said`. `body` replaces the rest as it is, once `headers` are sent; `hangs`: nothing follows
-    until the client goes away.
+    until the client goes away. `calls` are names of tools and their arguments, in two pieces each.
     """
 
     text: str = "done"
@@ -33,6 +33,7 @@ class Answer:
     body: Sequence[bytes] | None = None
     content_type: str = "text/event-stream"
     hangs: bool = False
+    calls: Sequence[tuple[str, Any]] = ()
 
 
 @dataclass
@@ -101,9 +102,32 @@ def chunk(text: str | None = None, finish: str | None = None) -> dict[str, Any]:
     return {"id": "1", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
 
 
+def calling(*calls: tuple[str, Any], **others: Any) -> Answer:
+    """An answer that calls tools: their names, and arguments as text or as an object."""
+    return Answer(**{"text": "", "finish": "tool_calls", "calls": calls, **others})
+
+
+def _arguments(given: Any) -> str:
+    return given if isinstance(given, str) else json.dumps(given)
+
+
+def _called(answer: Answer) -> list[bytes]:
+    """Each call in two pieces, as endpoints stream it: the name first, then the arguments."""
+    found = []
+    for index, (name, given) in enumerate(answer.calls):
+        for piece in (
+            {"index": index, "id": f"call_{index}", "function": {"name": name, "arguments": ""}},
+            {"index": index, "function": {"arguments": _arguments(given)}},
+        ):
+            whole = chunk()
+            whole["choices"][0]["delta"] = {"tool_calls": [{"type": "function", **piece}]}
+            found.append(event(whole))
+    return found
+
+
 def _pieces(answer: Answer) -> list[bytes]:
     texts = [answer.text[place : place + 4] for place in range(0, len(answer.text), 4)]
-    found = [event(chunk(text)) for text in texts]
+    found = [event(chunk(text)) for text in texts] + _called(answer)
     if answer.finish is not None:
         found.append(event(chunk(finish=answer.finish)))
     if answer.usage is not None:
@@ -112,7 +136,12 @@ def _pieces(answer: Answer) -> list[bytes]:
 
 
 def _whole(answer: Answer) -> dict[str, Any]:
-    message = {"role": "assistant", "content": answer.text}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    if answer.calls:
+        message["tool_calls"] = [
+            {"id": f"call_{n}", "function": {"name": name, "arguments": _arguments(given)}}
+            for n, (name, given) in enumerate(answer.calls)
+        ]
     found: dict[str, Any] = {
         "id": "1",
         "object": "chat.completion",

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_models import ModelPrices, OperatorModel, load_key
 from orchestrator.config.settings import Settings, load_settings
-from orchestrator.models.metering import ModelMessage, TokenUsage, cost, estimated, stated
+from orchestrator.models.messages import ModelMessage, Prompt
+from orchestrator.models.metering import TokenUsage, cost, estimated, stated
 
 PRICES = {"input": 0.15, "output": 0.6}
 ENTRY = {"url": "https://api.example.org/v1", "prices": PRICES}
@@ -128,9 +129,9 @@ def test_a_cost_is_in_micro_dollars() -> None:
 
 
 def test_an_estimate_is_no_less_than_what_it_can_be() -> None:
-    found = estimated([ModelMessage("user", "aß"), ModelMessage("system", "")], 7)
+    found = estimated(Prompt([ModelMessage("user", "aß"), ModelMessage("system", "")]), 7)
     assert (found.input_tokens, found.output_tokens, found.estimated) == (3 + 32, 7, True)
-    assert estimated([ModelMessage("user", "\udcff")], 0).input_tokens == 17
+    assert estimated(Prompt([ModelMessage("user", "\udcff")]), 0).input_tokens == 17
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,15 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.models.errors import ModelError, ModelFailure
-from orchestrator.models.metering import NOTHING, CallMeter, Completion, ModelMessage
+from orchestrator.models.messages import ModelMessage, Prompt
+from orchestrator.models.metering import NOTHING, CallMeter, Completion
 from orchestrator.models.service import Models
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 from tests.support.sources import modules
 
 pytestmark = pytest.mark.slow
 
-HELLO = (ModelMessage("system", "Be brief."), ModelMessage("user", "Hello"))
+HELLO = Prompt((ModelMessage("system", "Be brief."), ModelMessage("user", "Hello")))
 SECONDS = 30.0
 
 
@@ -280,7 +281,7 @@ async def test_what_is_unknown_or_too_much_is_not_sent(server: ModelServer) -> N
     with pytest.raises(ModelError, match="there is no model large: there are small") as caught:
         await asked.complete("large", HELLO, 100, SECONDS)
     assert caught.value.failure is ModelFailure.UNKNOWN
-    much = [ModelMessage("user", "x" * (4 * 2**20 + 1))]
+    much = Prompt([ModelMessage("user", "x" * (4 * 2**20 + 1))])
     with pytest.raises(ModelError, match="more than 4194304 characters"):
         await asked.complete("small", much, 100, SECONDS)
     with pytest.raises(ModelError, match="there is no model small: there are none"):

@@ -14,6 +14,7 @@ from orchestrator.sessions.session import Session
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.turn_operation import StagedChange
+from orchestrator.turns.runs.conversation import Conversation
 from orchestrator.turns.scopes import Scopes
 
 
@@ -34,7 +35,10 @@ class Services(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """One turn of a session, on behalf of a caller. `staged`: what it proposes, with times."""
+    """One turn of a session, on behalf of a caller.
+
+    `conversation` is that of a run. `staged`: what it proposes, with times.
+    """
 
     services: Services
     principal: Principal
@@ -43,4 +47,5 @@ class OperationContext:
     scopes: Scopes
     notes: Notes
     log: OperationLog
+    conversation: Conversation | None = None
     staged: list[tuple[StagedChange, str]] = field(default_factory=list)

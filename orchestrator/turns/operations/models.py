@@ -1,9 +1,11 @@
 """Operations that call language models, which the operator configures."""
 
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.models.errors import ModelError
-from orchestrator.models.metering import CallMeter, ModelMessage
+from orchestrator.models.messages import ModelMessage, Prompt
+from orchestrator.models.metering import CallMeter, Completion
 from orchestrator.sessions.budget import Kind
 from orchestrator.turns.json_values import parsed
 from orchestrator.turns.operations.context import OperationContext
@@ -23,33 +25,41 @@ async def complete(
     context: OperationContext, prompt: str, max_tokens: int = 0, model: str = ""
 ) -> Done:
     """A model's answer to a prompt; tokens and cost count for the session's budget."""
-    text, told = await _call(context, [ModelMessage("user", prompt)], max_tokens, model)
-    return Done(text, told)
+    asked = Prompt([ModelMessage("user", prompt)])
+    answer, told = await call_model(context, asked, max_tokens, model)
+    return Done(answer.text, told)
 
 
 async def intent(
     context: OperationContext, request: str, max_tokens: int = 0, model: str = ""
 ) -> Done:
     """What a request wants, by a model: intent, operations and questions, as lists of pairs."""
-    messages = [ModelMessage("system", _INTENT), ModelMessage("user", request)]
-    text, told = await _call(context, messages, max_tokens, model)
+    asked = Prompt([ModelMessage("system", _INTENT), ModelMessage("user", request)])
+    answer, told = await call_model(context, asked, max_tokens, model)
     try:
-        return Done(parsed(text), told)
+        return Done(parsed(answer.text), told)
     except ValueError:
         raise OperationFailed("llm.intent: the model did not answer with JSON") from None
 
 
-async def _call(
-    context: OperationContext, messages: list[ModelMessage], max_tokens: int, model: str
-) -> tuple[str, dict[str, Any]]:
-    """The answer, and what is recorded of the call, which is paid for however it ends."""
+async def call_model(
+    context: OperationContext,
+    prompt: Prompt,
+    max_tokens: int,
+    model: str,
+    said: Callable[[str], None] = lambda _: None,
+) -> tuple[Completion, dict[str, Any]]:
+    """The answer, and what is recorded of the call, which is paid for however it ends.
+
+    `said` gets the pieces of its text. Raises: Needed, OperationFailed.
+    """
     models, meter = context.services.models, CallMeter()
     name = model or next(iter(models.configured), "")
     if not name:
         raise Needed(needs("needs-primitive", "the operator has configured no language model"))
     most = _most_tokens(context, max_tokens)
     try:
-        answer = await models.complete(name, messages, most, _SECONDS, meter)
+        answer = await models.complete(name, prompt, most, _SECONDS, meter, said)
     except ModelError as error:
         raise OperationFailed(str(error)) from None
     finally:
@@ -62,7 +72,7 @@ async def _call(
         "estimated": answer.estimated,
         "finish_reason": answer.finish_reason,
     }
-    return answer.text, told
+    return answer, told
 
 
 def _most_tokens(context: OperationContext, asked: int) -> int:

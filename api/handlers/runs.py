@@ -1,0 +1,128 @@
+"""Runs of a session: a model works with the session's tools, and what was said stays."""
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+
+from api.access import Access
+from api.answers import HEARTBEAT_SECONDS, Event, EventStream
+from api.context import Context
+from api.operation import SESSION, Events, operation
+from api.views import runs as views
+from orchestrator.access.keys import Role
+from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
+from orchestrator.sessions.session import Session
+from orchestrator.turns.running import RunningTurn
+from orchestrator.turns.turn import AgentRun, TurnRecord
+from paddock.contract.runs import RUN_EVENTS, Run, SendBody, Timeline, TimelineQuery
+from paddock.contract.turns import TurnStarted
+
+_TAG = "Runs"
+_EVENTS = Events(RUN_EVENTS, "the events so far")
+_ERRORS = (
+    *("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
+    *("capacity_exhausted", "engine_unavailable", "permission_denied"),
+)
+
+
+@operation(
+    "POST",
+    SESSION + "/send",
+    Access.WORK,
+    tag=_TAG,
+    summary="Send messages to a model that works in the session",
+    answers="The run as it ended, or its events as they happen.",
+    errors=_ERRORS,
+    examples={"message": {"messages": [{"role": "user", "content": "Repair the failing test."}]}},
+    events=_EVENTS,
+)
+async def send_messages(context: Context, body: SendBody) -> Run | EventStream:
+    """Runs a model with the session's timeline, these messages, and the tools that it may use.
+
+    It is a turn: one at a time, within the session's policy and budget, and it continues if its
+    client goes away. It ends when the model calls no tool.
+    """
+    session = context.session()
+    _check_model(context, body.model)
+    await _set_level(context, session, body.permission_level)
+    texts = tuple(message.content for message in body.messages)
+    run = AgentRun(texts, body.model or "", body.system, body.max_ticks)
+    return await _run(context, session, run)
+
+
+async def _run(context: Context, session: Session, run: AgentRun) -> Run | EventStream:
+    turns = context.plane.turns
+    with ExitStack() as held:
+        if context.wants_events:
+            held.enter_context(context.streaming("output", session))
+        # Only the turn itself uses the sandbox then, and may give it up for another one.
+        async with context.plane.sessions.using(context.principal, session):
+            started = await context.work.complete(turns.start(context.principal, session, run))
+        if context.wants_events:
+            return EventStream(_watch(context, started), held.pop_all())
+        if isinstance(started, TurnRecord):
+            return views.run(started, [])
+        return views.run(await turns.wait(started), started.log.events)
+
+
+def _check_model(context: Context, name: str | None) -> None:
+    known = context.plane.models.configured
+    if name is not None and name not in known:
+        raise ValidationError(f"model must be one of {', '.join(known) or 'none'}", field="model")
+
+
+async def _set_level(context: Context, session: Session, level: str | None) -> None:
+    """Changes the session's level as its settings do, if that is asked for."""
+    if level is None:
+        return
+    if context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("permission_level may be given by the session's host only")
+    await context.work.complete(
+        context.plane.sessions.change_settings(context.principal, session, level, {})
+    )
+
+
+async def _watch(
+    context: Context, started: RunningTurn | TurnRecord
+) -> AsyncGenerator[Event | None]:
+    """Yields `start`, the run's events, and `end` or `error`; None after a while without any."""
+    if isinstance(started, TurnRecord) or started.conversation is None:
+        record = started if isinstance(started, TurnRecord) else started.turn
+        yield Event("end", views.run(record, []))
+        return
+    feed = started.conversation.feed
+    yield Event("start", TurnStarted(turn_number=started.turn.number))
+    known = 0
+    while True:
+        ended = feed.ended
+        events = await feed.wait(known, HEARTBEAT_SECONDS)
+        for event in events:
+            known += 1
+            yield Event(event.name, RUN_EVENTS[event.name].model_validate(event.members), known)
+        if ended and not events:
+            break
+        if not events:
+            yield None
+    try:
+        turn = await context.plane.turns.wait(started)
+        yield Event("end", views.run(turn, started.log.events))
+    except PaddockError as error:
+        yield Event("error", context.problem(error))
+
+
+@operation(
+    "GET",
+    SESSION + "/timeline",
+    Access.WORK,
+    tag=_TAG,
+    summary="Read a session's timeline",
+    answers="A page of messages.",
+)
+async def read_timeline(context: Context, query: TimelineQuery) -> Timeline:
+    """What was said to models, by them, and by tools, oldest first; also after the session's end.
+
+    The newest 500 messages are kept.
+    """
+    key = await context.record_key(context.session_id, None)
+    found, more = await context.plane.turns.timeline(key, query.after, query.limit)
+    following = found[-1].seq if more else None
+    return Timeline(items=[views.entry(each) for each in found], next=following)

@@ -1,0 +1,33 @@
+"""Views of runs and timelines."""
+
+from collections.abc import Sequence
+
+from api.views import turns
+from orchestrator.turns import turn as domain
+from orchestrator.turns.runs import timeline
+from paddock.audit.chain import Event
+from paddock.contract.runs import Run, TimelineEntry, TimelineToolCall
+
+
+def run(shown: domain.TurnRecord, operations: Sequence[Event]) -> Run:
+    """A run with its operations."""
+    value = (shown.outcome or {}).get("value")
+    text = value if isinstance(value, str) else None
+    return Run.model_validate({**dict(turns.turn(shown, operations)), "text": text})
+
+
+def entry(shown: timeline.TimelineEntry) -> TimelineEntry:
+    """One message."""
+    message = shown.message
+    calls = [TimelineToolCall(**each._asdict()) for each in message.calls]
+    return TimelineEntry.model_validate(
+        {
+            "seq": shown.seq,
+            "turn_number": shown.turn,
+            "time": shown.time,
+            "role": message.role,
+            "content": message.content,
+            "tool_calls": calls,
+            "tool_call_id": message.call,
+        }
+    )

@@ -1,0 +1,35 @@
+"""A tick of a run: its model is called with the timeline, and with the tools that it may use."""
+
+from orchestrator.models.messages import ModelMessage, Prompt
+from orchestrator.turns.operations.context import OperationContext
+from orchestrator.turns.operations.models import call_model
+from orchestrator.turns.operations.turn_operation import Done, turn_operation
+from orchestrator.turns.programs import OperationFailed
+from orchestrator.turns.runs.prompt import system_prompt
+from orchestrator.turns.runs.tools import offered
+
+
+async def take_tick(context: OperationContext, tick: int) -> Done:
+    """A model's answer to the timeline; what it says and calls is added to it."""
+    conversation = context.conversation
+    if conversation is None:
+        raise OperationFailed("only a run has ticks")
+    conversation.tick = tick
+    conversation.feed.add("tick", tick=tick)
+    run = conversation.run
+    system = ModelMessage("system", system_prompt(run.system))
+    network = context.session.level.network != "none"
+    tools = [each.shown() for each in offered(context.scopes.policy, network)]
+    prompt = Prompt([system, *conversation.messages], tools)
+    answer, told = await call_model(
+        context, prompt, 0, run.model, lambda piece: conversation.feed.say(tick, piece)
+    )
+    called = answer.called
+    message = await conversation.add(ModelMessage("assistant", answer.text, called.calls))
+    conversation.answered(message, called)
+    names = [each.name for each in message.calls]
+    return Done(message.content, {**told, "calls": names, "dropped_calls": called.dropped})
+
+
+# It needs the same permission, and is on record under the same name, as other calls of models.
+TICK = turn_operation("llm.complete", take_tick)

@@ -1,0 +1,1 @@
+"""Runs: turns whose program is a model that calls tools."""

@@ -1,0 +1,85 @@
+"""The conversation of a running run: the timeline as it grows, saved with the run's events."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.audit.events import now
+from orchestrator.audit.writer import Effect, both
+from orchestrator.models.messages import ModelMessage, ToolCall
+from orchestrator.models.tool_calls import AnswerCalls
+from orchestrator.sessions import session_rows
+from orchestrator.turns.runs import timeline_rows
+from orchestrator.turns.runs.feed import RunFeed
+from orchestrator.turns.runs.timeline import TimelineEntry, as_messages, kept, surplus
+from orchestrator.turns.turn import AgentRun
+
+Cut = Callable[[Any], Awaitable[Any]]
+_NONE = AnswerCalls()
+
+
+@dataclass(slots=True, eq=False)
+class Conversation:
+    """One run of a session. `cut` removes the session's secrets from JSON values.
+
+    `tick` is the number of the latest call of the model; `text` and `called` are what it answered.
+    """
+
+    run: AgentRun
+    session_key: str
+    turn: int
+    entries: list[TimelineEntry]
+    cut: Cut
+    feed: RunFeed = field(default_factory=RunFeed)
+    tick: int = 0
+    text: str = ""
+    called: AnswerCalls = _NONE
+    _unsaved: int = 0
+
+    @property
+    def messages(self) -> list[ModelMessage]:
+        """The timeline as models take it."""
+        return as_messages(self.entries)
+
+    async def add(self, message: ModelMessage) -> ModelMessage:
+        """Adds a message in the form in which it is kept. Raises: the errors of `cut`."""
+        said = message.calls
+        content, *told = await self.cut([message.content, *([*each[1:]] for each in said)])
+        calls = tuple(ToolCall(each.id, *texts) for each, texts in zip(said, told, strict=True))
+        message = kept(message._replace(content=content, calls=calls))
+        seq = self.entries[-1].seq + 1 if self.entries else 1
+        self.entries.append(TimelineEntry.made(seq, self.turn, now(), message))
+        self._unsaved += 1
+        if message.role == "tool":
+            self.feed.add("tool_result", tick=self.tick, id=message.call, content=message.content)
+        return message
+
+    def answered(self, message: ModelMessage, called: AnswerCalls) -> None:
+        """The model has answered with that message; `called` has the arguments as it wrote them."""
+        self.text, self.called = message.content, called
+        self.feed.flush(self.tick)
+        for each in message.calls:
+            self.feed.add(
+                "tool_call", tick=self.tick, id=each.id, tool=each.name, arguments=each.arguments
+            )
+
+    def saving(self) -> tuple[Effect | None, int]:
+        """What saves the new entries and removes the oldest, and how many bytes that adds.
+
+        It must commit with the next event.
+        """
+        if not self._unsaved:
+            return None, 0
+        new: Sequence[TimelineEntry] = self.entries[-self._unsaved :]
+        sizes = [len(each.text) for each in self.entries]
+        gone = surplus(sizes)
+        added = sum(sizes[-self._unsaved :]) - sum(sizes[:gone])
+        del self.entries[:gone]
+        self._unsaved = 0
+        saved = timeline_rows.saving(self.session_key, new, self.entries[0].seq)
+        return both(saved, session_rows.counting(self.session_key, added)), added
+
+
+def saving(conversation: Conversation | None) -> tuple[Effect | None, int]:
+    """What saves a run's new entries; nothing for another turn."""
+    return (None, 0) if conversation is None else conversation.saving()

@@ -1,0 +1,257 @@
+"""The tools of runs: what a model may call, and the operation that each call is. Pure."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ValidationError as SchemaError
+
+from orchestrator.config.schema_errors import reason
+from orchestrator.models.messages import ModelTool
+from orchestrator.turns.outcome import Value, plain
+from orchestrator.turns.programs import Operation
+from orchestrator.turns.runs.timeline import clipped
+from orchestrator.turns.session_policy import EXECUTIONS, PolicyRefusalError, SessionPolicy
+
+# Characters of what one call returns to the model, and of each stream of a command.
+_MOST_RESULT = 48 * 1024
+_MOST_STREAM = 16 * 1024
+_MOST_DEPTH = 16
+
+
+class ToolArgumentsError(ValueError):
+    """What the model wrote as arguments is none; the message is for the model."""
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+_Path = Annotated[
+    str, Field(min_length=1, max_length=4096, description="Relative to the workspace.")
+]
+
+
+class ExecArguments(_Arguments):
+    """Exactly one of them."""
+
+    argv: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, description="The program and its words; nothing in them is special."
+    )
+    command: Annotated[str, Field(min_length=1, max_length=64 * 1024)] | None = Field(
+        default=None, description="A command line without pipes, redirections and the like."
+    )
+
+    def check(self) -> None:
+        """Raises: ToolArgumentsError."""
+        if (self.argv is None) == (self.command is None):
+            raise ToolArgumentsError("exactly one of argv and command must be given")
+
+
+class ReadFileArguments(_Arguments):
+    """A part of a file."""
+
+    path: _Path
+    first_line: int = Field(default=1, ge=1, description="Where to begin.")
+    lines: int = Field(default=2000, ge=1, le=100_000, description="How many lines.")
+
+
+class WriteFileArguments(_Arguments):
+    """A whole file."""
+
+    path: _Path
+    text: str = Field(description="All of the file's new content.")
+
+
+class ListFilesArguments(_Arguments):
+    """A directory."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
+        default=".", description="A directory, relative to the workspace."
+    )
+    depth: int = Field(default=1, ge=1, le=64, description="How many levels below it.")
+
+
+class SearchFilesArguments(_Arguments):
+    """A literal text."""
+
+    text: str = Field(min_length=1, max_length=4096, description="A literal text.")
+    path: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
+        default=".", description="A directory, relative to the workspace."
+    )
+
+
+class DeleteFileArguments(_Arguments):
+    """A file."""
+
+    path: _Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """One tool. It is offered if the policy permits one of its operations.
+
+    `operation` makes a call an operation, and `told` makes its value the text for the model.
+    """
+
+    name: str
+    description: str
+    arguments: type[_Arguments]
+    operations: tuple[str, ...]
+    operation: Callable[[Any], Operation]
+    told: Callable[[Any, Value], str]
+
+    def shown(self) -> ModelTool:
+        """In the form for models."""
+        schema = self.arguments.model_json_schema()
+        for name in ("title", "description"):
+            schema.pop(name, None)
+        return ModelTool(self.name, self.description, schema)
+
+    def read(self, text: str) -> Any:
+        """The arguments of a call. Raises: ToolArgumentsError."""
+        try:
+            given = self.arguments.model_validate(_object(text))
+        except SchemaError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            field = ".".join(str(part) for part in first["loc"])[:100] or "the object"
+            raise ToolArgumentsError(f"{field} {reason(first['type'], first['msg'])}") from None
+        if isinstance(given, ExecArguments):
+            given.check()
+        return given
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Raises: ToolArgumentsError for anything but one JSON object, each name once."""
+    try:
+        found = json.loads(text or "{}", parse_constant=_refuse, object_pairs_hook=_once)
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeError:
+        raise ToolArgumentsError("the arguments have text that is not valid Unicode") from None
+    except ToolArgumentsError:
+        raise
+    except (ValueError, RecursionError):
+        raise ToolArgumentsError("the arguments are not JSON") from None
+    if not isinstance(found, dict):
+        raise ToolArgumentsError("the arguments must be a JSON object")
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ToolArgumentsError(f"the arguments are not JSON: {name}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ToolArgumentsError("the arguments have a name twice")
+    return found
+
+
+def _exec(given: ExecArguments) -> Operation:
+    if given.argv is not None:
+        return Operation("world.exec", (tuple(given.argv),))
+    return Operation("world.run", (given.command or "",))
+
+
+def _output(_: Any, value: Value) -> str:
+    result = dict(plain(value))
+    shown = {name: clipped(result[name], _MOST_STREAM) for name in ("stdout", "stderr")}
+    return json.dumps({"exit_code": result["exit-code"], **shown}, ensure_ascii=False)
+
+
+def _lines(given: ReadFileArguments, value: Value) -> str:
+    lines = str(value).splitlines(keepends=True)
+    begin, end = given.first_line - 1, given.first_line - 1 + given.lines
+    text = "".join(lines[begin:end])
+    return text if end >= len(lines) else f"{text}[{len(lines)} lines in all]"
+
+
+def _listed(_: Any, value: Value) -> str:
+    return "\n".join(plain(value)) or "[nothing]"
+
+
+def _found(_: Any, value: Value) -> str:
+    found = (f"{path}:{number}: {line}" for path, number, line in plain(value))
+    return "\n".join(found) or "[nothing]"
+
+
+# Others have a row here.
+TOOLS: dict[str, RunTool] = {
+    each.name: each
+    for each in (
+        RunTool(
+            "exec",
+            "Runs a program in the workspace, without a shell; returns its exit code and output. "
+            'Where any program may run, a shell is argv ["bash", "-c", "…"].',
+            ExecArguments,
+            ("world.run", "world.exec"),
+            _exec,
+            _output,
+        ),
+        RunTool(
+            "read_file",
+            "The text of a file, or some of its lines.",
+            ReadFileArguments,
+            ("world.read",),
+            lambda given: Operation("world.read", (given.path,)),
+            _lines,
+        ),
+        RunTool(
+            "write_file",
+            "Writes a whole file, and makes the directories above it.",
+            WriteFileArguments,
+            ("world.write",),
+            lambda given: Operation("world.write", (given.path, given.text)),
+            lambda given, value: f"{value} bytes are written",
+        ),
+        RunTool(
+            "list_files",
+            "The paths below a directory; directories end in /.",
+            ListFilesArguments,
+            ("world.list",),
+            lambda given: Operation("world.list", (given.path, given.depth)),
+            _listed,
+        ),
+        RunTool(
+            "search_files",
+            "The lines of all files below a directory that contain a text.",
+            SearchFilesArguments,
+            ("world.search",),
+            lambda given: Operation("world.search", (given.text, given.path)),
+            _found,
+        ),
+        RunTool(
+            "delete_file",
+            "Removes a file, a link or an empty directory.",
+            DeleteFileArguments,
+            ("world.delete",),
+            lambda given: Operation("world.delete", (given.path,)),
+            lambda given, value: "it is removed",
+        ),
+    )
+}
+
+
+def offered(policy: SessionPolicy, network: bool) -> list[RunTool]:
+    """The tools that the policy permits; `network`: commands use the network at this level."""
+    return [
+        tool
+        for tool in TOOLS.values()
+        if any(_permitted(policy, name, network) for name in tool.operations)
+    ]
+
+
+def _permitted(policy: SessionPolicy, operation: str, network: bool) -> bool:
+    try:
+        policy.check(operation, network=network and operation in EXECUTIONS)
+    except PolicyRefusalError:
+        return False
+    return True
+
+
+def result(tool: RunTool, given: Any, value: Value) -> str:
+    """What a call returns to the model."""
+    return clipped(tool.told(given, value), _MOST_RESULT)

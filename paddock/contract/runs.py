@@ -1,0 +1,155 @@
+"""Runs: turns whose program is a model that calls tools, and the timeline that they share."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from paddock.contract.base import WORDS, Count, Model, Time, example, model_example
+from paddock.contract.fields import KIB, MaxBytes, PageSize, PermissionLevel, Whole
+from paddock.contract.requests import Body, Query
+from paddock.contract.turns import Turn, TurnStarted
+
+MOST_MESSAGES = 32
+MOST_TICKS = 100
+_MOST_TEXT = 256 * KIB
+
+_ENTRY: dict[str, Any] = {
+    "seq": 2,
+    "turn_number": 1,
+    "time": "2026-03-04T09:30:13.114210Z",
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "call_1", "name": "read_file", "arguments": '{"path": "README.md"}'}],
+    "tool_call_id": None,
+}
+
+
+class Message(Body):
+    """A message to the model. Only users' come from callers."""
+
+    role: Literal["user"] = "user"
+    content: Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)]
+
+
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES)]
+
+
+class SendBody(Body):
+    """The body of `POST …/send`."""
+
+    messages: Messages
+    model: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+        default=None, description="A model of `GET /api/models`; by default the first one."
+    )
+    system: Annotated[str, Field(min_length=1), MaxBytes(32 * KIB)] | None = Field(
+        default=None, description="Instructions for the model instead of the usual ones."
+    )
+    max_ticks: int = Field(
+        default=10, ge=1, le=MOST_TICKS, description="The most calls of the model."
+    )
+    permission_level: PermissionLevel = Field(
+        default=None, description="The session's new level; only its host may give one."
+    )
+
+    @model_validator(mode="after")
+    def _not_too_much(self) -> Self:
+        if sum(len(each.content.encode()) for each in self.messages) > _MOST_TEXT:
+            raise ValueError(f"messages must have at most {_MOST_TEXT} bytes in all")
+        return self
+
+
+class Run(Turn):
+    """A run as it ended: the turn that it was, and the model's last text."""
+
+    text: str | None = Field(description="The model's last text; null if it came to none.")
+
+    model_config = example({**model_example(Turn), "text": "The README says hello."})
+
+
+class RunTick(Model):
+    """The model is called."""
+
+    model_config = example({"tick": 1})
+
+    tick: int = Field(ge=1)
+
+
+class RunText(Model):
+    """A piece of the model's text."""
+
+    model_config = example({"tick": 1, "text": "The README says "})
+
+    tick: int = Field(ge=1)
+    text: str
+
+
+class RunToolCall(Model):
+    """The model calls a tool."""
+
+    model_config = example(
+        {"tick": 1, "id": "call_1", "tool": "read_file", "arguments": '{"path": "README.md"}'}
+    )
+
+    tick: int = Field(ge=1)
+    id: str
+    tool: str
+    arguments: str = Field(description="As the model wrote them.")
+
+
+class RunToolResult(Model):
+    """What the model is told of a call."""
+
+    model_config = example({"tick": 1, "id": "call_1", "content": "hello\n"})
+
+    tick: int = Field(ge=1)
+    id: str
+    content: str
+
+
+class TimelineToolCall(Model):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class TimelineEntry(Model):
+    """One message of a session's timeline."""
+
+    model_config = example(_ENTRY)
+
+    seq: int = Field(ge=1)
+    turn_number: Count
+    time: Time
+    role: Annotated[Literal["user", "assistant", "tool"], WORDS]
+    content: str
+    tool_calls: list[TimelineToolCall] = Field(description="What an assistant called.")
+    tool_call_id: str | None = Field(description="The call whose result a tool's message is.")
+
+
+class Timeline(Model):
+    """Entries in order; `next` is the `after` of the next page."""
+
+    model_config = example({"items": [_ENTRY], "next": None})
+
+    items: list[TimelineEntry]
+    next: int | None
+
+
+class TimelineQuery(Query):
+    """Entries with numbers above `after`."""
+
+    after: Whole = 0
+    limit: PageSize = 100
+
+
+# The events of a run by name.
+RUN_EVENTS: dict[str, type[Model]] = {
+    "start": TurnStarted,
+    "tick": RunTick,
+    "text": RunText,
+    "tool_call": RunToolCall,
+    "tool_result": RunToolResult,
+    "end": Run,
+}

@@ -1,0 +1,398 @@
+"""Runs with a fake agent and a scripted model: ticks, tools, limits, and the timeline."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from orchestrator.config.operator_models import OperatorModel
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.turns.running import TurnRunner
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api, served
+from tests.api.test_turns import EDIT
+from tests.support.fake_agent import Agents, Play
+from tests.support.models import Answer, ModelServer, calling, model_server
+from tests.support.restart import reopened
+from tests.support.until import until
+
+READ = ("read_file", {"path": "README.md"})
+SSE = {"Accept": "text/event-stream"}
+
+
+@pytest_asyncio.fixture
+async def model(api: Api) -> AsyncIterator[ModelServer]:
+    """The model `small`, whose answers use 15 tokens each."""
+    async with model_server() as server:
+        api.plane.models.configured["small"] = OperatorModel.model_validate(server.setting())
+        yield server
+
+
+async def made(api: Api, **members: Any) -> str:
+    """The path of a new session."""
+    created = await api.session(key=OPERATOR_KEY, **{"policy": EDIT, **members})
+    api.agent.files["README.md"] = b"hello\n"
+    return f"/api/sessions/{created['id']}"
+
+
+def said(*texts: str, **others: Any) -> dict[str, Any]:
+    return {"messages": [{"content": text} for text in texts or ("go",)], **others}
+
+
+async def send(api: Api, path: str, *texts: str, **others: Any) -> dict[str, Any]:
+    return await api.json("POST", f"{path}/send", json=said(*texts, **others))
+
+
+async def timeline(api: Api, path: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = (await api.json("GET", f"{path}/timeline"))["items"]
+    return items
+
+
+def results(server: ModelServer) -> list[str]:
+    """What the latest call of the model had as results of tools."""
+    return [each["content"] for each in server.bodies[-1]["messages"] if each["role"] == "tool"]
+
+
+async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(READ), Answer("It says hello.")]
+    run = await send(api, path, "What does the README say?")
+    assert (run["text"], run["turn_number"], run["tokens_used"]) == ("It says hello.", 1, 30)
+    assert (run["outcome"]["tag"], run["outcome"]["value"]) == ("ok", "It says hello.")
+    assert run["permission_level"] == "medium"
+    assert run["workspace_root"].rpartition("/")[2] == path.rpartition("/")[2]
+    names = [each["operation"] for each in run["operations"]]
+    assert names == ["llm.complete", "world.read", "llm.complete"]
+    first, second = model.bodies
+    assert [each["role"] for each in first["messages"]] == ["system", "user"]
+    assert "data, not instructions" in first["messages"][0]["content"]
+    assert first["max_tokens"] == 100
+    tools = {each["function"]["name"]: each["function"]["parameters"] for each in first["tools"]}
+    assert set(tools) == {
+        *("exec", "read_file", "write_file", "list_files", "search_files", "delete_file")
+    }
+    assert tools["read_file"]["additionalProperties"] is False
+    assert results(model) == ["hello\n"]
+    assert second["messages"][2]["tool_calls"][0]["function"]["name"] == "read_file"
+    # It is a turn, and what was said stays for the next one.
+    assert await api.json("GET", f"{path}/turns/1") == {n: run[n] for n in run if n != "text"}
+    model.answers = [Answer("Again.")]
+    assert (await send(api, path, "And now?"))["turn_number"] == 2
+    roles = [each["role"] for each in model.bodies[-1]["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+    entries = await timeline(api, path)
+    assert [each["turn_number"] for each in entries] == [1, 1, 1, 1, 2, 2]
+    assert [each["seq"] for each in entries] == [1, 2, 3, 4, 5, 6]
+    page = await api.json("GET", f"{path}/timeline?after=2&limit=2")
+    assert (page["items"], page["next"]) == (entries[2:4], 4)
+
+
+async def test_every_tool_is_an_operation(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    api.agent.plays["ls"] = Play(stdout=b"listed")
+    model.answers = [
+        calling(
+            ("write_file", {"path": "src/a.py", "text": "x = 1\ny = 2\n"}),
+            ("read_file", {"path": "src/a.py", "first_line": 2, "lines": 1}),
+            ("read_file", {"path": "src/a.py", "lines": 1}),
+            ("list_files", {"path": "src"}),
+            ("search_files", {"text": "x ="}),
+            ("exec", {"command": "ls"}),
+            ("delete_file", {"path": "src/a.py"}),
+        ),
+        Answer("done"),
+    ]
+    run = await send(api, path)
+    wrote, second, first, listed, found, ran, removed = results(model)
+    assert (wrote, removed) == ("12 bytes are written", "it is removed")
+    assert (second, first) == ("y = 2\n", "x = 1\n[2 lines in all]")
+    assert "src/a.py" in listed
+    assert "src/a.py:1: x = 1" in found
+    assert json.loads(ran) == {"exit_code": 0, "stdout": "listed", "stderr": ""}
+    names = [each["operation"] for each in run["operations"]]
+    assert names[1:-1] == [
+        *("world.write", "world.read", "world.read", "world.list", "world.search"),
+        *("world.run", "world.delete"),
+    ]
+
+
+async def test_refusals_name_rule_and_remedy(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    canary = {"path": "lib/a.py", "text": "canary"}
+    model.answers = [
+        calling(("write_file", canary), ("exec", {"command": "reboot"}), READ),
+        Answer("stopped"),
+    ]
+    run = await send(api, path)
+    policy, level, read = results(model)
+    assert policy.startswith("Refused by policy-write: Write not allowed: lib/a.py. Name another")
+    assert level.startswith("Refused by command-allowlist: ")
+    assert read == "hello\n"
+    assert run["outcome"]["tag"] == "ok"
+    assert [each["decision"] for each in run["operations"]][1] == "deny"
+    assert b"canary" not in b"".join(api.agent.files.values())
+
+
+async def test_only_permitted_tools_are_offered(api: Api, model: ModelServer) -> None:
+    path = await made(api, policy=None)
+    model.answers = [calling(("write_file", {"path": "src/a", "text": "canary"})), Answer("no")]
+    run = await send(api, path)
+    tools = [each["function"]["name"] for each in model.bodies[0]["tools"]]
+    assert tools == ["read_file", "list_files", "search_files"]
+    # One that is called all the same is refused, and that is on record.
+    assert results(model)[0].startswith("Refused by policy-operation: ")
+    assert [each["decision"] for each in run["operations"]] == ["allow", "deny", "allow"]
+
+
+HOSTILE = [
+    ("read_file", "not json"),
+    ("read_file", '{"path": "a", "path": "b"}'),
+    ("read_file", '{"path": NaN}'),
+    ("read_file", "[" * 100_000),
+    ("read_file", "[]"),
+    ("read_file", "{}"),
+    ("read_file", {"path": 1}),
+    ("read_file", {"path": "README.md", "lines": True}),
+    ("read_file", {"path": "README.md", "lines": -1}),
+    ("read_file", {"path": "README.md", "mode": "x"}),
+    ("read_file", '{"path": "\\ud800"}'),
+    ("exec", {}),
+    ("exec", {"argv": ["ls"], "command": "ls"}),
+    ("exec", {"argv": []}),
+    ("world.write", {"ref": "a", "text": "b"}),
+    ("", {}),
+]
+
+
+async def test_hostile_calls_are_answered_and_do_nothing(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(*HOSTILE), Answer("done")]
+    run = await send(api, path)
+    told = results(model)
+    assert len(told) == len(HOSTILE)
+    assert all(each.startswith("Refused: ") for each in told)
+    assert "mode is not a known field" in told[9]
+    assert [each["operation"] for each in run["operations"]] == ["llm.complete"] * 2
+    for message in model.bodies[-1]["messages"]:
+        for call in message.get("tool_calls", ()):
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+    assert run["outcome"]["tag"] == "ok"
+
+
+async def test_a_thousand_calls_at_once_are_bounded(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(*[READ] * 1000), Answer("done")]
+    run = await send(api, path)
+    told = results(model)
+    assert len(told) == 32
+    assert told[-1] == "hello\n\n[968 further calls at once were too many: not done]"
+    assert len(run["operations"]) == 34
+
+
+async def test_an_answer_that_is_too_large_ends_the_run(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(("write_file", {"path": "src/a", "text": "x" * 2**20}))]
+    run = await send(api, path)
+    assert "more than 1048576 bytes" in run["outcome"]["message"]
+    assert [each["role"] for each in await timeline(api, path)] == ["user"]
+
+
+async def test_ticks_are_limited(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(READ, text="still reading")]
+    run = await send(api, path, max_ticks=3)
+    outcome = run["outcome"]
+    assert (outcome["tag"], outcome["reason"]) == ("nonconverged", "max-iterations")
+    assert (outcome["iterations"], run["text"], len(model.bodies)) == (3, "still reading", 3)
+
+
+async def test_the_budget_ends_a_run(api: Api, model: ModelServer) -> None:
+    path = await made(api, budget={"tokens": 40})
+    model.answers = [calling(READ)]
+    run = await send(api, path)
+    assert (run["outcome"]["tag"], run["outcome"]["reason"]) == ("nonconverged", "budget")
+    assert len(model.bodies) == 3
+    again = await send(api, path, "on")
+    assert (again["turn_number"], again["text"]) == (None, None)
+    assert len(model.bodies) == 3
+
+
+async def test_a_policy_without_models_has_no_runs(api: Api, model: ModelServer) -> None:
+    rules = {**EDIT["llm_rules"], "allow_complete": False}
+    path = await made(api, policy={**EDIT, "llm_rules": rules})
+    run = await send(api, path)
+    assert run["outcome"]["error_type"] == "policy-violation"
+    assert model.bodies == []
+
+
+async def test_without_a_model_one_is_needed(api: Api) -> None:
+    path = await made(api)
+    assert (await send(api, path))["outcome"]["need_type"] == "needs-primitive"
+
+
+async def test_a_failing_endpoint_is_the_outcome(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [Answer(status=400, said="too long")]
+    run = await send(api, path)
+    assert (
+        run["outcome"]["message"] == "model small: the endpoint answers with status 400: too long"
+    )
+    assert run["text"] is None
+
+
+async def test_an_interrupt_ends_a_run_and_the_next_one_goes_on(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api)
+    api.agent.plays["cat"] = Play(holds=True)
+    model.answers = [calling(("exec", {"command": "cat"}), READ)]
+    sending = asyncio.create_task(send(api, path, "wait"))
+    await api.agent.asked("exec")
+    await api.problem(409, "conflict", "POST", f"{path}/turns", json={"code": "1"})
+    await api.json("POST", f"{path}/interrupt")
+    run = await sending
+    assert run["outcome"]["error_type"] == "interrupted"
+    # Every call of a model has an answer, as the protocol demands.
+    model.answers = [Answer("on")]
+    assert (await send(api, path, "go on"))["text"] == "on"
+    told = results(model)
+    assert len(told) == 2
+    assert all("interrupted" in each for each in told)
+
+
+async def test_a_run_that_was_killed_in_a_tick_has_ended_once(
+    api: Api,
+    model: ModelServer,
+    engine: FakeEngine,
+    agents: Agents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = await made(api)
+    model.answers = [calling(READ), Answer("never said", hangs=True, body=[])]
+
+    async def dying(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TurnRunner, "_end", dying)
+        sending = asyncio.create_task(api.call("POST", f"{path}/send", json=said("go")))
+        await until(lambda: len(model.bodies) == 2)
+        turn = api.plane.turns.running(api.plane.sessions.registry.all[0].key)
+        assert turn is not None
+        turn.stop("killed")
+        await asyncio.wait([turn.whole])
+        sending.cancel()
+        await asyncio.wait([sending])
+    await api.plane.close()
+    plane = await reopened(api.plane.settings, engine, agents)
+    try:
+        async with served(plane, engine, agents) as again:
+            found = await again.json("GET", f"{path}/turns/1")
+            assert found["outcome"]["error_type"] == "interrupted"
+            names = [each["operation"] for each in found["operations"]]
+            assert names[:2] == ["llm.complete", "world.read"]
+            roles = [each["role"] for each in await timeline(again, path)]
+            assert roles[:2] == ["user", "assistant"]
+            audit = (await again.json("GET", f"{path}/audit?turn=1"))["items"]
+            assert [each["operation"] for each in audit].count("turn.end") == 1
+    finally:
+        await plane.close()
+
+
+async def test_events_tell_what_happens(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(READ, text="I look."), Answer("It says hello, as far as I can see.")]
+    response = await api.call("POST", f"{path}/send", json=said("read"), headers=SSE)
+    body = (await response.read()).decode()
+    events = [
+        (part.split("event: ")[1].split("\n")[0], json.loads(part.split("data: ")[1]))
+        for part in body.strip().split("\n\n")
+        if "event: " in part
+    ]
+    names = [name for name, _ in events]
+    texts = [name for name in names if name == "text"]
+    assert [name for name in names if name != "text"] == [
+        *("start", "tick", "tool_call", "tool_result", "tick", "end")
+    ]
+    assert len(texts) >= 2
+    by_name = dict(events)
+    assert by_name["tool_call"] == {
+        "tick": 1,
+        "id": "call_0",
+        "tool": "read_file",
+        "arguments": '{"path": "README.md"}',
+    }
+    assert by_name["tool_result"]["content"] == "hello\n"
+    said_in_all = "".join(data["text"] for name, data in events if name == "text")
+    assert said_in_all == "I look.It says hello, as far as I can see."
+    assert by_name["end"]["text"] == "It says hello, as far as I can see."
+
+
+async def test_a_level_comes_from_the_host_only(api: Api, model: ModelServer) -> None:
+    created = await api.session(key=OPERATOR_KEY, permission_level="low")
+    path = f"/api/sessions/{created['id']}"
+    for level in ("LOW", "high ", 1, ""):
+        problem = await api.problem(
+            400, "validation_error", "POST", f"{path}/send", json=said(permission_level=level)
+        )
+        assert problem["detail"] == "permission_level must be low|medium|high"
+    await api.problem(
+        *(403, "permission_denied", "POST", f"{path}/send"),
+        json=said(permission_level="high"),
+        key=created["handle"],
+    )
+    assert (await api.json("GET", path))["permission_level"] == "low"
+    assert model.bodies == []
+    assert await timeline(api, path) == []
+    assert (await send(api, path, permission_level="medium"))["permission_level"] == "medium"
+    assert (await api.json("GET", path))["permission_level"] == "medium"
+    body = said("hello")
+    run = await api.json("POST", f"{path}/send", json=body, key=created["handle"])
+    assert run["text"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"content": ""}]}, "messages.0.content"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"content": [{"type": "text", "text": "x"}]}]}, "messages.0.content"),
+        ({"messages": [{"content": "x" * (64 * 1024 + 1)}]}, "messages.0.content"),
+        ({"messages": [{"content": "x"}] * 33}, "messages"),
+        ({"messages": [{"content": "x"}], "max_ticks": 0}, "max_ticks"),
+        ({"messages": [{"content": "x"}], "max_ticks": 101}, "max_ticks"),
+        ({"messages": [{"content": "x"}], "model": "absent"}, "model"),
+        ({"messages": [{"content": "x"}], "tools": []}, "tools"),
+    ],
+)
+async def test_a_malformed_request_is_refused(
+    api: Api, model: ModelServer, body: dict[str, Any], field: str
+) -> None:
+    path = await made(api)
+    problem = await api.problem(400, "validation_error", "POST", f"{path}/send", json=body)
+    assert field in json.dumps(problem)
+    assert (await api.json("GET", f"{path}/turns"))["items"] == []
+    assert model.bodies == []
+
+
+async def test_a_closed_session_takes_no_messages(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    await send(api, path)
+    await api.json("DELETE", path, key=ADMIN_KEY)
+    await api.problem(410, "session_terminated", "POST", f"{path}/send", json=said("on"))
+    assert len(await timeline(api, path)) == 2
+
+
+async def test_a_secret_reaches_neither_the_model_nor_the_timeline(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api, permission_level="high", secrets={"TOKEN": "a-secret-of-the-session"})
+    api.agent.files["README.md"] = b"it is a-secret-of-the-session\n"
+    model.answers = [calling(READ), Answer("done")]
+    await send(api, path, "use a-secret-of-the-session")
+    assert "a-secret-of-the-session" not in json.dumps(model.bodies)
+    assert "a-secret-of-the-session" not in json.dumps(await timeline(api, path))

@@ -1,0 +1,102 @@
+"""Timelines: whatever is said, endpoints take it again, and it stays within its bounds."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.models.messages import ModelMessage, ToolCall
+from orchestrator.models.tool_calls import MOST_CALLS, CallPieces
+from orchestrator.turns.runs.timeline import (
+    MAX_TIMELINE_ENTRIES,
+    MOST_CHARACTERS,
+    TimelineEntry,
+    as_messages,
+    kept,
+    surplus,
+)
+from orchestrator.turns.runs.tools import TOOLS, ToolArgumentsError
+
+_TEXTS = st.text(st.characters(codec=None), max_size=20)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+_ARGUMENTS = _TEXTS | _JSON.map(json.dumps)
+_IDS = st.sampled_from("abc")
+_CALLS = st.lists(
+    st.builds(ToolCall, _IDS, _TEXTS, _ARGUMENTS), max_size=3, unique_by=lambda call: call.id
+)
+_MESSAGES = st.lists(
+    st.builds(lambda text: ModelMessage("user", text), _TEXTS)
+    | st.builds(lambda text, calls: ModelMessage("assistant", text, tuple(calls)), _TEXTS, _CALLS)
+    | st.builds(lambda text, call: ModelMessage("tool", text, call=call), _TEXTS, _IDS)
+)
+
+
+def entries(messages: list[ModelMessage]) -> list[TimelineEntry]:
+    return [
+        TimelineEntry.made(seq, 1, "2026-03-04T09:30:13.114210Z", kept(message))
+        for seq, message in enumerate(messages, 1)
+    ]
+
+
+@given(_MESSAGES)
+def test_each_call_has_one_result_and_valid_arguments(messages: list[ModelMessage]) -> None:
+    waiting: list[str] = []
+    for message in as_messages(entries(messages)):
+        json.dumps(message.json(), ensure_ascii=False).encode()
+        if message.role == "tool":
+            assert message.call in waiting
+            waiting.remove(message.call)
+            continue
+        assert not waiting
+        waiting = [each.id for each in message.calls]
+        assert all(isinstance(json.loads(each.arguments), dict) for each in message.calls)
+    assert not waiting
+
+
+@given(_MESSAGES)
+def test_entries_are_restored(messages: list[ModelMessage]) -> None:
+    for each in entries(messages):
+        assert TimelineEntry.restored(each.seq, each.turn, each.time, each.text) == each
+
+
+@given(st.lists(st.integers(1, MOST_CHARACTERS), min_size=1, max_size=MAX_TIMELINE_ENTRIES + 20))
+def test_the_oldest_go_first(sizes: list[int]) -> None:
+    left = sizes[surplus(sizes) :]
+    assert 1 <= len(left) <= MAX_TIMELINE_ENTRIES
+    assert sum(left) <= MOST_CHARACTERS or len(left) == 1
+
+
+@given(st.sampled_from(sorted(TOOLS)), _ARGUMENTS)
+def test_arguments_are_read_or_refused(name: str, text: str) -> None:
+    tool = TOOLS[name]
+    try:
+        operation = tool.operation(tool.read(text))
+    except ToolArgumentsError:
+        pass
+    else:
+        assert operation.name in tool.operations
+
+
+@given(st.lists(st.tuples(st.integers(0, 40) | st.none(), _TEXTS, _TEXTS, _TEXTS)))
+def test_streamed_calls_are_bounded_and_told_apart(pieces: list[tuple[Any, ...]]) -> None:
+    calls = CallPieces()
+    for index, identity, name, arguments in pieces:
+        function = SimpleNamespace(name=name, arguments=arguments)
+        size = calls.add([SimpleNamespace(index=index, id=identity, function=function)])
+        assert size > len(arguments)
+    called = calls.called
+    assert len(called.calls) <= MOST_CALLS
+    assert len({each.id for each in called.calls}) == len(called.calls)
+
+
+def test_pieces_of_any_form_are_no_calls() -> None:
+    calls = CallPieces()
+    for odd in (None, 5, "text", [None, 5], [SimpleNamespace(function=5)], {"a": 1}):
+        calls.add(odd)
+    assert all(each.name == "" for each in calls.called.calls)

@@ -15,6 +15,7 @@ from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
 from paddock.contract.mcp import McpMessage
 from paddock.contract.requests import NoBody
+from paddock.contract.runs import InterruptBody
 from paddock.contract.session_requests import SettingsBody
 from paddock.contract.words import Status
 
@@ -34,7 +35,7 @@ def pauses_session(context: Context, body: NoBody) -> bool:
     return session is not None and session.status is Status.ACTIVE
 
 
-def interrupts(context: Context, body: NoBody) -> bool:
+def interrupts(context: Context, body: InterruptBody) -> bool:
     """Whether a command runs that is not being ended yet."""
     session = _session(context)
     return session is not None and any(not command.ending for command in session.running)

@@ -12,14 +12,24 @@ from orchestrator.access.keys import Role
 from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.sessions.session import Session
 from orchestrator.turns.running import RunningTurn
+from orchestrator.turns.runs.joining import run_or_join
 from orchestrator.turns.turn import AgentRun, TurnRecord
-from paddock.contract.runs import RUN_EVENTS, Run, SendBody, Timeline, TimelineQuery
+from paddock.contract.runs import (
+    RUN_EVENTS,
+    MessagesQueued,
+    QueueBody,
+    RenderBody,
+    Run,
+    SendBody,
+    Timeline,
+    TimelineQuery,
+)
 from paddock.contract.turns import TurnStarted
 
 _TAG = "Runs"
 _EVENTS = Events(RUN_EVENTS, "the events so far")
 _ERRORS = (
-    *("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
+    *("session_terminated", "invalid_transition", "conflict", "busy", "sandbox_unavailable"),
     *("capacity_exhausted", "engine_unavailable", "permission_denied"),
 )
 
@@ -39,24 +49,63 @@ async def send_messages(context: Context, body: SendBody) -> Run | EventStream:
     """Runs a model with the session's timeline, these messages, and the tools that it may use.
 
     It is a turn: one at a time, within the session's policy and budget, and it continues if its
-    client goes away. It ends when the model calls no tool.
+    client goes away. It ends when the model calls no tool. While a run is going on, the messages
+    are queued for it: it goes on with them, and the answer is its result.
     """
-    session = context.session()
+    texts = tuple(message.content for message in body.messages)
+    return await _run(context, body, texts)
+
+
+@operation(
+    "POST",
+    SESSION + "/render",
+    Access.WORK,
+    tag=_TAG,
+    summary="Run a model without new messages",
+    answers="The run as it ended, or its events as they happen.",
+    errors=_ERRORS,
+    examples={"nothing": {}, "ticks": {"max_ticks": 3}},
+    events=_EVENTS,
+)
+async def render_session(context: Context, body: RenderBody) -> Run | EventStream:
+    """Runs a model with the session's timeline and what is queued; else like `send`.
+
+    If there is neither, nothing runs, and the answer is an empty result without a number.
+    """
+    return await _run(context, body, ())
+
+
+@operation(
+    "POST",
+    SESSION + "/queue",
+    Access.WORK,
+    tag=_TAG,
+    summary="Queue messages for the next run",
+    answers="How many messages wait.",
+    errors=("session_terminated", "busy", "sandbox_unavailable"),
+    examples={"message": {"messages": [{"role": "user", "content": "Also update the docs."}]}},
+)
+async def queue_messages(context: Context, body: QueueBody) -> MessagesQueued:
+    """Keeps messages for the session's next run, and runs nothing. 100 may wait."""
+    texts = [message.content for message in body.messages]
+    queue = context.plane.turns.queue
+    added = await context.work.complete(queue.add(context.principal, context.session(), texts))
+    return MessagesQueued(queued=added.waiting)
+
+
+async def _run(context: Context, body: RenderBody, texts: tuple[str, ...]) -> Run | EventStream:
+    session, turns = context.session(), context.plane.turns
     _check_model(context, body.model)
     await _set_level(context, session, body.permission_level)
-    texts = tuple(message.content for message in body.messages)
     run = AgentRun(texts, body.model or "", body.system, body.max_ticks)
-    return await _run(context, session, run)
-
-
-async def _run(context: Context, session: Session, run: AgentRun) -> Run | EventStream:
-    turns = context.plane.turns
     with ExitStack() as held:
         if context.wants_events:
             held.enter_context(context.streaming("output", session))
         # Only the turn itself uses the sandbox then, and may give it up for another one.
         async with context.plane.sessions.using(context.principal, session):
-            started = await context.work.complete(turns.start(context.principal, session, run))
+            started = await context.work.complete(
+                run_or_join(turns, context.principal, session, run)
+            )
         if context.wants_events:
             return EventStream(_watch(context, started), held.pop_all())
         if isinstance(started, TurnRecord):

@@ -14,6 +14,7 @@ from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import NewSession
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.requests import NoBody
+from paddock.contract.runs import InterruptBody
 from paddock.contract.session_requests import (
     CloseQuery,
     EpisodeBody,
@@ -223,14 +224,21 @@ async def abort_session(context: Context, body: NoBody) -> Session:
     tag=_TAG,
     summary="Interrupt a session",
     answers="The session, which continues.",
-    errors=("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
+    errors=("session_terminated", "invalid_transition", "conflict", "busy", "sandbox_unavailable"),
+    examples={"nothing": {}, "message": {"message": "Stop: the test is right."}},
     stops=stops.interrupts,
 )
-async def interrupt_session(context: Context, body: NoBody) -> Session:
-    """Ends everything that runs in the session; the session continues."""
+async def interrupt_session(context: Context, body: InterruptBody) -> Session:
+    """Ends everything that runs in the session; the session continues.
+
+    A message waits for the session's next run.
+    """
     session = context.session()
     context.plane.turns.interrupt(session)
     await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
+    if body.message is not None:
+        queue = context.plane.turns.queue
+        await context.work.complete(queue.add(context.principal, session, [body.message]))
     return views.session(session, live=True)
 
 

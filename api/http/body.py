@@ -36,7 +36,7 @@ async def read_body(
             data = await request.read()
     except TimeoutError:
         raise ValidationError(f"the body did not arrive within {IDLE_SECONDS:g} s") from None
-    if not data and model is NoBody:
+    if not data and issubclass(model, NoBody):
         return model()
     return validated(model, parse_object(data), {"levels": levels})
 

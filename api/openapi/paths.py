@@ -70,7 +70,7 @@ def _request_body(operation: Operation) -> Schema | None:
     content: Schema = {"schema": ref(operation.body)}
     if operation.examples:
         content["examples"] = {name: {"value": value} for name, value in operation.examples.items()}
-    return {"required": operation.body is not NoBody, "content": {JSON: content}}
+    return {"required": not issubclass(operation.body, NoBody), "content": {JSON: content}}
 
 
 def _responses(operation: Operation) -> Schema:

@@ -99,7 +99,15 @@ def empty(connection: sqlite3.Connection, key: str) -> bool:
     ).rowcount
     if deleted:
         return False
-    for table in ("approvals", "terminals", "turns", "turn_notes", "timeline", "event_counts"):
+    for table in (
+        "approvals",
+        "terminals",
+        "turns",
+        "turn_notes",
+        "timeline",
+        "run_queue",
+        "event_counts",
+    ):
         connection.execute(f"DELETE FROM {table} WHERE session_key = ?", (key,))  # noqa: S608
     connection.execute("UPDATE sessions SET audit_bytes = 0 WHERE key = ?", (key,))
     connection.execute("UPDATE archives SET emptied = 1 WHERE session_key = ?", (key,))

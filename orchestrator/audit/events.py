@@ -57,6 +57,7 @@ OPERATIONS = frozenset(
         "key.revoke",
         "turn.start",
         "turn.end",
+        "turn.queue",
         "budget.exceeded",
         "budget.usage",
         "approval.request",

@@ -30,6 +30,7 @@ from orchestrator.turns.programs import (
     PolicyViolation,
     Program,
     ScopeExceeded,
+    TakeQueued,
     Tick,
 )
 from orchestrator.turns.runs.conversation import saving
@@ -96,6 +97,8 @@ class ProgramDriver:
                 return await self._perform(TICK, {"tick": number})
             case NewMessage(message) if self.context.conversation is not None:
                 await self.context.conversation.add(message)
+            case TakeQueued() if self.context.conversation is not None:
+                return await self.context.conversation.take_last()
             case Breath():
                 await self._loop_turns.next(self.context.session.key)
                 self._check_budgets(("time",))

@@ -46,7 +46,11 @@ class NewMessage(NamedTuple):
     message: ModelMessage
 
 
-Request: TypeAlias = Operation | Enter | Leave | Breath | Tick | NewMessage
+class TakeQueued(NamedTuple):
+    """What is queued is added to the timeline of a run. The answer is whether anything was."""
+
+
+Request: TypeAlias = Operation | Enter | Leave | Breath | Tick | NewMessage | TakeQueued
 Program: TypeAlias = Generator[Request, Value, Value]
 
 

@@ -121,6 +121,8 @@ class TurnRunner:
         if running.stopped is not None:
             work.cancel()
         await asyncio.wait([work])
+        if running.conversation is not None:
+            running.conversation.open = False
         failure = None if work.cancelled() else work.exception()
         if failure is None and not work.cancelled():
             prepared.finish()

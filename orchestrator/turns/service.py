@@ -28,10 +28,11 @@ from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.context import Services
 from orchestrator.turns.operations.queries import OF_TURNS
 from orchestrator.turns.operations.registry import OPERATIONS
-from orchestrator.turns.outcome import error, nonconverged
+from orchestrator.turns.outcome import Outcome, error, nonconverged, ok
 from orchestrator.turns.running import RunningTurn, TurnRunner, turn_end
 from orchestrator.turns.runs import timeline_rows
 from orchestrator.turns.runs.conversation import Conversation, saving
+from orchestrator.turns.runs.queue import RunQueue
 from orchestrator.turns.runs.timeline import TimelineEntry
 from orchestrator.turns.script import PreparedScript, described, prepared
 from orchestrator.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
@@ -53,8 +54,9 @@ class SessionTurns:
         self._budgets = budgets
         self._runner = TurnRunner(services, recorder)
         self._running: dict[str, RunningTurn] = {}
-        # The sessions whose next turn is being started.
-        self._starting: set[str] = set()
+        # The sessions whose next turn is being started; set when it is, or can't be.
+        self._starting: dict[str, asyncio.Event] = {}
+        self.queue = RunQueue(database, recorder)
         self._tasks = TaskScope("a turn")
         self._ends = TaskScope("the end of a session whose budget a turn has used up")
 
@@ -73,11 +75,12 @@ class SessionTurns:
         self._recorder.check_room(session)
         if session.key in self._running or session.key in self._starting:
             raise ConflictError("a turn of this session is running: wait for it, or interrupt it")
-        self._starting.add(session.key)
+        started = self._starting[session.key] = asyncio.Event()
         try:
             return await self._start(principal, session, script)
         finally:
-            self._starting.discard(session.key)
+            del self._starting[session.key]
+            started.set()
 
     async def _start(
         self, principal: Principal, session: Session, script: Script
@@ -87,6 +90,8 @@ class SessionTurns:
         )
         notes = await self._database.read(partial(turn_rows.notes_of, session_key=session.key))
         conversation = await self._conversation(session, number + 1, script)
+        if conversation is not None and not conversation.entries:
+            return self._nothing(principal, session)
         program = prepared(script, notes, conversation)
         kind = session.budget.exhausted(datetime.now(UTC), OF_TURNS)
         if kind is not None:
@@ -133,7 +138,9 @@ class SessionTurns:
             return None
         entries = await self._database.read(partial(timeline_rows.all_of, session_key=session.key))
         cut = partial(self._recorder.told, session)
-        conversation = Conversation(script, session.key, number, entries, cut)
+        queued = partial(self.queue.waiting, session.key)
+        conversation = Conversation(script, session.key, number, entries, cut, queued)
+        await conversation.take()
         for text in script.messages:
             await conversation.add(ModelMessage("user", text))
         return conversation
@@ -152,16 +159,24 @@ class SessionTurns:
         self._budgets.exceed(session, kind, principal.name)
         self._ends.spawn(self._budgets.end(session))
 
+    def _nothing(self, principal: Principal, session: Session) -> TurnRecord:
+        """The end of a run that has nothing to do."""
+        return self._unnumbered(principal, session, ok(""))
+
     async def _refused(self, principal: Principal, session: Session) -> TurnRecord:
         """What a turn is told for which nothing is left."""
         number, _ = await self._database.read(partial(turn_rows.before, session_key=session.key))
+        return self._unnumbered(principal, session, nonconverged(None, number, "budget"))
+
+    def _unnumbered(self, principal: Principal, session: Session, outcome: Outcome) -> TurnRecord:
+        """A turn that does not run, and is not kept."""
         remaining = session.budget.view(datetime.now(UTC)).remaining
         return TurnRecord(
             0,
             now(),
             principal.name,
             ended_at=now(),
-            outcome=shown(nonconverged(None, number, "budget"), {}),
+            outcome=shown(outcome, {}),
             budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
         )
 
@@ -192,6 +207,12 @@ class SessionTurns:
     def running(self, session_key: str) -> RunningTurn | None:
         """The session's turn that runs."""
         return self._running.get(session_key)
+
+    async def started(self, session_key: str) -> None:
+        """Waits until the session's next turn is started, if that has begun."""
+        starting = self._starting.get(session_key)
+        if starting is not None:
+            await starting.wait()
 
     async def operations(self, session_key: str, number: int) -> list[Event]:
         """The operations of a turn so far, from the session's record."""

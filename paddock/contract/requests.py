@@ -24,7 +24,7 @@ class Body(BaseModel):
 
 
 class NoBody(Body):
-    """Nothing, or an empty object."""
+    """Nothing, or an empty object. Those of its subclasses may be missing, too."""
 
 
 class Query(BaseModel):

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from paddock.contract.base import WORDS, Count, Model, Time, example, model_example
 from paddock.contract.fields import KIB, MaxBytes, PageSize, PermissionLevel, Whole
-from paddock.contract.requests import Body, Query
+from paddock.contract.requests import Body, NoBody, Query
 from paddock.contract.turns import Turn, TurnStarted
 
 MOST_MESSAGES = 32
@@ -34,10 +34,9 @@ class Message(Body):
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES)]
 
 
-class SendBody(Body):
-    """The body of `POST …/send`."""
+class RenderBody(Body):
+    """The body of `POST …/render`: a run without new messages."""
 
-    messages: Messages
     model: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
         default=None, description="A model of `GET /api/models`; by default the first one."
     )
@@ -51,11 +50,35 @@ class SendBody(Body):
         default=None, description="The session's new level; only its host may give one."
     )
 
+
+class QueueBody(Body):
+    """The body of `POST …/queue`."""
+
+    messages: Messages
+
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
         if sum(len(each.content.encode()) for each in self.messages) > _MOST_TEXT:
             raise ValueError(f"messages must have at most {_MOST_TEXT} bytes in all")
         return self
+
+
+class SendBody(RenderBody, QueueBody):
+    """The body of `POST …/send`."""
+
+
+class InterruptBody(NoBody):
+    """Nothing, or a message that is queued for the next run."""
+
+    message: Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)] | None = None
+
+
+class MessagesQueued(Model):
+    """The messages that wait for the session's next run."""
+
+    model_config = example({"queued": 1})
+
+    queued: Count
 
 
 class Run(Turn):

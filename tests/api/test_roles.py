@@ -35,7 +35,8 @@ DECLARED = {
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "read_archive write_archive list_proposals rollback_proposals "
     "make_directory make_link move_file open_terminal interact close_terminal "
-    "interrupt_session run_turn list_turns read_turn list_models send_messages read_timeline "
+    "interrupt_session run_turn list_turns read_turn list_models "
+    "send_messages render_session queue_messages read_timeline "
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "

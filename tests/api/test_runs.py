@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest_asyncio
 
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.sessions.budget import Kind
 from orchestrator.turns.running import TurnRunner
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api, served
 from tests.api.test_turns import EDIT
@@ -396,3 +398,105 @@ async def test_a_secret_reaches_neither_the_model_nor_the_timeline(
     await send(api, path, "use a-secret-of-the-session")
     assert "a-secret-of-the-session" not in json.dumps(model.bodies)
     assert "a-secret-of-the-session" not in json.dumps(await timeline(api, path))
+
+
+async def test_a_send_joins_the_run_that_is_going_on(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    api.agent.plays["cat"] = Play(holds=True)
+    model.answers = [
+        calling(("exec", {"command": "cat"})),
+        Answer("first"),
+        Answer("second"),
+    ]
+    first = asyncio.create_task(send(api, path, "one"))
+    command = (await api.agent.asked("exec"))["command_id"]
+    running = api.plane.turns.running(api.plane.sessions.registry.all[0].key)
+    assert running is not None
+    assert running.conversation is not None
+    joining = [asyncio.create_task(send(api, path, text)) for text in ("two", "three")]
+    conversation = running.conversation
+    await until(lambda: conversation.arrived == 2)
+    api.agent.end(command)
+    runs = await asyncio.gather(first, *joining)
+    assert [(run["turn_number"], run["text"]) for run in runs] == [(1, "second")] * 3
+    texts = [each["content"] for each in await timeline(api, path) if each["role"] == "user"]
+    assert sorted(texts) == ["one", "three", "two"]
+    queued = await api.json("POST", f"{path}/queue", json=said("on"))
+    assert queued == {"queued": 1}
+
+
+async def test_what_is_queued_is_run_once_in_order(
+    api: Api, model: ModelServer, engine: FakeEngine, agents: Agents
+) -> None:
+    path = await made(api)
+    assert await api.json("POST", f"{path}/queue", json=said("one", "two")) == {"queued": 2}
+    assert await api.json("POST", f"{path}/queue", json=said("three")) == {"queued": 3}
+    assert model.bodies == []
+    assert await timeline(api, path) == []
+    # A restart keeps it.
+    await api.plane.close()
+    plane = await reopened(api.plane.settings, engine, agents)
+    try:
+        async with served(plane, engine, agents) as again:
+            setting = OperatorModel.model_validate(model.setting())
+            again.plane.models.configured["small"] = setting
+            run = await again.json("POST", f"{path}/render", json={})
+            assert (run["turn_number"], run["text"]) == (1, "done")
+            told = [each["content"] for each in model.bodies[-1]["messages"]]
+            assert told[1:] == ["one", "two", "three"]
+            await send(again, path, "four")
+            told = [each["content"] for each in model.bodies[-1]["messages"]]
+            assert told[1:] == ["one", "two", "three", "done", "four"]
+            operations = (await again.json("GET", f"{path}/audit"))["items"]
+            assert [each["operation"] for each in operations].count("turn.queue") == 2
+    finally:
+        await plane.close()
+
+
+async def test_with_nothing_to_do_the_result_is_empty(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    run = await api.json("POST", f"{path}/render", json={})
+    assert (run["turn_number"], run["text"], run["outcome"]["tag"]) == (None, "", "ok")
+    assert (model.bodies, (await api.json("GET", f"{path}/turns"))["items"]) == ([], [])
+    response = await api.call("POST", f"{path}/render", json={}, headers=SSE)
+    assert b"event: end" in await response.read()
+    await send(api, path, "hello")
+    assert (await api.json("POST", f"{path}/render", json={}))["turn_number"] == 2
+    assert len(model.bodies) == 2
+
+
+async def test_an_interrupt_may_leave_a_message(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    api.agent.plays["cat"] = Play(holds=True)
+    model.answers = [calling(("exec", {"command": "cat"})), Answer("done")]
+    sending = asyncio.create_task(send(api, path, "wait"))
+    await api.agent.asked("exec")
+    await api.json("POST", f"{path}/interrupt", json={"message": "stop that"})
+    assert (await sending)["outcome"]["error_type"] == "interrupted"
+    assert len(model.bodies) == 1
+    await api.json("POST", f"{path}/render", json={})
+    assert model.bodies[-1]["messages"][-1]["content"] == "stop that"
+
+
+async def test_a_queue_is_bounded_and_paid_for(api: Api) -> None:
+    path = await made(api)
+    session = api.plane.sessions.registry.all[0]
+    for _ in range(3):
+        await api.json("POST", f"{path}/queue", json=said(*["x"] * 32))
+    await api.problem(409, "busy", "POST", f"{path}/queue", json=said(*["x"] * 5))
+    before = session.budget.consumed(Kind.AUDIT_BYTES, datetime.now(UTC))
+    assert await api.json("POST", f"{path}/queue", json=said("y" * 60_000)) == {"queued": 97}
+    assert session.budget.consumed(Kind.AUDIT_BYTES, datetime.now(UTC)) - before > 60_000
+    await api.json("DELETE", path, key=ADMIN_KEY)
+    await api.problem(410, "session_terminated", "POST", f"{path}/queue", json=said("x"))
+
+
+async def test_a_turn_is_not_joined(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    api.agent.plays["cat"] = Play(holds=True)
+    body = {"operations": [{"operation": "world.run", "args": {"command": "cat"}}]}
+    running = asyncio.create_task(api.json("POST", f"{path}/turns", json=body))
+    await api.agent.asked("exec")
+    await api.problem(409, "conflict", "POST", f"{path}/send", json=said("x"))
+    await api.json("POST", f"{path}/interrupt")
+    await running

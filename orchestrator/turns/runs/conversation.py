@@ -11,10 +11,12 @@ from orchestrator.models.tool_calls import AnswerCalls
 from orchestrator.sessions import session_rows
 from orchestrator.turns.runs import timeline_rows
 from orchestrator.turns.runs.feed import RunFeed
+from orchestrator.turns.runs.queue import QueuedMessage, removing
 from orchestrator.turns.runs.timeline import TimelineEntry, as_messages, kept, surplus
 from orchestrator.turns.turn import AgentRun
 
 Cut = Callable[[Any], Awaitable[Any]]
+Queue = Callable[[int], Awaitable[list[QueuedMessage]]]
 _NONE = AnswerCalls()
 
 
@@ -22,7 +24,9 @@ _NONE = AnswerCalls()
 class Conversation:
     """One run of a session. `cut` removes the session's secrets from JSON values.
 
-    `tick` is the number of the latest call of the model; `text` and `called` are what it answered.
+    `queued` gives what waits for it after a message of the queue. `tick` is the number of the
+    latest call of the model; `text` and `called` are what it answered. `open`: it takes what is
+    queued before it ends; `arrived` counts what was queued for it, `taken` is the last that it has.
     """
 
     run: AgentRun
@@ -30,11 +34,17 @@ class Conversation:
     turn: int
     entries: list[TimelineEntry]
     cut: Cut
+    queued: Queue
     feed: RunFeed = field(default_factory=RunFeed)
     tick: int = 0
     text: str = ""
     called: AnswerCalls = _NONE
+    open: bool = True
+    arrived: int = 0
+    taken: int = 0
     _unsaved: int = 0
+    # The size of what it has taken and still is in the queue.
+    _left: int = 0
 
     @property
     def messages(self) -> list[ModelMessage]:
@@ -53,6 +63,25 @@ class Conversation:
         if message.role == "tool":
             self.feed.add("tool_result", tick=self.tick, id=message.call, content=message.content)
         return message
+
+    async def take(self) -> bool:
+        """Takes what is queued. Raises: the errors of `cut`."""
+        waiting = await self.queued(self.taken)
+        for each in waiting:
+            await self.add(ModelMessage("user", each.text))
+            self.taken = each.seq
+            self._left += each.size
+        return bool(waiting)
+
+    async def take_last(self) -> bool:
+        """Takes what is queued; if nothing is, the run takes nothing any more, and may end."""
+        while True:
+            arrived = self.arrived
+            if await self.take():
+                return True
+            if arrived == self.arrived:
+                self.open = False
+                return False
 
     def answered(self, message: ModelMessage, called: AnswerCalls) -> None:
         """The model has answered with that message; `called` has the arguments as it wrote them."""
@@ -76,8 +105,14 @@ class Conversation:
         added = sum(sizes[-self._unsaved :]) - sum(sizes[:gone])
         del self.entries[:gone]
         self._unsaved = 0
-        saved = timeline_rows.saving(self.session_key, new, self.entries[0].seq)
-        return both(saved, session_rows.counting(self.session_key, added)), added
+        saved = both(
+            timeline_rows.saving(self.session_key, new, self.entries[0].seq),
+            session_rows.counting(self.session_key, added),
+        )
+        left, self._left = self._left, 0
+        if left:
+            saved = both(saved, removing(self.session_key, self.taken, left))
+        return saved, added - left
 
 
 def saving(conversation: Conversation | None) -> tuple[Effect | None, int]:

@@ -10,6 +10,7 @@ from orchestrator.turns.programs import (
     PolicyViolation,
     Program,
     Request,
+    TakeQueued,
     Tick,
 )
 from orchestrator.turns.runs.conversation import Conversation
@@ -20,16 +21,17 @@ from paddock.contract.remedies import REMEDIES
 def run_program(conversation: Conversation) -> Program:
     """A program whose value is the model's last text.
 
-    It ends when the model calls no tool; after the last tick, it is `nonconverged`.
+    It ends when the model calls no tool, and nothing is queued; after the last tick, it is
+    `nonconverged`.
     """
-    if not conversation.entries:
-        return ""
     most = conversation.run.max_ticks
     for tick in range(1, most + 1):
         yield Tick(tick)
         called = conversation.called
         if not called.calls:
-            return conversation.text
+            more = yield TakeQueued()
+            if not more:
+                return conversation.text
         for number, call in enumerate(called.calls, 1):
             text = yield from _done(call)
             if called.dropped and number == len(called.calls):

@@ -23,6 +23,7 @@ from paddock.cli import (
     ptys,
     repl,
     run,
+    runs,
     secrets,
     sessions,
     shell,
@@ -100,6 +101,7 @@ def build() -> TyperGroup:
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)
+    runs.add_to(app)
     repl.add_to(app)
     ports.add_to(app)
     proposals.add_to(app)

@@ -72,6 +72,15 @@ from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
 from paddock.contract.policies import SessionPolicy
 from paddock.contract.ports import OpenedPort, Port
 from paddock.contract.proposals import Committed, Proposal, Proposals
+from paddock.contract.runs import (
+    Run,
+    RunText,
+    RunTick,
+    RunToolCall,
+    RunToolResult,
+    Timeline,
+    TimelineEntry,
+)
 from paddock.contract.secrets import Secret
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
@@ -155,6 +164,11 @@ __all__ = [
     "Proposals",
     "RateLimitedError",
     "Readiness",
+    "Run",
+    "RunText",
+    "RunTick",
+    "RunToolCall",
+    "RunToolResult",
     "SandboxProcess",
     "SandboxUnavailableError",
     "SandboxUsage",
@@ -174,6 +188,8 @@ __all__ = [
     "TerminalLost",
     "TerminalResized",
     "Termination",
+    "Timeline",
+    "TimelineEntry",
     "TooLargeError",
     "Tool",
     "Transfer",

@@ -11,7 +11,7 @@ from paddock.client.commands import Processes, run_streamed, run_to_end
 from paddock.client.consume import Consume
 from paddock.client.egress import Egress
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
-from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
+from paddock.client.faces import Async, F, Link, Sync, method, stream
 from paddock.client.files import Files
 from paddock.client.mcp import Mcp
 from paddock.client.parsing import read, read_items
@@ -19,6 +19,7 @@ from paddock.client.ports import Ports
 from paddock.client.proposals import SessionProposals
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
 from paddock.client.results import ExecEvent
+from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.snapshots import BytesProgress, save
@@ -35,8 +36,8 @@ from paddock.contract.system import Explanation
 from paddock.contract.tools import Tool
 
 
-class Session(Face[F]):
-    """A session: commands, files, terminals, audit, lifecycle.
+class Session(SessionRuns[F]):
+    """A session: commands, files, terminals, runs of models, audit, lifecycle.
 
     As a context manager it closes the session at the end; the workspace stays, unless
     `close(purge=True)` was called before. All methods raise `PaddockAPIError` in the class of its
@@ -271,9 +272,12 @@ class Session(Face[F]):
         return await self._change("abort")
 
     @method
-    async def interrupt(self) -> SessionInfo:
-        """Ends everything that runs in the session; the session continues."""
-        return await self._change("interrupt")
+    async def interrupt(self, message: str | None = None) -> SessionInfo:
+        """Ends everything that runs in the session; the session continues.
+
+        A message waits for the next run.
+        """
+        return await self._change("interrupt", given(message=message))
 
     @method
     async def set_episode(self, episode_id: str | None) -> SessionInfo:
@@ -303,9 +307,10 @@ class Session(Face[F]):
         if "status" in answer:  # a session that ended long ago has no object
             self._take(answer)
 
-    async def _change(self, action: str) -> SessionInfo:
+    async def _change(self, action: str, body: Mapping[str, Any] | None = None) -> SessionInfo:
         url = f"{self._path}/{action}"
-        return self._take(await self._api.json("POST", url, body={}, timeout=ENGINE_SECONDS))
+        answer = await self._api.json("POST", url, body=body or {}, timeout=ENGINE_SECONDS)
+        return self._take(answer)
 
     async def _lives(self) -> bool:
         try:

@@ -1,0 +1,110 @@
+"""Runs: messages to a model that works in a session."""
+
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paddock.cli.exits import Failure, Status
+from paddock.cli.options import AsJson, OptionalLevel, SessionId, example
+from paddock.cli.remote import remote
+from paddock.cli.terminal import complain, note, print_foreign, print_json_line, print_line
+
+if TYPE_CHECKING:
+    from paddock.client import Paddock, Run
+    from paddock.client.runs import RunEvent
+
+_LONGEST = 100
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(epilog=example('paddock send web-1 "What is in this workspace?"'))(send)
+
+
+@remote
+async def send(
+    paddock: "Paddock",
+    session: SessionId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - is the input.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="NAME", help="The model; by default the first one."),
+    ] = None,
+    max_ticks: Annotated[
+        int | None,
+        typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of it."),
+    ] = None,
+    level: OptionalLevel = None,
+    as_json: AsJson = False,
+) -> int:
+    """Send a message to a model that works in a session by calling tools.
+
+    Shows its text and its calls of tools as they come. The exit status is 0 if the outcome is `ok`
+    or `proposed`, and 1 otherwise.
+    """
+    from paddock.client import Run
+
+    message = sys.stdin.read() if text == "-" else text
+    if not message:
+        raise Failure("the message is empty", status=Status.USAGE)
+    found = await paddock.sessions.get(session)
+    ended: Run | None = None
+    shown = _Shown()
+    stream = found.send_stream(message, model=model, max_ticks=max_ticks, permission_level=level)
+    async with aclosing(stream) as events:
+        async for event in events:
+            if as_json:
+                print_json_line(event.raw)
+            else:
+                shown.show(event)
+            if isinstance(event, Run):
+                ended = event
+    if ended is None or ended.outcome is None:
+        return Status.FAILED
+    if not as_json:
+        _show_end(ended)
+    return Status.OK if ended.outcome.tag in ("ok", "proposed") else Status.FAILED
+
+
+class _Shown:
+    """What is shown of a run: text as it comes, and a line for each call and its result."""
+
+    def __init__(self) -> None:
+        self._in_line = False
+
+    def show(self, event: "RunEvent") -> None:
+        """Shows an event, if it has something to show."""
+        from paddock.client import Run, RunText, RunToolCall, RunToolResult
+
+        if isinstance(event, RunText):
+            print_foreign(event.text, sys.stdout)
+            self._in_line = not event.text.endswith("\n")
+            return
+        if isinstance(event, RunToolCall | RunToolResult | Run) and self._in_line:
+            print_line(("", ""))
+            self._in_line = False
+        if isinstance(event, RunToolCall):
+            print_line((f"{event.tool} ", "bold"), (_short(event.arguments), "dim"))
+        elif isinstance(event, RunToolResult):
+            print_line(("  ", ""), (_short(event.content), "dim"))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _show_end(run: "Run") -> None:
+    outcome = run.outcome
+    if outcome is None:
+        return
+    if outcome.tag == "error":
+        complain(f"{outcome.error_type}: {outcome.message}")
+    elif outcome.tag == "needs":
+        complain(f"{outcome.need_type}: {outcome.description}")
+    elif outcome.tag == "nonconverged":
+        complain(f"it did not come to an end: {outcome.reason}")
+    number = "" if run.turn_number is None else f"turn {run.turn_number}: "
+    note(f"{number}{outcome.tag}, {run.operations_count} operations, {run.tokens_used} tokens")

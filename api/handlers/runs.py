@@ -144,8 +144,7 @@ async def _watch(
     while True:
         ended = feed.ended
         events = await feed.wait(known, HEARTBEAT_SECONDS)
-        for event in events:
-            known += 1
+        for known, event in events:
             yield Event(event.name, RUN_EVENTS[event.name].model_validate(event.members), known)
         if ended and not events:
             break

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from orchestrator.models.messages import ModelMessage, ToolCall
 from orchestrator.models.tool_calls import MOST_CALLS, CallPieces
+from orchestrator.turns.runs.feed import RunFeed
 from orchestrator.turns.runs.timeline import (
     MAX_TIMELINE_ENTRIES,
     MOST_CHARACTERS,
     TimelineEntry,
     as_messages,
     kept,
+    sent,
     surplus,
 )
 from orchestrator.turns.runs.tools import TOOLS, ToolArgumentsError
@@ -100,3 +102,27 @@ def test_pieces_of_any_form_are_no_calls() -> None:
     for odd in (None, 5, "text", [None, 5], [SimpleNamespace(function=5)], {"a": 1}):
         calls.add(odd)
     assert all(each.name == "" for each in calls.called.calls)
+
+
+@given(_MESSAGES, st.integers(0, 3))
+def test_what_is_sent_is_new_or_was_asked_in_the_turn(
+    messages: list[ModelMessage], long: int
+) -> None:
+    many = entries([*messages, *[ModelMessage("user", "x" * 60_000)] * long, *messages] * 4)
+    found = sent(many, 2)
+    assert found == many[len(many) - len(found) :]
+    assert len(found) == len(many) or sum(len(each.text) for each in found) <= 384 * 1024
+    assert sent(many, 1) == [each for each in many if each in found or each.message.role == "user"]
+
+
+async def test_a_feed_keeps_the_latest_events() -> None:
+    feed = RunFeed()
+    for number in range(1, 5000):
+        feed.add("tool_result", tick=1, id=str(number), content="x" * 10_000)
+    assert await feed.wait(4999, 0) == []
+    found = await feed.wait(0, 0)
+    assert [number for number, _ in found] == list(range(found[0][0], 5000))
+    assert 100 < len(found) < 300
+    assert all(event.members["id"] == str(number) for number, event in found)
+    feed.end()
+    assert await feed.wait(4999, 60) == []

@@ -12,7 +12,7 @@ from orchestrator.sessions import session_rows
 from orchestrator.turns.runs import timeline_rows
 from orchestrator.turns.runs.feed import RunFeed
 from orchestrator.turns.runs.queue import QueuedMessage, removing
-from orchestrator.turns.runs.timeline import TimelineEntry, as_messages, kept, surplus
+from orchestrator.turns.runs.timeline import TimelineEntry, as_messages, kept, sent, surplus
 from orchestrator.turns.turn import AgentRun
 
 Cut = Callable[[Any], Awaitable[Any]]
@@ -49,7 +49,7 @@ class Conversation:
     @property
     def messages(self) -> list[ModelMessage]:
         """The timeline as models take it."""
-        return as_messages(self.entries)
+        return as_messages(sent(self.entries, self.turn))
 
     async def add(self, message: ModelMessage) -> ModelMessage:
         """Adds a message in the form in which it is kept. Raises: the errors of `cut`."""

@@ -1,11 +1,15 @@
 """What happens in a run, for those who follow it while it runs."""
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # Text is passed on in pieces of at least so many characters, which bounds their number.
 _PIECE = 24
+# Of the events that are kept for those who follow; an event takes at least so many.
+_MOST_CHARACTERS = 2 * 1024 * 1024
+_LEAST_CHARACTERS = 256
 
 
 class RunEvent(NamedTuple):
@@ -17,10 +21,13 @@ class RunEvent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunFeed:
-    """The events so far. Their number is limited by the ticks, and by what a tick may have."""
+    """The latest events, counted from the first of the run: who is slow misses the oldest."""
 
-    events: list[RunEvent] = field(default_factory=list)
     ended: bool = False
+    _events: deque[tuple[RunEvent, int]] = field(default_factory=deque)
+    _size: int = 0
+    # How many are no longer kept.
+    _gone: int = 0
     _text: list[str] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -40,7 +47,12 @@ class RunFeed:
 
     def add(self, name: str, **members: Any) -> None:
         """Adds an event, and wakes those who follow."""
-        self.events.append(RunEvent(name, members))
+        size = max(_LEAST_CHARACTERS, sum(len(str(each)) for each in members.values()))
+        self._events.append((RunEvent(name, members), size))
+        self._size += size
+        while self._size > _MOST_CHARACTERS and len(self._events) > 1:
+            self._size -= self._events.popleft()[1]
+            self._gone += 1
         self._wake()
 
     def end(self) -> None:
@@ -48,15 +60,19 @@ class RunFeed:
         self.ended = True
         self._wake()
 
-    async def wait(self, known: int, seconds: float) -> list[RunEvent]:
-        """The events after that many; none if nothing happens for a while, or it has ended."""
-        if len(self.events) == known and not self.ended:
+    async def wait(self, known: int, seconds: float) -> list[tuple[int, RunEvent]]:
+        """The events after that many, with their numbers from 1.
+
+        None if nothing happens for a while, or it has ended.
+        """
+        if self._gone + len(self._events) == known and not self.ended:
             try:
                 async with asyncio.timeout(seconds):
                     await self._changed.wait()
             except TimeoutError:
                 return []
-        return self.events[known:]
+        kept = list(enumerate((event for event, _ in self._events), self._gone + 1))
+        return [each for each in kept if each[0] > known]
 
     def _wake(self) -> None:
         self._changed.set()

@@ -10,6 +10,8 @@ from orchestrator.models.messages import ModelMessage, ToolCall
 # The newest entries that are kept, and their characters as they are stored.
 MAX_TIMELINE_ENTRIES = 500
 MOST_CHARACTERS = 2 * 1024 * 1024
+# What a model is sent of them: more does not fit into what usual models read at once.
+_MOST_SENT = 384 * 1024
 # Of one message, and of the arguments of one call.
 _MOST_CONTENT = 64 * 1024
 _MOST_ARGUMENTS = 32 * 1024
@@ -88,6 +90,18 @@ def as_messages(entries: Iterable[TimelineEntry]) -> list[ModelMessage]:
             waiting = dict.fromkeys(each.id for each in message.calls)
         found.append(message)
     return [*found, *_unanswered(waiting)]
+
+
+def sent(entries: Sequence[TimelineEntry], turn: int) -> list[TimelineEntry]:
+    """What a turn sends to its model: the newest entries, and what users have said in the turn."""
+    found: list[TimelineEntry] = []
+    left = _MOST_SENT
+    for each in reversed(entries):
+        left -= len(each.text)
+        asked = each.turn == turn and each.message.role == "user"
+        if left >= 0 or asked or not found:
+            found.append(each)
+    return found[::-1]
 
 
 def _unanswered(calls: Iterable[str]) -> list[ModelMessage]:

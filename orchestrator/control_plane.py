@@ -48,6 +48,8 @@ from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
 from orchestrator.fault_points import FaultPoint
+from orchestrator.inside.part import QuestionsPart
+from orchestrator.inside.questions import Questions
 from orchestrator.link.messages import Hello
 from orchestrator.models.service import Models
 from orchestrator.node.base import Node
@@ -63,6 +65,7 @@ from orchestrator.ports.service import Ports
 from orchestrator.proposals.service import Proposals
 from orchestrator.reload import Reload
 from orchestrator.sandboxes.allowed_images import AllowedImages
+from orchestrator.sandboxes.parts import Part
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.shapes import cold_levels
 from orchestrator.sandboxes.subscribers import Subscribers
@@ -308,7 +311,7 @@ class ControlPlane:
         self._subscribers.on_gone(self.turns.on_gone)
         self._subscribers.on_event(self._firewall.on_miss, "read")
 
-    async def _open_ways(self, resolver: Resolver | None) -> tuple[EgressPart, PortsPart]:
+    async def _open_ways(self, resolver: Resolver | None) -> tuple[Part, ...]:
         """The parts of sandboxes through which connections leave and reach them."""
         settings = self.settings
         self.key_bytes = KeyBytes(self.keys, settings.key_limits)
@@ -332,9 +335,14 @@ class ControlPlane:
         )
         self._resources.push_async_callback(self.ports.shut_down)
         self._subscribers.on_end(self.ports.ended)
-        return way_out, PortsPart(self.node, PORT_LIMITS)
+        questions = Questions(
+            self.turns.running_number,
+            lambda asker, session: self.proposals.show(asker, session, "", _MOST_STAGED),
+        )
+        ports = PortsPart(self.node, PORT_LIMITS)
+        return way_out, ports, QuestionsPart(self.node, questions)
 
-    def _open_sessions(self, ways: tuple[EgressPart, PortsPart]) -> None:
+    def _open_sessions(self, ways: tuple[Part, ...]) -> None:
         """Sandboxes and sessions, and what follows them."""
         settings = self.settings
         self._workspaces = Workspaces(settings, self.database, self.node.storage)

@@ -136,6 +136,10 @@ PORTS_DIR = "/run/paddock-ports"
 PORTS_UID = 991
 PORT_CONNECTED = b"\0"
 PORT_REFUSED = b"\1"
+# Where the control plane answers the `session` program, for the session's user only. A question is
+# a line of JSON, a list of words. So is the answer, an object with `exit_code`, `stdout`, `stderr`.
+QUESTIONS_SOCKET_NAME = "questions.sock"
+QUESTIONS_DIR = "/run/paddock-session"
 WORKSPACE_DIR = "/workspace"
 
 # The events that an agent may report; the control plane refuses any other.

@@ -1,10 +1,9 @@
 """The socket by which one session's sandbox reaches the proxy, and its connections."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -21,16 +20,12 @@ from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
 from orchestrator.errors import SandboxUnavailableError
+from orchestrator.link.accepting import accepted as accepted_at
 from orchestrator.link.fair_share import Pace
 from orchestrator.loop_turns import LoopTurns
 from orchestrator.secrets.outside import OutsideSecrets
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
-
-log = logging.getLogger(__name__)
-
-# After a failure to accept, for example when no descriptors are left.
-_FAILED_SECONDS = 1.0
 
 
 class Proxy(NamedTuple):
@@ -106,19 +101,11 @@ class Door:
         await self.settled()
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with listener:
-            while True:
-                await asyncio.sleep(self._pace.wait())
-                while len(self._exchanges) >= self._limits.connections:
-                    await self._exchanges.one_ended()
-                try:
-                    connection, address = await loop.sock_accept(listener)
-                except OSError as error:
-                    log.warning("a sandbox's connection can't be accepted: %s", error)
-                    await asyncio.sleep(_FAILED_SECONDS)
-                    continue
-                self._pace.count()
+        most = self._limits.connections
+        async with aclosing(
+            accepted_at(listener, self._pace, self._exchanges, most)
+        ) as connections:
+            async for connection, address in connections:
                 self._exchanges.spawn(self._serve(connection, program_of(address)))
 
     async def _serve(self, connection: socket.socket, program: str) -> None:

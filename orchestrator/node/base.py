@@ -81,6 +81,9 @@ class Node(Host, Protocol):
     def listen_for_ports(self, directory: Path) -> socket.socket:
         """The socket to which a sandbox's process for ports connects. Raises: OSError."""
 
+    def listen_for_questions(self, directory: Path, uid: int) -> socket.socket:
+        """The socket to which a session's commands, with that uid, connect. Raises: OSError."""
+
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """The facts about a container's first process, the host's `pid`; None: not visible.
 

@@ -16,7 +16,12 @@ from orchestrator.node.host import LocalHost
 from orchestrator.node.killing import FirstProcess, first_process, kill_all
 from orchestrator.node.processes import Earlier, measure
 from orchestrator.node.resources import load, resources
-from orchestrator.node.sockets import listening, listening_for_egress, listening_for_ports
+from orchestrator.node.sockets import (
+    listening,
+    listening_for_egress,
+    listening_for_ports,
+    listening_for_questions,
+)
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.storage import Storage
@@ -84,6 +89,10 @@ class LocalNode:
     def listen_for_ports(self, directory: Path) -> socket.socket:
         """See `Node`."""
         return listening_for_ports(directory)
+
+    def listen_for_questions(self, directory: Path, uid: int) -> socket.socket:
+        """See `Node`."""
+        return listening_for_questions(directory, uid)
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """See `Node`."""

@@ -10,12 +10,14 @@ from sandbox_agent.protocol import (
     FORWARDER_UID,
     PORTS_SOCKET_NAME,
     PORTS_UID,
+    QUESTIONS_SOCKET_NAME,
     SOCKET_NAME,
 )
 
 _BACKLOG = 8
 _EGRESS_BACKLOG = 64
 _PORTS_BACKLOG = 64
+_QUESTIONS_BACKLOG = 8
 
 
 def listening(run_dir: Path) -> socket.socket:
@@ -37,6 +39,11 @@ def listening_for_egress(directory: Path) -> socket.socket:
 def listening_for_ports(directory: Path) -> socket.socket:
     """Likewise for ports: only the sandbox's process for them may connect. Raises: OSError."""
     return _listening(directory, PORTS_SOCKET_NAME, _PORTS_BACKLOG, group=PORTS_UID)
+
+
+def listening_for_questions(directory: Path, uid: int) -> socket.socket:
+    """Likewise for questions: only the session's commands may connect. Raises: OSError."""
+    return _listening(directory, QUESTIONS_SOCKET_NAME, _QUESTIONS_BACKLOG, group=uid)
 
 
 def _listening(directory: Path, name: str, backlog: int, group: int | None) -> socket.socket:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from orchestrator.engine.resolvers import resolv_conf
 from orchestrator.workspace import mounts, overlay
 from orchestrator.workspace.staging import StagingArea
-from sandbox_agent.protocol import EGRESS_SOCKET_NAME, PORTS_SOCKET_NAME
+from sandbox_agent.protocol import EGRESS_SOCKET_NAME, PORTS_SOCKET_NAME, QUESTIONS_SOCKET_NAME
 
 # The only files in a run directory; nothing else is ever removed from it. Earlier versions created
 # boot.json.
@@ -56,6 +56,11 @@ class SandboxDirectory:
         return self.path / "ports"
 
     @property
+    def questions(self) -> Path:
+        """For the session's user only; has the socket of the `session` program."""
+        return self.path / "questions"
+
+    @property
     def workspace(self) -> Path:
         """The mount point of the workspace's data, with the session's flags."""
         return self.path / "workspace"
@@ -96,7 +101,7 @@ class SandboxDirectory:
 
     @property
     def _directories(self) -> tuple[Path, ...]:
-        return (self.mounts, self.run, self.egress, self.ports, self.workspace)
+        return (self.mounts, self.run, self.egress, self.ports, self.questions, self.workspace)
 
     def name_session(self, uid: int, home: str) -> None:
         """Adds the session's account and group; the files stay the same ones. Raises: OSError."""
@@ -145,7 +150,11 @@ class SandboxDirectory:
         Raises: OSError if it contains an unknown file.
         """
         files = (self.passwd, self.group, self.resolv_conf)
-        sockets = (self.egress / EGRESS_SOCKET_NAME, self.ports / PORTS_SOCKET_NAME)
+        sockets = (
+            self.egress / EGRESS_SOCKET_NAME,
+            self.ports / PORTS_SOCKET_NAME,
+            self.questions / QUESTIONS_SOCKET_NAME,
+        )
         for file in (*(self.run / name for name in RUN_FILES), *files, *sockets):
             file.unlink(missing_ok=True)
         for directory in (*self._directories, self.path):

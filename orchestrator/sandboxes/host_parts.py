@@ -12,7 +12,14 @@ from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.placing import Places
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.task_scope import together
-from sandbox_agent.protocol import CA_DIR, EGRESS_DIR, PORTS_DIR, RUN_DIR, WORKSPACE_DIR
+from sandbox_agent.protocol import (
+    CA_DIR,
+    EGRESS_DIR,
+    PORTS_DIR,
+    QUESTIONS_DIR,
+    RUN_DIR,
+    WORKSPACE_DIR,
+)
 
 LABEL_NETWORK = "paddock.network"
 LABEL_MOUNTS = "paddock.mounts"  # names separated by spaces
@@ -77,7 +84,10 @@ class DirectoryPart(Part):
             Bind(str(directory.group), "/etc/group", read_only=True),
             Bind(str(directory.resolv_conf), "/etc/resolv.conf", read_only=True),
         ]
-        plan.binds.append(Bind(str(directory.ports), PORTS_DIR, read_only=True))
+        plan.binds += [
+            Bind(str(directory.ports), PORTS_DIR, read_only=True),
+            Bind(str(directory.questions), QUESTIONS_DIR, read_only=True),
+        ]
         if plan.level.network == "egress":
             plan.binds.append(Bind(str(directory.egress), EGRESS_DIR, read_only=True))
 

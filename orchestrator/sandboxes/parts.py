@@ -12,6 +12,7 @@ from orchestrator.egress.door import Door
 from orchestrator.engine.base import Bind, Container
 from orchestrator.errors import PaddockError
 from orchestrator.fault_points import FaultPoint
+from orchestrator.inside.door import QuestionDoor
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.levels import Level, SessionLimits
@@ -50,6 +51,7 @@ class Plan:
     resolvers: tuple[str, ...] = ()  # IPv4 addresses
     door: Door | None = None  # None: no way out
     tunnels: Tunnels | None = None  # None: its session is not known yet
+    questions: QuestionDoor | None = None  # likewise
     data: Path = Path()  # the workspace's files
     staging: StagingArea | None = None  # None: its session writes to its workspace
     disk: str | None = None  # the workspace's device, `major:minor`, if it has rates

@@ -186,6 +186,11 @@ class SessionTurns:
 
     # Looking.
 
+    def running_number(self, session: Session) -> int | None:
+        """The number of the session's running turn; None: none is running."""
+        running = self._running.get(session.key)
+        return None if running is None else running.turn.number
+
     async def page(self, session_key: str, after: int, limit: int) -> tuple[list[TurnRecord], bool]:
         """A session's turns with higher numbers, in order, and whether there may be more.
 

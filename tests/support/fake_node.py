@@ -10,7 +10,12 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.node.base import Gauged, Load, Look, Node, Resources
 from orchestrator.node.killing import FirstProcess
 from orchestrator.node.processes import Earlier, Measured, Usage
-from orchestrator.node.sockets import listening, listening_for_egress, listening_for_ports
+from orchestrator.node.sockets import (
+    listening,
+    listening_for_egress,
+    listening_for_ports,
+    listening_for_questions,
+)
 from orchestrator.policy.requirements import Facts
 from orchestrator.workspace.storage import Storage
 
@@ -59,6 +64,9 @@ class FakeNode(Node):
 
     def listen_for_egress(self, directory: Path) -> socket.socket:
         return listening_for_egress(directory)
+
+    def listen_for_questions(self, directory: Path, uid: int) -> socket.socket:
+        return listening_for_questions(directory, uid)
 
     def listen_for_ports(self, directory: Path) -> socket.socket:
         return listening_for_ports(directory)

@@ -139,7 +139,10 @@ async def test_the_directory_has_its_files_and_goes(state_dir: Path) -> None:
     assert list(plan.directory.run.iterdir()) == []  # no file of the session
     targets = {bind.target: bind.read_only for bind in plan.binds}
     assert targets == dict.fromkeys(
-        ("/run/paddock", "/run/paddock-ports", "/etc/passwd", "/etc/group", "/etc/resolv.conf"),
+        (
+            *("/run/paddock", "/run/paddock-ports", "/run/paddock-session"),
+            *("/etc/passwd", "/etc/group", "/etc/resolv.conf"),
+        ),
         True,
     )
     for _ in range(2):

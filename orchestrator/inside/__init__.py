@@ -1,0 +1,1 @@
+"""What commands in a sandbox may ask about their own session."""

@@ -193,6 +193,18 @@ async def test_a_thousand_calls_at_once_are_bounded(api: Api, model: ModelServer
     assert len(run["operations"]) == 34
 
 
+async def test_a_call_that_was_cut_off_is_told_so(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    half = ("write_file", '{"path": "src/a", "text": "canar')
+    model.answers = [calling(half, finish="length"), Answer("I write less.")]
+    assert (await send(api, path))["text"] == "I write less."
+    (told,) = results(model)
+    assert told == (
+        "Refused: the arguments are not JSON, because the answer had the most tokens and was cut "
+        "off"
+    )
+
+
 async def test_an_answer_that_is_too_large_ends_the_run(api: Api, model: ModelServer) -> None:
     path = await made(api)
     model.answers = [calling(("write_file", {"path": "src/a", "text": "x" * 2**20}))]

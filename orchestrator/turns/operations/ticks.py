@@ -26,7 +26,7 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
     )
     called = answer.called
     message = await conversation.add(ModelMessage("assistant", answer.text, called.calls))
-    conversation.answered(message, called)
+    conversation.answered(message, answer)
     names = [each.name for each in message.calls]
     return Done(message.content, {**told, "calls": names, "dropped_calls": called.dropped})
 

@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.audit.events import now
 from orchestrator.audit.writer import Effect, both
 from orchestrator.models.messages import ModelMessage, ToolCall
+from orchestrator.models.metering import Completion
 from orchestrator.models.tool_calls import AnswerCalls
 from orchestrator.sessions import session_rows
 from orchestrator.turns.runs import timeline_rows
@@ -22,11 +23,13 @@ _NONE = AnswerCalls()
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """One run of a session. `cut` removes the session's secrets from JSON values.
+    """One run of a session.
 
-    `queued` gives what waits for it after a message of the queue. `tick` is the number of the
-    latest call of the model; `text` and `called` are what it answered. `open`: it takes what is
-    queued before it ends; `arrived` counts what was queued for it, `taken` is the last that it has.
+    `cut` removes the session's secrets from JSON values. `queued` gives what waits for it after a
+    message of the queue. `tick` is the number of the latest call of the model; `text` and `called`
+    are what it answered; `cut_off`: that has no end, because it had the most tokens. `open`: the
+    run takes what is queued before it ends; `arrived` counts what was queued for it, `taken` is the
+    last that it has.
     """
 
     run: AgentRun
@@ -39,6 +42,7 @@ class Conversation:
     tick: int = 0
     text: str = ""
     called: AnswerCalls = _NONE
+    cut_off: bool = False
     open: bool = True
     arrived: int = 0
     taken: int = 0
@@ -83,9 +87,10 @@ class Conversation:
                 self.open = False
                 return False
 
-    def answered(self, message: ModelMessage, called: AnswerCalls) -> None:
-        """The model has answered with that message; `called` has the arguments as it wrote them."""
-        self.text, self.called = message.content, called
+    def answered(self, message: ModelMessage, answer: Completion) -> None:
+        """The model has answered with that message; `answer` has the arguments as it wrote them."""
+        self.text, self.called = message.content, answer.called
+        self.cut_off = answer.finish_reason == "length"
         self.feed.flush(self.tick)
         for each in message.calls:
             self.feed.add(

@@ -33,14 +33,14 @@ def run_program(conversation: Conversation) -> Program:
             if not more:
                 return conversation.text
         for number, call in enumerate(called.calls, 1):
-            text = yield from _done(call)
+            text = yield from _done(call, conversation.cut_off)
             if called.dropped and number == len(called.calls):
                 text += f"\n[{called.dropped} further calls at once were too many: not done]"
             yield NewMessage(ModelMessage("tool", text, call=call.id))
     return nonconverged(conversation.text, most, "max-iterations")
 
 
-def _done(call: ToolCall) -> Generator[Request, Value, str]:
+def _done(call: ToolCall, cut_off: bool) -> Generator[Request, Value, str]:
     """Does what a call asks for; the result, or why there is none."""
     tool = TOOLS.get(call.name)
     if tool is None:
@@ -48,7 +48,8 @@ def _done(call: ToolCall) -> Generator[Request, Value, str]:
     try:
         given = tool.read(call.arguments)
     except ToolArgumentsError as error:
-        return f"Refused: {error}"
+        why = ", because the answer had the most tokens and was cut off" if cut_off else ""
+        return f"Refused: {error}{why}"
     try:
         value = yield tool.operation(given)
     except PolicyViolation as error:

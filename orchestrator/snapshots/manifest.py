@@ -16,6 +16,7 @@ from orchestrator.errors import TooLargeError
 from orchestrator.sessions.budget import Kind, outside
 from orchestrator.sessions.session import Session
 from orchestrator.snapshots.archive import MANIFEST, MOST_MANIFEST_BYTES, PartFacts, SnapshotError
+from orchestrator.snapshots.said import Spoken, SpokenForm, Waiting, WhatWasSaid, in_order
 from orchestrator.turns.lisp.errors import LispError
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.programs import OperationFailed
@@ -87,6 +88,9 @@ class SnapshotForm(_Form):
     consumed: dict[str, _Count]
     turns: Annotated[list[TurnForm], Field(max_length=_MOST_TURNS)]
     notes: NotesForm
+    # Older snapshots have neither.
+    timeline: Spoken = []
+    queued: Waiting = []
     skipped: list[str]
     parts: list[PartForm]
 
@@ -101,6 +105,10 @@ class SnapshotForm(_Form):
             for turn in self.turns
         ]
 
+    def said(self) -> WhatWasSaid:
+        """The timeline and the queue as they are stored."""
+        return WhatWasSaid([each.entry() for each in self.timeline], self.queued)
+
     def used(self) -> dict[Kind, int]:
         """The consumption by kind, in internal units."""
         return {Kind(name): amount for name, amount in self.consumed.items()}
@@ -111,6 +119,7 @@ def written(
     taken_at: str,
     turns: list[TurnRecord],
     notes: Notes,
+    said: WhatWasSaid,
     parts: list[PartFacts],
     skipped: list[str],
 ) -> bytes:
@@ -128,6 +137,8 @@ def written(
         },
         "turns": [_turn(turn) for turn in turns],
         "notes": notes.stored(),
+        "timeline": [SpokenForm.of(entry).model_dump() for entry in said.timeline],
+        "queued": said.queued,
         "skipped": skipped[:_MOST_SKIPPED],
         "parts": [part._asdict() for part in parts],
     }
@@ -214,6 +225,8 @@ def _check(manifest: SnapshotForm) -> None:
     numbers = [turn.number for turn in manifest.turns]
     if any(later <= earlier for earlier, later in pairwise(numbers)):
         raise SnapshotError("turns must be in order, each number once", field="turns")
+    if not in_order(manifest.timeline):
+        raise SnapshotError("timeline must be in order, each number once", field="timeline")
     unknown = set(manifest.consumed) - {str(kind) for kind in Kind if kind is not Kind.TIME}
     if unknown:
         raise SnapshotError(f"consumed has an unknown kind: {min(unknown)[:64]}", field="consumed")

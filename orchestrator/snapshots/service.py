@@ -1,6 +1,7 @@
 """Takes snapshots of sessions, and creates sessions from them."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TypeAlias, TypeVar
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import Effect, both
 from orchestrator.config.settings import Settings
 from orchestrator.errors import (
     CapacityExhaustedError,
@@ -31,6 +33,7 @@ from orchestrator.snapshots.archive import (
     PartFacts,
 )
 from orchestrator.snapshots.process import SECONDS, SnapshotFailedError, TreeHelper
+from orchestrator.snapshots.said import WhatWasSaid
 from orchestrator.snapshots.snapshot import Received, Taken
 from orchestrator.snapshots.spool import Spool
 from orchestrator.store.database import Database
@@ -38,6 +41,7 @@ from orchestrator.threads import Threads
 from orchestrator.turns import turn_rows
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.policy_files import SessionPolicies
+from orchestrator.turns.runs import queue, timeline_rows
 from orchestrator.turns.turn import TurnRecord
 from orchestrator.workspace.storage import Storage
 
@@ -130,6 +134,7 @@ class Snapshots:
 
     async def _take(self, principal: Principal, session: Session, spool: Spool) -> _Parts:
         turns, notes = await self._turns(session)
+        said = await self._database.read(partial(_said, session_key=session.key))
         area = self._storage.area(session.workspace, session.key) if session.stages else None
         if area is not None and area.unsettled:
             raise ConflictError("a commit of the session is not settled: try again")
@@ -140,7 +145,7 @@ class Snapshots:
             skipped = helper.pack(staged)
             form = FORMS[0] if staged is None else FORMS[1]
             parts = [spool.facts(name) for name in form]
-            data = manifests.written(session, now(), turns, notes, parts, skipped)
+            data = manifests.written(session, now(), turns, notes, said, parts, skipped)
             return data, parts, skipped
 
         data, parts, skipped = await self._call(pack)
@@ -247,7 +252,7 @@ class Snapshots:
                 episodes=manifest.episodes,
                 consumed=manifest.used(),
                 fill=partial(self._fill, received),
-                keep=partial(turn_rows.importing, turns=manifest.records(), notes=received.notes()),
+                keep=partial(_importing, received),
             )
             wanted = replace(request, policy=policy, carried=carried)
             return await self._sessions.create(principal, wanted)
@@ -269,3 +274,16 @@ class Snapshots:
             return await self._threads.call(function, 3 * SECONDS + _SPARE_SECONDS)
         except TimeoutError as error:
             raise SnapshotFailedError("the snapshot can't be handled in time") from error
+
+
+def _said(connection: sqlite3.Connection, session_key: str) -> WhatWasSaid:
+    timeline = timeline_rows.all_of(connection, session_key)
+    waiting = queue.waiting_rows(connection, session_key)
+    return WhatWasSaid(timeline, [each.text for each in waiting])
+
+
+def _importing(received: Received, session_key: str) -> Effect:
+    """Stores turns, notes, timeline and queue of a snapshot."""
+    manifest = received.manifest
+    turns = turn_rows.importing(session_key, manifest.records(), received.notes())
+    return both(turns, manifest.said().importing(session_key))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.access.keys import Principal, Role
+from orchestrator.config.operator_models import OperatorModel
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
@@ -24,6 +25,7 @@ from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
+from tests.support.models import Answer, calling, model_server
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +114,40 @@ def again(archive: bytes, change: Callable[[dict[str, Any]], None], **parts: byt
     for facts, data in listed:
         told += header(facts.name, facts.size) + data + padding(facts.size)
     return told + END
+
+
+async def test_what_was_said_and_what_waits_move_too(api: Api, fresh: Api) -> None:
+    await seeded(api)
+    async with model_server(calling(("read_file", {"path": "kept"})), Answer("done")) as server:
+        model = OperatorModel.model_validate(server.setting())
+        for each in (api, fresh):
+            each.plane.models.configured["small"] = model
+        said = {"messages": [{"content": "x" * 60_000}]}
+        assert (await api.json("POST", f"{BOX}/send", json=said))["text"] == "done"
+        await api.json("POST", f"{BOX}/queue", json={"messages": [{"content": "go on"}]})
+        archive = await taken(api)
+        await fresh.json("POST", RESTORE, data=archive, key=OPERATOR_KEY, status=201)
+        before, after = [await each.json("GET", f"{BOX}/timeline") for each in (api, fresh)]
+        assert after == before
+        roles = [each["role"] for each in after["items"]]
+        assert roles == ["user", "assistant", "tool", "assistant"]
+        await fresh.json("POST", f"{BOX}/render", json={})
+        assert [each["content"] for each in server.bodies[-1]["messages"]][-2:] == ["done", "go on"]
+    for change, field in (
+        ({"timeline": [*json.loads(_manifest(archive))["timeline"]] * 2}, "timeline"),
+        ({"timeline": [{"seq": 1}]}, "timeline.0"),
+        ({"queued": ["x"] * 101}, "queued"),
+    ):
+        bad = again(archive, lambda manifest, change=change: manifest.update(change))  # type: ignore[misc]
+        problem = await fresh.problem(400, "validation_error", "POST", RESTORE, data=bad)
+        assert problem["field"].startswith(field)
+
+
+def _manifest(archive: bytes) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        found = tar.extractfile("snapshot.json")
+        assert found is not None
+        return found.read()
 
 
 async def test_a_session_moves_to_a_fresh_control_plane(api: Api, fresh: Api) -> None:

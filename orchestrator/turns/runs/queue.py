@@ -47,7 +47,9 @@ class RunQueue:
 
     async def waiting(self, session_key: str, after: int = 0) -> list[QueuedMessage]:
         """The messages with higher numbers, in order."""
-        return await self._database.read(partial(_rows, session_key=session_key, after=after))
+        return await self._database.read(
+            partial(waiting_rows, session_key=session_key, after=after)
+        )
 
     async def add(self, principal: Principal, session: Session, texts: Sequence[str]) -> Queued:
         """Adds messages.
@@ -79,6 +81,11 @@ class RunQueue:
         return Queued(numbers[-1], count)
 
 
+def importing(session_key: str, texts: Sequence[str]) -> Effect:
+    """Adds messages of a snapshot."""
+    return _adding(session_key, [json.dumps(text) for text in texts], [])
+
+
 def removing(session_key: str, until: int, size: int) -> Effect:
     """Removes messages that a run has taken, up to that number, of that size in all."""
 
@@ -104,7 +111,10 @@ def _adding(session_key: str, rows: Sequence[str], numbers: list[int]) -> Effect
     return effect
 
 
-def _rows(connection: sqlite3.Connection, session_key: str, after: int) -> list[QueuedMessage]:
+def waiting_rows(
+    connection: sqlite3.Connection, session_key: str, after: int = 0
+) -> list[QueuedMessage]:
+    """The messages of a session with higher numbers, in order."""
     rows = connection.execute(
         "SELECT seq, message FROM run_queue WHERE session_key = ? AND seq > ? ORDER BY seq",
         (session_key, after),

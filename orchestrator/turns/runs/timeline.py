@@ -15,6 +15,8 @@ _MOST_SENT = 384 * 1024
 # Of one message, and of the arguments of one call.
 _MOST_CONTENT = 64 * 1024
 _MOST_ARGUMENTS = 32 * 1024
+# More than the note of how much there is.
+_NOTE = 64
 _INTERRUPTED = "The run was interrupted before the result of this call was known."
 
 
@@ -59,8 +61,10 @@ def kept(message: ModelMessage) -> ModelMessage:
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, or its beginning and how much there is."""
-    return text if len(text) <= most else f"{text[:most]}\n[{most} of {len(text)} characters]"
+    """The text, or its beginning and how much there is; what was clipped stays as it is."""
+    return (
+        text if len(text) <= most + _NOTE else f"{text[:most]}\n[{most} of {len(text)} characters]"
+    )
 
 
 def _valid(text: str) -> str:

@@ -51,6 +51,7 @@ from orchestrator.fault_points import FaultPoint
 from orchestrator.inside.part import QuestionsPart
 from orchestrator.inside.questions import Questions
 from orchestrator.link.messages import Hello
+from orchestrator.memory.service import Memory
 from orchestrator.models.service import Models
 from orchestrator.node.base import Node
 from orchestrator.node.local import LocalNode
@@ -114,6 +115,7 @@ class ControlPlane:
     levels: Levels
     session_policies: SessionPolicies
     models: Models
+    memory: Memory
     reload: Reload
     ready: Readiness
     database: Database
@@ -266,6 +268,7 @@ class ControlPlane:
             self.database, self._recorder, self.reload.secrets, Sealer(settings.state_dir)
         )
         await self.secrets.load()
+        self.memory = Memory(self.database, self._recorder)
         self.models = Models(settings.models)
         self._resources.push_async_callback(self.models.close)
         self.executions = Executions(

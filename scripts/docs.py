@@ -53,6 +53,8 @@ _NOTES = {
     "paddock approvals deny": "<!-- exit: 5 -->\n",
     "paddock policies explain": "<!-- exit: 4 -->\n",
     # The examples' control plane has no model.
+    "paddock memory edit": "<!-- exit: 5 -->\n",
+    "paddock memory remove": "<!-- exit: 5 -->\n",
     "paddock send": "<!-- exit: 1 -->\n",
 }
 

@@ -14,6 +14,7 @@ from api.handlers import (
     keys,
     live_terminals,
     mcp,
+    memory,
     models,
     packs,
     policies,
@@ -33,7 +34,7 @@ from api.handlers import (
 from api.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, budgets, settings, usage, egress, secrets, images, models, commands),
+    *(sessions, budgets, settings, usage, egress, secrets, memory, images, models, commands),
     *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, audit, health, policies, keys),

@@ -46,6 +46,7 @@ _TAGS = {
     "Proposals": "What a session in proposal mode staged, until its host commits or discards it.",
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Secrets": "Values that only the proxy has, for requests that name them.",
+    "Memory": "What sessions of a key remember for later ones.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
     "Keys": "Who may call, and how much. Only the answer to a creation has a key.",
@@ -147,6 +148,14 @@ def _parameters() -> dict[str, Any]:
             "description": "A terminal's id.",
             "schema": {"type": "string", "pattern": "^pty-[0-9a-f]{16}$"},
             "example": "pty-8d3c0f5a1b2e4967",
+        },
+        "entry_id": {
+            "name": "entry_id",
+            "in": "path",
+            "required": True,
+            "description": "The id of an entry of the memory.",
+            "schema": {"type": "string", "pattern": "^mem-[0-9a-f]{16}$"},
+            "example": "mem-0123456789abcdef",
         },
         "approval_id": {
             "name": "approval_id",

@@ -16,6 +16,7 @@ from paddock.cli import (
     events,
     files,
     mcp,
+    memory,
     packs,
     policies,
     ports,
@@ -95,6 +96,7 @@ def build() -> TyperGroup:
         ("ptys", ptys.app),
         ("egress", egress.app),
         ("secrets", secrets.app),
+        ("memory", memory.app),
         ("tools", all_tools),
     ):
         app.add_typer(commands, name=name)

@@ -67,6 +67,7 @@ from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
 from paddock.contract.live_terminals import TerminalExit, TerminalLost, TerminalResized
+from paddock.contract.memory import MemoryBootstrap, MemoryEntries, MemoryEntry
 from paddock.contract.models import LanguageModel
 from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
 from paddock.contract.policies import SessionPolicy
@@ -143,6 +144,9 @@ __all__ = [
     "LimitError",
     "LiveTerminal",
     "MaxRefinementsError",
+    "MemoryBootstrap",
+    "MemoryEntries",
+    "MemoryEntry",
     "MisdirectedRequestError",
     "NoAnswerError",
     "NotFoundError",

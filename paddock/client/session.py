@@ -14,6 +14,7 @@ from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Link, Sync, method, stream
 from paddock.client.files import Files
 from paddock.client.mcp import Mcp
+from paddock.client.memory import SessionMemory
 from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
 from paddock.client.proposals import SessionProposals
@@ -69,6 +70,7 @@ class Session(SessionRuns[F]):
         self.turns: SessionTurns[F] = SessionTurns(link, self._path)
         self.mcp: Mcp[F] = Mcp(link, self._path)
         self.secrets: Secrets[F] = Secrets(link, self._path)
+        self.memory: SessionMemory[F] = SessionMemory(link, self._path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"

@@ -22,6 +22,8 @@ COMMANDS = {
     "is opened as the session's own user.",
 }
 TOOLS = {
+    "memory-level": "Use a session at a higher level: medium may search the memory, high may write "
+    "to it. A host writes with its key.",
     "unknown-tool": "Use one of the tools that the session lists.",
     "command-type": "Send the line as text.",
     "too-long": f"Send at most {MAX_LINE} characters at a time, or what the message allows.",

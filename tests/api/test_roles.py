@@ -31,16 +31,18 @@ DECLARED = {
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
     "list_session_secrets",
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
-    "search_all_audit list_secrets show_usage count_denials list_all_tools",
+    "search_all_audit list_secrets list_memory show_usage count_denials list_all_tools",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "read_archive write_archive list_proposals rollback_proposals "
     "make_directory make_link move_file open_terminal interact close_terminal "
     "interrupt_session run_turn list_turns read_turn list_models "
+    "search_memory write_memory show_bootstrap "
     "send_messages render_session queue_messages read_timeline "
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
     "commit_proposals take_snapshot restore_session "
+    "add_memory change_memory remove_memory "
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
@@ -80,7 +82,7 @@ def test_viewers_and_metrics_change_nothing() -> None:
 def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]]:
     path = operation.path.replace("{session_id}", "box").replace("{command_id}", command_id)
     path = path.replace("{terminal_id}", "pty-0000000000000000").replace("{port}", "8000")
-    path = path.replace("{number}", "1")
+    path = path.replace("{number}", "1").replace("{entry_id}", "mem-0000000000000000")
     path = path.replace("{name}", "openai").replace("{approval_id}", "apr-0000000000000000")
     if operation.id in ("read_file", "write_file", "delete_file"):
         path += "?path=a.txt"

@@ -23,6 +23,7 @@ _PARAMETERS = {
     "terminal_id": r"[^/]+",
     "approval_id": r"[^/]+",
     "name": r"[^/]+",
+    "entry_id": r"[^/]+",
     "port": r"[^/]+",
     "number": r"[^/]+",
 }

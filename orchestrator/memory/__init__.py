@@ -1,0 +1,1 @@
+"""What sessions remember for later sessions of the same key."""

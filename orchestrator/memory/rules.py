@@ -1,0 +1,16 @@
+"""Which permission levels read and write the long-term memory. Pure."""
+
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.policy.levels import Level
+
+SEARCH, WRITE = "memory_search", "memory_write"
+# By the level's risk tier, which levels of an operator's files have, too.
+_DENIED = {"info": {SEARCH, WRITE}, "low": {SEARCH, WRITE}, "medium": {WRITE}}
+
+
+def check_memory(level: Level, tool: str) -> None:
+    """Raises PermissionDeniedError if sessions at that level may not use the tool."""
+    if tool in _DENIED.get(level.risk_tier, set()):
+        raise PermissionDeniedError(
+            f"tool not allowed for permission level {level.name}: {tool}", rule="memory-level"
+        )

@@ -1,0 +1,228 @@
+"""The long-term memory: searched and written by sessions, kept in order by their hosts."""
+
+import hashlib
+import secrets
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from orchestrator.access.keys import Principal
+from orchestrator.audit.events import EventDraft, now
+from orchestrator.audit.recorder import Recorder
+from orchestrator.errors import ConflictError, NotFoundError, PermissionDeniedError
+from orchestrator.memory import memory_rows
+from orchestrator.memory.entries import MOST_ENTRIES, MOST_FOUND, MemoryEntry, Wanted
+from orchestrator.memory.fence import MOST_BOOTSTRAP, fenced
+from orchestrator.memory.rules import SEARCH, WRITE, check_memory
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.session_secrets import check_not_stored
+from orchestrator.store.database import Database
+from sandbox_agent import excerpts
+
+# The risk tiers of levels that read and write, apart from the rules of levels: if either is wrong,
+# the other still refuses.
+_READERS, _WRITERS = frozenset({"medium", "high", "critical"}), frozenset({"high", "critical"})
+
+
+class Bootstrap(NamedTuple):
+    """What a session begins with: entries, and the same as text for a model."""
+
+    entries: list[MemoryEntry]
+    text: str
+
+
+class Memory:
+    """Entries belong to a key: its sessions share them, and no others see them."""
+
+    def __init__(self, database: Database, recorder: Recorder) -> None:
+        self._database = database
+        self._recorder = recorder
+
+    # Of sessions.
+
+    async def search(
+        self, principal: Principal, session: Session, words: str, namespace: str, limit: int
+    ) -> list[MemoryEntry]:
+        """The entries with one of the words, the best first; without words, the newest.
+
+        Raises: PermissionDeniedError by the level; the errors of `Session.check_live` and
+        `Recorder.check_room`.
+        """
+        args = {"namespace": namespace, "query": words, "limit": limit}
+        await self._admit(principal, session, SEARCH, args)
+        limit = min(limit, MOST_FOUND)
+        found = await self._database.browse(
+            partial(
+                memory_rows.found,
+                owner=session.owner,
+                namespace=namespace,
+                words=words,
+                limit=limit,
+            )
+        )
+        await self._record(principal, session, SEARCH, args, result={"found": len(found)})
+        return found
+
+    async def write(self, principal: Principal, session: Session, wanted: Wanted) -> MemoryEntry:
+        """Adds an entry.
+
+        Raises: as `search`; ValidationError if a secret of the session is in it; ConflictError if
+        there are too many.
+        """
+        entry = _entry(wanted, session.owner, principal.name, session.id)
+        args = _told(entry)
+        await self._admit(principal, session, WRITE, args)
+        text = {"text": wanted.text, "tags": list(wanted.tags)}
+        check_not_stored(text, await self._recorder.told(session, text))
+        await self._check_count(session.owner)
+        draft = self._draft(principal, WRITE, args)._replace(decision="allow")
+        await self._recorder.record(session, draft, memory_rows.saving(entry))
+        return entry
+
+    async def bootstrap(self, principal: Principal, session: Session, namespace: str) -> Bootstrap:
+        """The standing instructions (`sop`) and the `bootstrap` entries, within their bounds.
+
+        Raises: as `search`.
+        """
+        args = {"namespace": namespace, "bootstrap": True}
+        await self._admit(principal, session, SEARCH, args)
+        entries = await self._database.read(
+            partial(
+                memory_rows.first_of,
+                owner=session.owner,
+                namespace=namespace,
+                kinds=("sop", "bootstrap"),
+                limit=MOST_BOOTSTRAP,
+            )
+        )
+        await self._record(principal, session, SEARCH, args, result={"found": len(entries)})
+        return Bootstrap(entries, fenced(entries))
+
+    async def _admit(
+        self, principal: Principal, session: Session, tool: str, args: dict[str, object]
+    ) -> None:
+        """Raises: PermissionDeniedError, which is on record."""
+        session.check_live()
+        self._recorder.check_room(session)
+        try:
+            check_memory(session.level, tool)
+            if session.level.risk_tier not in (_READERS if tool == SEARCH else _WRITERS):
+                raise PermissionDeniedError(
+                    f"the memory refuses {tool} to sessions at {session.level.name}",
+                    rule="memory-level",
+                )
+        except PermissionDeniedError as error:
+            draft = self._draft(principal, tool, args)
+            draft = draft._replace(decision="deny", rule=error.fields["rule"], error=error.detail)
+            await self._recorder.record(session, draft)
+            raise
+
+    async def _record(
+        self,
+        principal: Principal,
+        session: Session,
+        tool: str,
+        args: dict[str, object],
+        result: dict[str, object],
+    ) -> None:
+        draft = self._draft(principal, tool, args)._replace(decision="allow", result=result)
+        await self._recorder.record(session, draft)
+
+    def _draft(self, principal: Principal, tool: str, args: dict[str, object]) -> EventDraft:
+        operation = "memory.search" if tool == SEARCH else "memory.write"
+        return EventDraft(operation, actor=principal.name, args=excerpts.excerpts(args))
+
+    # Of hosts.
+
+    async def page(
+        self, owner: str | None, namespace: str | None, before: str | None, limit: int
+    ) -> list[MemoryEntry]:
+        """Entries of a key, or of all, newest first; those before the one with that id."""
+        return await self._database.browse(
+            partial(
+                memory_rows.listed,
+                owner=owner,
+                namespace=namespace,
+                before=before,
+                limit=limit,
+            )
+        )
+
+    async def add(self, principal: Principal, owner: str, wanted: Wanted) -> MemoryEntry:
+        """Adds an entry to a key's. Raises: ConflictError if there are too many."""
+        await self._check_count(owner)
+        entry = _entry(wanted, owner, principal.name, None)
+        await self._keep(principal, entry)
+        return entry
+
+    async def change(self, principal: Principal, entry_id: str, wanted: Wanted) -> MemoryEntry:
+        """Replaces what an entry contains. Raises: NotFoundError."""
+        entry = replace(
+            await self._visible(principal, entry_id),
+            text=wanted.text,
+            namespace=wanted.namespace,
+            tags=wanted.tags,
+            kind=wanted.kind,
+            # The host stands for it from now on.
+            session_id=None,
+            written_by=principal.name,
+            changed_at=now(),
+        )
+        await self._keep(principal, entry)
+        return entry
+
+    async def remove(self, principal: Principal, entry_id: str) -> MemoryEntry:
+        """Forgets an entry. Raises: NotFoundError."""
+        entry = await self._visible(principal, entry_id)
+        draft = EventDraft(
+            "memory.remove", actor=principal.name, decision="allow", args={"id": entry.id}
+        )
+        effect = memory_rows.removing(entry.id)
+        await self._recorder.record_of_key(entry.owner, draft, effect)
+        return entry
+
+    async def _keep(self, principal: Principal, entry: MemoryEntry) -> None:
+        draft = self._draft(principal, WRITE, _told(entry))._replace(decision="allow")
+        await self._recorder.record_of_key(entry.owner, draft, memory_rows.saving(entry))
+
+    async def _visible(self, principal: Principal, entry_id: str) -> MemoryEntry:
+        entry = await self._database.read(partial(memory_rows.get, entry_id=entry_id))
+        if entry is None or principal.sees_owner not in (None, entry.owner):
+            raise NotFoundError(f"there is no entry {entry_id}")
+        return entry
+
+    async def _check_count(self, owner: str) -> None:
+        if await self._database.read(partial(memory_rows.counted, owner=owner)) >= MOST_ENTRIES:
+            raise ConflictError(
+                f"the memory of {owner} has {MOST_ENTRIES} entries, which is the maximum: remove "
+                "some",
+                reason="too_many_entries",
+            )
+
+
+def _entry(wanted: Wanted, owner: str, written_by: str, session_id: str | None) -> MemoryEntry:
+    time = now()
+    return MemoryEntry(
+        id=f"mem-{secrets.token_hex(8)}",
+        owner=owner,
+        namespace=wanted.namespace,
+        kind=wanted.kind,
+        text=wanted.text,
+        tags=wanted.tags,
+        session_id=session_id,
+        written_by=written_by,
+        created_at=time,
+        changed_at=time,
+    )
+
+
+def _told(entry: MemoryEntry) -> dict[str, object]:
+    """What is on record of an entry: not its text."""
+    data = entry.text.encode()
+    return {
+        "id": entry.id,
+        "namespace": entry.namespace,
+        "kind": entry.kind,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }

@@ -5,6 +5,8 @@ from typing import Literal, TypeAlias
 
 EntryKind: TypeAlias = Literal["note", "bootstrap", "sop"]
 
+# The namespace of calls that name none.
+DEFAULT = "default"
 # Entries of one key, in all its namespaces.
 MOST_ENTRIES = 2_000
 # Of one answer to a search.

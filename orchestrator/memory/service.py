@@ -11,7 +11,7 @@ from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import ConflictError, NotFoundError, PermissionDeniedError
 from orchestrator.memory import memory_rows
-from orchestrator.memory.entries import MOST_ENTRIES, MOST_FOUND, MemoryEntry, Wanted
+from orchestrator.memory.entries import DEFAULT, MOST_ENTRIES, MOST_FOUND, MemoryEntry, Wanted
 from orchestrator.memory.fence import MOST_BOOTSTRAP, fenced
 from orchestrator.memory.rules import SEARCH, WRITE, check_memory
 from orchestrator.sessions.session import Session
@@ -86,7 +86,21 @@ class Memory:
         """
         args = {"namespace": namespace, "bootstrap": True}
         await self._admit(principal, session, SEARCH, args)
-        entries = await self._database.read(
+        entries = await self._first(session, namespace)
+        await self._record(principal, session, SEARCH, args, result={"found": len(entries)})
+        return Bootstrap(entries, fenced(entries))
+
+    async def beginning(self, principal: Principal, session: Session) -> str:
+        """What a run's model is told first; nothing at levels that may not search.
+
+        Raises: as `search`.
+        """
+        if session.level.risk_tier not in _READERS or not await self._first(session, DEFAULT):
+            return ""
+        return (await self.bootstrap(principal, session, DEFAULT)).text
+
+    async def _first(self, session: Session, namespace: str) -> list[MemoryEntry]:
+        return await self._database.read(
             partial(
                 memory_rows.first_of,
                 owner=session.owner,
@@ -95,8 +109,6 @@ class Memory:
                 limit=MOST_BOOTSTRAP,
             )
         )
-        await self._record(principal, session, SEARCH, args, result={"found": len(entries)})
-        return Bootstrap(entries, fenced(entries))
 
     async def _admit(
         self, principal: Principal, session: Session, tool: str, args: dict[str, object]

@@ -91,6 +91,21 @@ async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
     assert (page["items"], page["next"]) == (entries[2:4], 4)
 
 
+async def test_the_memory_s_beginning_is_for_medium_and_high(api: Api, model: ModelServer) -> None:
+    for kind in ("sop", "bootstrap", "note"):
+        entry = {"text": f"canary of a {kind}", "kind": kind}
+        await api.json("POST", "/api/memory", json=entry, key=OPERATOR_KEY)
+    for level, told in (("low", 0), ("medium", 2), ("high", 2)):
+        path = await made(api, permission_level=level)
+        model.answers = [calling(READ), Answer("done")]
+        await send(api, path)
+        for body in model.bodies[-2:]:
+            assert body["messages"][0]["content"].count("canary of a") == told
+            assert "canary" not in str(body["messages"][1:])
+    asked = (await api.json("GET", "/api/audit?operation=memory.search"))["items"]
+    assert [each["permission_level"] for each in asked] == ["high", "medium"]
+
+
 async def test_every_tool_is_an_operation(api: Api, model: ModelServer) -> None:
     path = await made(api)
     api.agent.plays["ls"] = Play(stdout=b"listed")

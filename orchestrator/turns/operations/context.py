@@ -22,7 +22,8 @@ class Services(NamedTuple):
     """The parts of the control plane that operations use.
 
     `staged` gives what is proposed, and `roll_back` discards it for a turn with that number.
-    `using` gives a session a sandbox again that has none.
+    `using` gives a session a sandbox again that has none. `remembered` is what the memory has for
+    the beginning of a run.
     """
 
     files: Files
@@ -31,6 +32,7 @@ class Services(NamedTuple):
     staged: Callable[[Principal, Session], Awaitable[ProposalPage]]
     roll_back: Callable[[Principal, Session, int], Awaitable[StagedCounts]]
     using: Callable[[Principal, Session], AbstractAsyncContextManager[None]]
+    remembered: Callable[[Principal, Session], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,10 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
     conversation.tick = tick
     conversation.feed.add("tick", tick=tick)
     run = conversation.run
-    system = ModelMessage("system", system_prompt(run.system))
+    if conversation.remembered is None:
+        ask = context.services.remembered
+        conversation.remembered = await ask(context.principal, context.session)
+    system = ModelMessage("system", system_prompt(run.system, conversation.remembered))
     network = context.session.level.network != "none"
     tools = [each.shown() for each in offered(context.scopes.policy, network)]
     prompt = Prompt([system, *conversation.messages], tools)

@@ -46,6 +46,8 @@ class Conversation:
     open: bool = True
     arrived: int = 0
     taken: int = 0
+    # What the memory has for its beginning; None: it was not asked yet.
+    remembered: str | None = None
     _unsaved: int = 0
     # The size of what it has taken and still is in the queue.
     _left: int = 0

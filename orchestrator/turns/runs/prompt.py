@@ -13,6 +13,12 @@ _DATA = (
 )
 
 
-def system_prompt(own: str | None) -> str:
-    """The system message of a run; `own` is the caller's."""
-    return f"{own or _DEFAULT}\n\n{_DATA}"
+_REMEMBERED = "The host keeps these notes for sessions like yours, each between marks:"
+
+
+def system_prompt(own: str | None, remembered: str) -> str:
+    """The system message of a run; `own` is the caller's, `remembered` what the memory has."""
+    parts = [own or _DEFAULT, _DATA]
+    if remembered:
+        parts.append(f"{_REMEMBERED}\n{remembered}")
+    return "\n\n".join(parts)

@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from api.views.packs import pack_of
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.sessions.requests import NewSession
 from orchestrator.turns.globs import Globs
 from orchestrator.turns.session_policy import SAFE_EDIT
+from paddock import pack
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.plane import clear, running, state
@@ -58,6 +61,21 @@ async def test_what_it_proposes_is_staged_where_the_policy_permits(new_box: BoxF
     told = json.loads((await box.run("session --json proposals")).stdout)
     assert [each["ref"] for each in told if each["ref"].endswith(".py")] == ["src/new/a.py"]
     assert not (box.workspace / "src" / "new").exists()
+
+
+async def test_a_session_with_a_pack_asks_without_a_miss(
+    new_box: BoxFactory, tmp_path: Path
+) -> None:
+    (tmp_path / "listed").write_text("x")
+    given = pack(tmp_path, shell=["session *"])
+    before = await new_box("high", id="packed")
+    await before.write("listed", b"x")
+    await before.plane.sessions.close(TESTER, before.session, purge=False)
+    box = await new_box("high", id="packed", consume=pack_of(given))
+    assert (await box.run("session id")).stdout == f"{box.session.id}\n"
+    refused = await box.run("session proposals")
+    assert (refused.exit_code, "context pack" in refused.stderr) == (3, True)
+    assert box.session.live
 
 
 async def test_a_storm_of_questions_ends_with_its_command(new_box: BoxFactory) -> None:

@@ -6,13 +6,14 @@ import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import docker
 import psutil
 
 from orchestrator.workspace.mounts import mounts_under, unmount
+from tests.support.host_processes import host_processes
 from tests.support.until import until
 
 _START_SECONDS = 60
@@ -106,11 +107,12 @@ class OwnEngine:
 
     def _kill_left_over(self) -> None:
         """An engine that is killed while it starts a container forgets it, and it runs on."""
-        for shim in psutil.process_iter(["cmdline"]):
-            words = shim.info["cmdline"] or []
-            if "-namespace" in words and self._directory.parent.name in words:
-                for process in (*shim.children(recursive=True), shim):
-                    process.kill()
+        for shim in host_processes():
+            with suppress(psutil.NoSuchProcess):
+                words = shim.cmdline()
+                if "-namespace" in words and self._directory.parent.name in words:
+                    for process in (*shim.children(recursive=True), shim):
+                        process.kill()
 
     async def load(self, image: str) -> None:
         """Copies an image from the host's engine."""

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.errors import BudgetExceededError
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended
+from tests.support.host_processes import host_processes
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import Server, serving
 from tests.support.tool import Tool
@@ -325,7 +326,7 @@ async def test_killed_between_the_exhaustion_and_the_end(server: Server) -> None
 def _of_user(uid: int) -> list[psutil.Process]:
     """The processes of a session's uid, as the host sees them."""
     found = []
-    for process in psutil.process_iter():
+    for process in host_processes():
         try:
             if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)

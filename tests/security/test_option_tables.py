@@ -10,6 +10,8 @@ from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE
 from tests.support.traced_box import TracedBox
 
 _ENGINE_SECONDS = 60
+# Without a URL it always ends, but on a busy host not soon.
+_CURL_SECONDS = 20.0
 # The agent runs these itself.
 _BUILTIN = {"which", "neofetch"}
 # Programs that parse their options with getopt; find and curl have their own parsers.
@@ -27,9 +29,9 @@ def traced(sandbox_image: str) -> Iterator[TracedBox]:
         yield box
 
 
-def said(traced: TracedBox, *argv: str) -> str:
+def said(traced: TracedBox, *argv: str, seconds: float = 0.5) -> str:
     """The program's output; it runs unchecked, in a temporary workspace."""
-    return traced.run(list(argv), [], checked=False).output
+    return traced.run(list(argv), [], checked=False, seconds=seconds).output
 
 
 @pytest.mark.parametrize("name", _GETOPT)
@@ -77,11 +79,11 @@ def test_find_takes_what_the_table_says(traced: TracedBox) -> None:
 def test_curl_takes_what_the_table_says(traced: TracedBox) -> None:
     table = SAFE["curl"]
     for word in table.long.split():
-        output = said(traced, "curl", f"--{word.rstrip('=?')}")
+        output = said(traced, "curl", f"--{word.rstrip('=?')}", seconds=_CURL_SECONDS)
         assert "is unknown" not in output, word
         assert ("requires parameter" in output) == word.endswith("="), word
     for at, letter in enumerate(table.short):
         if letter != ":":
-            output = said(traced, "curl", f"-{letter}")
+            output = said(traced, "curl", f"-{letter}", seconds=_CURL_SECONDS)
             assert "is unknown" not in output, letter
             assert ("requires parameter" in output) == (table.short[at + 1 : at + 2] == ":"), letter

@@ -21,6 +21,7 @@ from orchestrator.sessions.file_entries import FileEntry, Listing
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Command, Session
 from paddock.contract import sessions as shown
+from tests.support.host_processes import host_processes
 
 TESTER = Principal("tester", Role.ADMIN)
 # Nothing here takes this long unless it hangs.
@@ -243,7 +244,7 @@ class Box:
 
     def processes(self) -> list[psutil.Process]:
         """Every process of the session's uid on the host, zombies included."""
-        return [process for process in psutil.process_iter() if _uid(process) == self.uid]
+        return [process for process in host_processes() if _uid(process) == self.uid]
 
     def process(self, argv: list[str]) -> psutil.Process:
         """The process of a running command on the host."""
@@ -252,7 +253,7 @@ class Box:
 
     def agent(self) -> psutil.Process:
         """The sandbox agent's process on the host."""
-        for process in psutil.process_iter():
+        for process in host_processes():
             if _container_of(process) == self.container_id and inner_pid(process) == 1:
                 return process
         raise AssertionError("the agent is gone")

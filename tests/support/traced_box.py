@@ -61,14 +61,22 @@ class TracedBox:
         commands: Collection[str],
         cwd: str = "/workspace",
         checked: bool = True,
+        seconds: float = 0.5,
     ) -> Run:
         """Runs an allowed command in a fresh workspace.
 
-        If `checked`, its operands are checked first and its words prepared, as the agent does.
+        If `checked`, its operands are checked first and its words prepared, as the agent does. It
+        is killed after so many seconds.
         """
         if self._link is None:
             self._link = self._open()
-        request = {"argv": argv, "commands": sorted(commands), "cwd": cwd, "checked": checked}
+        request = {
+            "argv": argv,
+            "commands": sorted(commands),
+            "cwd": cwd,
+            "checked": checked,
+            "seconds": seconds,
+        }
         self._link.sendall(json.dumps(request).encode() + b"\n")
         answer: dict[str, Any] = json.loads(self._line(self._link))
         touched = [(kind, path) for kind, path in answer.pop("touched", [])]

@@ -15,7 +15,6 @@ from sandbox_agent.programs import PATH
 from tests.support.traced import playground, web
 from tests.support.traced.tracer import Trace, trace
 
-_SECONDS = 0.5
 _ENV = {
     "PATH": PATH,
     "HOME": "/nonexistent",
@@ -40,7 +39,7 @@ def _run(request: dict[str, Any]) -> Trace | str:
             if escaping is not None:
                 return f"{escaping} leads out"
             argv = commands.prepare(argv, allowed)
-        return trace(_program(argv[0]), argv, _ENV, directory, _SECONDS)
+        return trace(_program(argv[0]), argv, _ENV, directory, request["seconds"])
     except (OSError, ValueError) as error:
         return str(error)
     finally:

@@ -35,7 +35,7 @@ _HOST_EXAMPLES = {"sop": {"text": "Run the tests before you finish.", "kind": "s
     tag=_TAG,
     summary="Search the memory",
     answers="The entries that were found, the best first.",
-    errors=("permission_denied", "session_terminated"),
+    errors=("permission_denied", "session_terminated", "conflict"),
 )
 async def search_memory(context: Context, query: MemorySearchQuery) -> MemoryEntries:
     """What sessions of this session's key have written, from level medium on."""
@@ -69,7 +69,7 @@ async def write_memory(context: Context, body: NoteBody) -> MemoryEntry:
     tag=_TAG,
     summary="Show what a session begins with",
     answers="The entries, and the same as text for a model.",
-    errors=("permission_denied", "session_terminated"),
+    errors=("permission_denied", "session_terminated", "conflict"),
 )
 async def show_bootstrap(context: Context, query: MemoryNamespaceQuery) -> MemoryBootstrap:
     """The host's standing instructions (`sop`) and `bootstrap` entries, from level medium on.

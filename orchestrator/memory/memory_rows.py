@@ -89,6 +89,7 @@ def saving(entry: MemoryEntry) -> Effect:
             f"INSERT INTO memory ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
             " ON CONFLICT (id) DO UPDATE SET namespace = excluded.namespace,"
             " kind = excluded.kind, text = excluded.text, tags = excluded.tags,"
+            " session_id = excluded.session_id,"
             " written_by = excluded.written_by, changed_at = excluded.changed_at",
             (
                 *(entry.id, entry.owner, entry.namespace, entry.kind, entry.text, tags),

@@ -1,10 +1,14 @@
 """The long-term memory: searched and written by sessions, kept in order by their hosts."""
 
+import asyncio
 import hashlib
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
@@ -17,7 +21,6 @@ from orchestrator.memory.rules import SEARCH, WRITE, check_memory
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import check_not_stored
 from orchestrator.store.database import Database
-from sandbox_agent import excerpts
 
 # The risk tiers of levels that read and write, apart from the rules of levels: if either is wrong,
 # the other still refuses.
@@ -37,6 +40,9 @@ class Memory:
     def __init__(self, database: Database, recorder: Recorder) -> None:
         self._database = database
         self._recorder = recorder
+        # One change of a key's entries at a time: otherwise a change could bring back an entry that
+        # is removed meanwhile, and additions could pass the maximum together.
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # Of sessions.
 
@@ -45,8 +51,8 @@ class Memory:
     ) -> list[MemoryEntry]:
         """The entries with one of the words, the best first; without words, the newest.
 
-        Raises: PermissionDeniedError by the level; the errors of `Session.check_live` and
-        `Recorder.check_room`.
+        Raises: PermissionDeniedError by the level; the errors of `Session.check_live`,
+        `SessionSecrets.check_known` and `Recorder.check_room`.
         """
         args = {"namespace": namespace, "query": words, "limit": limit}
         await self._admit(principal, session, SEARCH, args)
@@ -72,11 +78,16 @@ class Memory:
         entry = _entry(wanted, session.owner, principal.name, session.id)
         args = _told(entry)
         await self._admit(principal, session, WRITE, args)
-        text = {"text": wanted.text, "tags": list(wanted.tags)}
-        check_not_stored(text, await self._recorder.told(session, text))
-        await self._check_count(session.owner)
-        draft = self._draft(principal, WRITE, args)._replace(decision="allow")
-        await self._recorder.record(session, draft, memory_rows.saving(entry))
+        stored = {
+            "text": wanted.text,
+            "tags": list(wanted.tags),
+            "namespace": wanted.namespace,
+        }
+        check_not_stored(stored, await self._recorder.told(session, stored))
+        draft = _draft(principal, WRITE, args)._replace(decision="allow")
+        async with self._alone(session.owner):
+            await self._check_count(session.owner)
+            await self._recorder.record(session, draft, memory_rows.saving(entry))
         return entry
 
     async def bootstrap(self, principal: Principal, session: Session, namespace: str) -> Bootstrap:
@@ -115,6 +126,7 @@ class Memory:
     ) -> None:
         """Raises: PermissionDeniedError, which is on record."""
         session.check_live()
+        session.secrets.check_known()
         self._recorder.check_room(session)
         try:
             check_memory(session.level, tool)
@@ -124,7 +136,7 @@ class Memory:
                     rule="memory-level",
                 )
         except PermissionDeniedError as error:
-            draft = self._draft(principal, tool, args)
+            draft = _draft(principal, tool, args)
             draft = draft._replace(decision="deny", rule=error.fields["rule"], error=error.detail)
             await self._recorder.record(session, draft)
             raise
@@ -137,12 +149,8 @@ class Memory:
         args: dict[str, object],
         result: dict[str, object],
     ) -> None:
-        draft = self._draft(principal, tool, args)._replace(decision="allow", result=result)
+        draft = _draft(principal, tool, args)._replace(decision="allow", result=result)
         await self._recorder.record(session, draft)
-
-    def _draft(self, principal: Principal, tool: str, args: dict[str, object]) -> EventDraft:
-        operation = "memory.search" if tool == SEARCH else "memory.write"
-        return EventDraft(operation, actor=principal.name, args=excerpts.excerpts(args))
 
     # Of hosts.
 
@@ -162,40 +170,52 @@ class Memory:
 
     async def add(self, principal: Principal, owner: str, wanted: Wanted) -> MemoryEntry:
         """Adds an entry to a key's. Raises: ConflictError if there are too many."""
-        await self._check_count(owner)
         entry = _entry(wanted, owner, principal.name, None)
-        await self._keep(principal, entry)
+        async with self._alone(owner):
+            await self._check_count(owner)
+            await self._keep(principal, entry)
         return entry
 
     async def change(self, principal: Principal, entry_id: str, wanted: Wanted) -> MemoryEntry:
         """Replaces what an entry contains. Raises: NotFoundError."""
-        entry = replace(
-            await self._visible(principal, entry_id),
-            text=wanted.text,
-            namespace=wanted.namespace,
-            tags=wanted.tags,
-            kind=wanted.kind,
-            # The host stands for it from now on.
-            session_id=None,
-            written_by=principal.name,
-            changed_at=now(),
-        )
-        await self._keep(principal, entry)
-        return entry
+        async with self._held(principal, entry_id) as entry:
+            changed = replace(
+                entry,
+                text=wanted.text,
+                namespace=wanted.namespace,
+                tags=wanted.tags,
+                kind=wanted.kind,
+                # The host stands for it from now on.
+                session_id=None,
+                written_by=principal.name,
+                changed_at=now(),
+            )
+            await self._keep(principal, changed)
+        return changed
 
     async def remove(self, principal: Principal, entry_id: str) -> MemoryEntry:
         """Forgets an entry. Raises: NotFoundError."""
-        entry = await self._visible(principal, entry_id)
-        draft = EventDraft(
-            "memory.remove", actor=principal.name, decision="allow", args={"id": entry.id}
-        )
-        effect = memory_rows.removing(entry.id)
-        await self._recorder.record_of_key(entry.owner, draft, effect)
+        async with self._held(principal, entry_id) as entry:
+            draft = EventDraft(
+                "memory.remove", actor=principal.name, decision="allow", args={"id": entry.id}
+            )
+            effect = memory_rows.removing(entry.id)
+            await self._recorder.record_of_key(entry.owner, draft, effect)
         return entry
 
     async def _keep(self, principal: Principal, entry: MemoryEntry) -> None:
-        draft = self._draft(principal, WRITE, _told(entry))._replace(decision="allow")
+        draft = _draft(principal, WRITE, _told(entry))._replace(decision="allow")
         await self._recorder.record_of_key(entry.owner, draft, memory_rows.saving(entry))
+
+    @asynccontextmanager
+    async def _held(self, principal: Principal, entry_id: str) -> AsyncIterator[MemoryEntry]:
+        """An entry that nobody else changes meanwhile. Raises: NotFoundError."""
+        owner = (await self._visible(principal, entry_id)).owner
+        async with self._alone(owner):
+            yield await self._visible(principal, entry_id)
+
+    def _alone(self, owner: str) -> asyncio.Lock:
+        return self._changing.setdefault(owner, asyncio.Lock())
 
     async def _visible(self, principal: Principal, entry_id: str) -> MemoryEntry:
         entry = await self._database.read(partial(memory_rows.get, entry_id=entry_id))
@@ -210,6 +230,11 @@ class Memory:
                 "some",
                 reason="too_many_entries",
             )
+
+
+def _draft(principal: Principal, tool: str, args: dict[str, object]) -> EventDraft:
+    operation = "memory.search" if tool == SEARCH else "memory.write"
+    return EventDraft(operation, actor=principal.name, args=args)
 
 
 def _entry(wanted: Wanted, owner: str, written_by: str, session_id: str | None) -> MemoryEntry:

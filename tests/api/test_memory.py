@@ -1,5 +1,6 @@
 """The memory over HTTP: which levels and whose keys, on record, and kept."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import ConflictError
 from orchestrator.memory import entries, service
+from orchestrator.sessions.session_secrets import SessionSecrets
 from paddock import Paddock, PermissionDeniedError
 from paddock.contract.memory import MOST_TEXT_BYTES
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
@@ -134,10 +137,61 @@ async def test_no_secret_is_written(api: Api) -> None:
     secret = "canary-of-the-memory"
     session = await api.session(permission_level="high", secrets={"SECRET_TOKEN": secret})
     path = f"/api/sessions/{session['id']}/memory"
-    for body in ({"text": f"it is {secret}"}, {"text": "it", "tags": [secret]}):
-        await api.problem(400, "validation_error", "POST", path, json=body)
+    for field, body in (
+        ("text", {"text": f"it is {secret}"}),
+        ("tags", {"text": "it", "tags": [secret]}),
+        ("namespace", {"text": "it", "namespace": secret}),
+    ):
+        problem = await api.problem(400, "validation_error", "POST", path, json=body)
+        assert problem["detail"].startswith(field)
     assert await found(api, path) == []
+    assert await found(api, path, secret) == []
     assert secret not in str(await api.json("GET", "/api/audit"))
+
+
+async def test_nothing_is_written_before_the_secrets_are_known(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await box(api, "high")
+
+    def unknown(_secrets: SessionSecrets) -> None:
+        raise ConflictError("they are not known yet", reason="secrets_unknown")
+
+    monkeypatch.setattr(SessionSecrets, "check_known", unknown)
+    for method, more in (
+        ("POST", {"json": {"text": "canary"}}),
+        ("GET", {"params": {"query": "canary"}}),
+        ("GET", {}),
+    ):
+        problem = await api.problem(409, "conflict", method, path, **more)
+        assert problem["reason"] == "secrets_unknown"
+    assert "canary" not in str(await api.json("GET", "/api/audit"))
+    assert (await api.json("GET", "/api/memory"))["items"] == []
+
+
+async def test_many_at_once_stay_below_the_maximum(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MOST_ENTRIES", 2)
+    memory, host = api.plane.memory, Principal("operator", Role.OPERATOR)
+    wanted = entries.Wanted("one of many", "default")
+    adding = (memory.add(host, "operator", wanted) for _ in range(5))
+    results = await asyncio.gather(*adding, return_exceptions=True)
+    assert sum(isinstance(each, ConflictError) for each in results) == 3
+    assert len(await memory.page("operator", None, None, 10)) == 2
+
+
+async def test_a_change_does_not_bring_back_what_is_removed(api: Api) -> None:
+    memory, host = api.plane.memory, Principal("operator", Role.OPERATOR)
+    wanted = entries.Wanted("going", "default")
+    for _ in range(5):
+        one = await memory.add(host, "operator", wanted)
+        await asyncio.gather(
+            memory.remove(host, one.id),
+            memory.change(host, one.id, wanted),
+            return_exceptions=True,
+        )
+        assert await memory.page("operator", None, None, 10) == []
 
 
 async def test_it_has_room_for_so_many(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +217,7 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
                 await session.memory.bootstrap()
         changed = await paddock.memory.change(one.id, "another", kind="sop")
         assert changed.session is None
+        assert [each.session for each in (await paddock.memory.list()).items] == [None]
     monkeypatch.setenv("PADDOCK_URL", url)
     monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
     assert "another" in (await run_beside("memory", "list")).out

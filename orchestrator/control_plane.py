@@ -309,7 +309,7 @@ class ControlPlane:
             lambda principal, session: self.proposals.show(principal, session, "", _MOST_STAGED),
             lambda *asker: self._rollbacks.roll_back(self.proposals, *asker),
             lambda principal, session: self.sessions.using(principal, session),
-            self.memory.beginning,
+            self.memory,
         )
         self.turns = SessionTurns(self.database, self._recorder, self._budgets, services)
         self._subscribers.on_gone(self.turns.on_gone)

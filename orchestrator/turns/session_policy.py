@@ -15,9 +15,10 @@ WRITES = frozenset({"world.write", "world.delete"})
 EXECUTIONS = frozenset({"world.run", "world.exec", "shell"})
 CALLS = frozenset({"llm.complete", "llm.intent"})
 FACTS = frozenset({"assert", "fact?", "facts"})
+MEMORY = frozenset({"recall", "remember"})
 EVALUATIONS = frozenset({"eval", "subeval", "memo", "fixpoint"})
 # Every operation that a policy can name.
-OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS
+OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY
 
 
 class PolicyRefusalError(PermissionDeniedError):

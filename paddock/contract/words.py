@@ -36,6 +36,8 @@ OperationName = Literal[
     "assert",
     "fact?",
     "facts",
+    "recall",
+    "remember",
 ]
 SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
 OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has

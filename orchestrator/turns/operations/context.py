@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from orchestrator.access.keys import Principal
 from orchestrator.commands.execution import Executions
+from orchestrator.memory.service import Memory
 from orchestrator.models.service import Models
 from orchestrator.proposals.listing import ProposalPage, StagedCounts
 from orchestrator.sessions.files import Files
@@ -22,8 +23,7 @@ class Services(NamedTuple):
     """The parts of the control plane that operations use.
 
     `staged` gives what is proposed, and `roll_back` discards it for a turn with that number.
-    `using` gives a session a sandbox again that has none. `remembered` is what the memory has for
-    the beginning of a run.
+    `using` gives a session a sandbox again that has none.
     """
 
     files: Files
@@ -32,7 +32,7 @@ class Services(NamedTuple):
     staged: Callable[[Principal, Session], Awaitable[ProposalPage]]
     roll_back: Callable[[Principal, Session, int], Awaitable[StagedCounts]]
     using: Callable[[Principal, Session], AbstractAsyncContextManager[None]]
-    remembered: Callable[[Principal, Session], Awaitable[str]]
+    memory: Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
     conversation.feed.add("tick", tick=tick)
     run = conversation.run
     if conversation.remembered is None:
-        ask = context.services.remembered
+        ask = context.services.memory.beginning
         conversation.remembered = await ask(context.principal, context.session)
     system = ModelMessage("system", system_prompt(run.system, conversation.remembered))
-    network = context.session.level.network != "none"
-    tools = [each.shown() for each in offered(context.scopes.policy, network)]
+    level = context.session.level
+    tools = [each.shown() for each in offered(context.scopes.policy, level)]
     prompt = Prompt([system, *conversation.messages], tools)
     answer, told = await call_model(
         context, prompt, 0, run.model, lambda piece: conversation.feed.say(tick, piece)

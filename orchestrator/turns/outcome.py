@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 Tag = Literal["ok", "proposed", "nonconverged", "cycle", "needs", "error"]
-Exhausted = Literal["budget", "max-iterations"]
+Exhausted = Literal["budget", "max-iterations", "max-tokens"]
 NeedType = Literal[
     "needs-evidence",
     "needs-reframing",

@@ -107,7 +107,7 @@ class Outcome(Model):
     value: Any = Field(default=None, description="The program's value, or the last one.")
     proposals: list[Any] | None = None
     iterations: Count | None = None
-    reason: Annotated[Literal["budget", "max-iterations"], WORDS] | None = None
+    reason: Annotated[Literal["budget", "max-iterations", "max-tokens"], WORDS] | None = None
     cycle_length: Count | None = None
     signatures: list[str] | None = None
     need_type: str | None = Field(default=None, description="What kind of thing is needed.")

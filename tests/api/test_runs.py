@@ -287,6 +287,14 @@ async def test_a_thousand_calls_at_once_are_bounded(api: Api, model: ModelServer
     assert len(run["operations"]) == 34
 
 
+async def test_a_text_that_was_cut_off_is_not_the_result(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [Answer("The first ten of", finish="length")]
+    outcome = (await send(api, path))["outcome"]
+    assert (outcome["tag"], outcome["reason"]) == ("nonconverged", "max-tokens")
+    assert outcome["value"] == "The first ten of"
+
+
 async def test_a_call_that_was_cut_off_is_told_so(api: Api, model: ModelServer) -> None:
     path = await made(api)
     half = ("write_file", '{"path": "src/a", "text": "canar')

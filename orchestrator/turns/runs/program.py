@@ -21,8 +21,8 @@ from paddock.contract.remedies import REMEDIES
 def run_program(conversation: Conversation) -> Program:
     """A program whose value is the model's last text.
 
-    It ends when the model calls no tool, and nothing is queued; after the last tick, it is
-    `nonconverged`.
+    It ends when the model calls no tool, and nothing is queued; after the last tick, or if the
+    last text was cut off at the most tokens, it is `nonconverged`.
     """
     most = conversation.run.max_ticks
     for tick in range(1, most + 1):
@@ -30,6 +30,8 @@ def run_program(conversation: Conversation) -> Program:
         called = conversation.called
         if not called.calls:
             more = yield TakeQueued()
+            if not more and conversation.cut_off:
+                return nonconverged(conversation.text, tick, "max-tokens")
             if not more:
                 return conversation.text
         for number, call in enumerate(called.calls, 1):

@@ -1,0 +1,54 @@
+"""Apps: sessions in which a model of yours works, with sandboxes as its hands.
+
+```python
+async with Paddock(url, key) as paddock, App(paddock, model=model, level="low") as app:
+    session = await app.session("user-123")
+    result = await session.send("What is in this workspace?")
+```
+"""
+
+from paddock.app.app import App
+from paddock.app.events import AppEvent
+from paddock.app.execution import AppResult, Execution
+from paddock.app.hooks import AppHooks
+from paddock.app.inspection import Inspection
+from paddock.app.local import LevelDiffersError, LocalRunner
+from paddock.app.messages import Entry, Reply, TokenUsage, ToolCall
+from paddock.app.reference import SessionRef
+from paddock.app.registry import AppBusyError
+from paddock.app.runner import ModelInput, Runner, ToolResult
+from paddock.app.session import AppSession, SessionClosedError
+from paddock.app.snapshot import AppSnapshot, SnapshotError
+from paddock.app.store import FileStore, MemoryStore, SessionStore
+from paddock.app.tools import AppTool, ToolContext, ToolInputError, tool
+
+__all__ = [
+    "App",
+    "AppBusyError",
+    "AppEvent",
+    "AppHooks",
+    "AppResult",
+    "AppSession",
+    "AppSnapshot",
+    "AppTool",
+    "Entry",
+    "Execution",
+    "FileStore",
+    "Inspection",
+    "LevelDiffersError",
+    "LocalRunner",
+    "MemoryStore",
+    "ModelInput",
+    "Reply",
+    "Runner",
+    "SessionClosedError",
+    "SessionRef",
+    "SessionStore",
+    "SnapshotError",
+    "TokenUsage",
+    "ToolCall",
+    "ToolContext",
+    "ToolInputError",
+    "ToolResult",
+    "tool",
+]

@@ -1,0 +1,70 @@
+"""The runner whose loop is in the caller's process, with a sandbox as its hands."""
+
+import asyncio
+from collections.abc import Sequence
+
+from paddock.app.hands import hands
+from paddock.app.reference import SessionRef
+from paddock.app.runner import Runner
+from paddock.app.tools import AppTool
+from paddock.client.errors import PaddockError
+from paddock.client.paddock import Paddock
+from paddock.client.session import Session
+
+
+class LevelDiffersError(PaddockError):
+    """A sandbox with the session's id exists, at another level; it is left alone."""
+
+
+class LocalRunner(Runner):
+    """Each session has a sandbox of its own id, from its first run until it is closed.
+
+    The workspace stays for the session's return, unless nobody can name the session again.
+    """
+
+    def __init__(self, paddock: Paddock) -> None:
+        self._paddock = paddock
+        # A creation that an interrupt leaves goes on, so that its sandbox has an owner.
+        self._sandboxes: dict[str, asyncio.Task[Session]] = {}
+        self._tools = hands()
+
+    async def on_session_init(self, session: SessionRef) -> None:
+        """Gives the session its sandbox."""
+        starting = self._sandboxes.get(session.id)
+        if starting is None:
+            starting = asyncio.create_task(self._create(session))
+            self._sandboxes[session.id] = starting
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._sandboxes.pop(session.id, None)
+            raise
+
+    async def _create(self, session: SessionRef) -> Session:
+        sessions = self._paddock.sessions
+        create = sessions.create if session.ephemeral else sessions.ensure
+        sandbox = await create(id=session.id, permission_level=session.level)
+        # A session that was there before may have another level, which nobody asked for.
+        if (found := sandbox.info.permission_level) != session.level:
+            raise LevelDiffersError(f"the sandbox {session.id} is at {found}, not {session.level}")
+        return sandbox
+
+    async def on_destroy(self, session: SessionRef) -> None:
+        """Closes the sandbox, also one that is being created."""
+        starting = self._sandboxes.pop(session.id, None)
+        if starting is None:
+            return
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().close(purge=session.ephemeral)
+
+    def tools(self) -> Sequence[AppTool]:
+        """Commands and files."""
+        return self._tools
+
+    def sandbox(self, session: SessionRef) -> Session | None:
+        """The session's sandbox, once it runs."""
+        starting = self._sandboxes.get(session.id)
+        return starting.result() if starting and starting.done() else None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
@@ -94,13 +95,18 @@ async def _cost(plane: Plane, floors: Floors, sessions: list[str], free: int) ->
         sandboxes=sum(map(floors.working_set, containers)) / _MIB,
         engine=sum(map(_pss, _engine())),
         host=(free - psutil.virtual_memory().available) / _MIB,
-        mounts=len(mounts_under(str(plane.state_dir))),
+        mounts=_mounts(plane.state_dir),
         descriptors=own.num_fds(),
         threads=own.num_threads(),
         listing=await _median(plane.list_sessions),
         inspecting=await _median(lambda: plane.inspect(sessions[0])),
         executing=1000 * percentile(await plane.exec_true(sessions[-1], _TIMES), 0.5),
     )
+
+
+def _mounts(state_dir: Path) -> int:
+    """Mounts of sessions and their workspaces, without those that are made in advance."""
+    return sum(len(mounts_under(str(state_dir / part))) for part in ("sandboxes", "slots"))
 
 
 async def _spread(plane: Plane, sessions: list[str]) -> Spread:

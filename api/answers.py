@@ -1,11 +1,12 @@
 """Answers of operations other than plain models: other statuses, text, bytes and streams."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from orchestrator.errors import PaddockError
 from orchestrator.terminals.shells import Watched
 from paddock.contract.base import Model
 
@@ -196,6 +197,22 @@ class EventStream:
 
     events: AsyncGenerator[Event | None]
     held: ExitStack = field(default_factory=ExitStack)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Generic[M]):
+    """A WebSocket on which a client asks for one thing after another; text frames are models.
+
+    `asked` begins what a text frame asks for; it raises the errors that refuse the frame, and so do
+    the events before the first one. `told` is a server's frame, and `refusal` the one for an error.
+    """
+
+    STATUS: ClassVar[HTTPStatus] = HTTPStatus.SWITCHING_PROTOCOLS
+
+    asked: Callable[[str], AsyncGenerator[Event | None]]
+    told: Callable[[Event], M]
+    refusal: Callable[[PaddockError], Event]
+    held: ExitStack
 
 
 # The chunks of a binary request body.

@@ -97,7 +97,8 @@ class Context:
     `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
     `last_event` is the position of the last one that it received. `allowed` returns whether the
     caller's credential is still valid and sufficient. `mcp_session` and `mcp_version` are headers
-    of the Model Context Protocol, whose `conversations` all requests share.
+    of the Model Context Protocol, whose `conversations` all requests share. `spend` counts one more
+    request of the caller; it raises RateLimitedError.
     """
 
     plane: ControlPlane
@@ -111,6 +112,7 @@ class Context:
     mcp_session: str | None = None
     mcp_version: str | None = None
     conversations: Conversations = field(default_factory=Conversations)
+    spend: Callable[[], None] = lambda: None
 
     @property
     def session_id(self) -> str:

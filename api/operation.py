@@ -20,6 +20,7 @@ from api.answers import (
     Download,
     Empty,
     EventStream,
+    Exchange,
     Lines,
     Packed,
     Recording,
@@ -212,7 +213,7 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return origin.STATUS, Reply("", models, headers=origin.HEADERS)
     if issubclass(origin, Download | Packed):
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
-    if issubclass(origin, Attached):
+    if issubclass(origin, Attached | Exchange):
         return origin.STATUS, Reply("", models)
     if issubclass(origin, Text | Lines | Recording):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)

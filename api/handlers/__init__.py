@@ -21,6 +21,7 @@ from api.handlers import (
     ports,
     processes,
     proposals,
+    run_sockets,
     runs,
     secrets,
     sessions,
@@ -36,6 +37,7 @@ from api.operation import Operation, operations_of
 _MODULES = (
     *(sessions, budgets, settings, usage, egress, secrets, memory, images, models, commands),
     *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
+    run_sockets,
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, audit, health, policies, keys),
 )

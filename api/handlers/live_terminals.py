@@ -37,7 +37,7 @@ _COLUMNS, _ROWS = 80, 24
 async def create_ticket(context: Context, body: TicketBody) -> Made[Ticket]:
     """A page can send no credential with a WebSocket: it offers a ticket as a subprotocol instead.
 
-    A ticket is used once, by the caller's key, for one terminal of the session.
+    A ticket is used once, by the caller's key, for one WebSocket of the session.
     """
     session = context.plane.sessions.finder.find(context.principal, body.session_id)
     session.check_live()

@@ -94,23 +94,30 @@ async def queue_messages(context: Context, body: QueueBody) -> MessagesQueued:
 
 
 async def _run(context: Context, body: RenderBody, texts: tuple[str, ...]) -> Run | EventStream:
-    session, turns = context.session(), context.plane.turns
+    with ExitStack() as held:
+        if context.wants_events:
+            held.enter_context(context.streaming("output", context.session()))
+        started = await begin(context, body, texts)
+        if context.wants_events:
+            return EventStream(watch(context, started), held.pop_all())
+        if isinstance(started, TurnRecord):
+            return views.run(started, [])
+        return views.run(await context.plane.turns.wait(started), started.log.events)
+
+
+async def begin(
+    context: Context, body: RenderBody, texts: tuple[str, ...]
+) -> RunningTurn | TurnRecord:
+    """Starts a run of the path's session, or joins the one that is going on."""
+    session = context.session()
     _check_model(context, body.model)
     await _set_level(context, session, body.permission_level)
     run = AgentRun(texts, body.model or "", body.system, body.max_ticks)
-    with ExitStack() as held:
-        if context.wants_events:
-            held.enter_context(context.streaming("output", session))
-        # Only the turn itself uses the sandbox then, and may give it up for another one.
-        async with context.plane.sessions.using(context.principal, session):
-            started = await context.work.complete(
-                run_or_join(turns, context.principal, session, run)
-            )
-        if context.wants_events:
-            return EventStream(_watch(context, started), held.pop_all())
-        if isinstance(started, TurnRecord):
-            return views.run(started, [])
-        return views.run(await turns.wait(started), started.log.events)
+    # Only the turn itself uses the sandbox then, and may give it up for another one.
+    async with context.plane.sessions.using(context.principal, session):
+        return await context.work.complete(
+            run_or_join(context.plane.turns, context.principal, session, run)
+        )
 
 
 def _check_model(context: Context, name: str | None) -> None:
@@ -130,7 +137,7 @@ async def _set_level(context: Context, session: Session, level: str | None) -> N
     )
 
 
-async def _watch(
+async def watch(
     context: Context, started: RunningTurn | TurnRecord
 ) -> AsyncGenerator[Event | None]:
     """Yields `start`, the run's events, and `end` or `error`; None after a while without any."""

@@ -12,13 +12,14 @@ from api.answers import (
     Download,
     Empty,
     EventStream,
+    Exchange,
     Lines,
     Packed,
     Recording,
     Text,
     Verified,
 )
-from api.http import sse, stream, terminal_socket
+from api.http import run_socket, sse, stream, terminal_socket
 from paddock.contract.base import Model
 
 # Clients refuse headers of more than 8 KiB.
@@ -51,6 +52,8 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             return await _recording(request, answer)
         case Attached():
             return await terminal_socket.serve(request, answer)
+        case Exchange():
+            return await run_socket.serve(request, answer)
     raise TypeError(f"{type(answer).__name__} is no answer")
 
 

@@ -1,7 +1,8 @@
 """Adapts an operation for aiohttp: reads its request and writes its answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +15,7 @@ from api.http.auth import Admitted, admit
 from api.http.body import IDLE_SECONDS, check_encoding, read_body
 from api.http.origin import check_origin
 from api.http.query import read_query
-from api.http.terminal_socket import check_handshake
+from api.http.sockets import check_handshake
 from api.limits import RequestRates
 from api.mcp.conversations import Conversations
 from api.observability import PRINCIPAL, REQUEST_ID
@@ -46,7 +47,8 @@ def make_endpoint(
         principal = request[PRINCIPAL] = admitted.principal
         if operation.socket:
             check_handshake(request)
-        context = _context(request, plane, work, admitted, conversations)
+        spend = partial(rates.spend, principal)
+        context = _context(request, plane, work, admitted, conversations, spend)
         context.know_secrets()
         if operation.access is Access.OPEN:
             inputs = await _inputs(operation, request, plane)
@@ -74,6 +76,7 @@ def _context(
     work: Work,
     admitted: Admitted,
     conversations: Conversations,
+    spend: Callable[[], None],
 ) -> Context:
     return Context(
         plane,
@@ -87,6 +90,7 @@ def _context(
         request.headers.get("Mcp-Session-Id"),
         request.headers.get("MCP-Protocol-Version"),
         conversations,
+        spend,
     )
 
 

@@ -1,45 +1,28 @@
 """Speaks a terminal's WebSocket: what the terminal shows, and what its viewer types."""
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.answers import Attached
 from api.http import stream
-from api.http.ticket import PROTOCOL
+from api.http.sockets import close, send, socket_for
+from api.http.ticket import TERMINAL
 from api.live_terminal import frame, opened, wanted_size
-from orchestrator.errors import BusyError, ConflictError, PaddockError, ValidationError
+from orchestrator.errors import BusyError, ConflictError, PaddockError
 from orchestrator.task_scope import TaskScope
 from orchestrator.terminals.shells import Watched
 from orchestrator.terminals.viewers import EndShown, Viewer
 
 # One frame of a client; the next one is read when its bytes are typed.
 MOST_FRAME_BYTES = 64 * 1024
-# A connection that answers no ping is dropped.
-_HEARTBEAT_SECONDS = 30.0
-_CLOSE_SECONDS = 5.0
-# Of the text with which a WebSocket is closed.
-_MOST_REASON_BYTES = 123
-
-
-def check_handshake(request: web.Request) -> None:
-    """Raises: ValidationError unless the request begins a WebSocket."""
-    if not web.WebSocketResponse(protocols=(PROTOCOL,)).can_prepare(request):
-        raise ValidationError("this address is for WebSockets only", field="Upgrade")
 
 
 async def serve(request: web.Request, answer: Attached[Any]) -> web.StreamResponse:
     """Returns when the terminal has ended, or its viewer is gone."""
     watched = answer.watched
-    socket = web.WebSocketResponse(
-        protocols=(PROTOCOL,),
-        heartbeat=_HEARTBEAT_SECONDS,
-        timeout=_CLOSE_SECONDS,
-        compress=False,
-        max_msg_size=MOST_FRAME_BYTES,
-    )
+    socket = socket_for(TERMINAL, MOST_FRAME_BYTES)
     scope = TaskScope("the viewer of a terminal")
     with answer.held:
         await stream.begin(request, socket)
@@ -50,7 +33,7 @@ async def serve(request: web.Request, answer: Attached[Any]) -> web.StreamRespon
             await _take(socket, watched)
         except asyncio.CancelledError:
             # The control plane stops, or the credential is not valid any more.
-            await _close(socket, WSCloseCode.GOING_AWAY, "the connection is ended")
+            await close(socket, WSCloseCode.GOING_AWAY, "the connection is ended")
             raise
         finally:
             await scope.close()
@@ -63,18 +46,11 @@ async def _show(request: web.Request, socket: web.WebSocketResponse, viewer: Vie
         shown = await viewer.next()
         data = frame(shown)
         try:
-            async with asyncio.timeout(stream.WRITE_SECONDS):
-                if isinstance(data, bytes):
-                    await socket.send_bytes(data)
-                else:
-                    await socket.send_str(data.encode().decode())
-        except TimeoutError:
-            stream.abort(request)  # it does not read
-            return
+            await send(request, socket, data if isinstance(data, bytes) else data.encode().decode())
         except ConnectionError:
             return
         if isinstance(shown, EndShown):
-            await _close(socket, WSCloseCode.OK, "the terminal has ended")
+            await close(socket, WSCloseCode.OK, "the terminal has ended")
             return
 
 
@@ -90,22 +66,15 @@ async def _take(socket: web.WebSocketResponse, watched: Watched) -> None:
             else:
                 return
         except BusyError as error:
-            await _close(socket, WSCloseCode.TRY_AGAIN_LATER, error.detail)
+            await close(socket, WSCloseCode.TRY_AGAIN_LATER, error.detail)
         except ConflictError:
             continue  # it has ended, and the viewer is told so
         except PaddockError as error:
             code = _CODES.get(error.code, WSCloseCode.INTERNAL_ERROR)
-            await _close(socket, code, error.detail)
+            await close(socket, code, error.detail)
 
 
 _CODES = {
     "validation_error": WSCloseCode.POLICY_VIOLATION,
     "permission_denied": WSCloseCode.POLICY_VIOLATION,
 }
-
-
-async def _close(socket: web.WebSocketResponse, code: WSCloseCode, reason: str) -> None:
-    text = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()
-    with suppress(ConnectionError, TimeoutError):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await socket.close(code=code, message=text)

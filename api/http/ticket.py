@@ -2,8 +2,10 @@
 
 from aiohttp import web
 
-# The subprotocol of terminals, which the server picks, and what precedes a ticket.
-PROTOCOL = "paddock.terminal"
+# The subprotocols, of which the server picks the one of the address, and what precedes a ticket.
+TERMINAL = "paddock.terminal"
+RUN = "paddock.run"
+PROTOCOLS = (TERMINAL, RUN)
 _TICKET = "ticket."
 
 

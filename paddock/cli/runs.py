@@ -13,7 +13,7 @@ from paddock.cli.terminal import complain, note, print_foreign, print_json_line,
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Run
-    from paddock.client.runs import RunEvent
+    from paddock.client.run_events import RunEvent
 
 _LONGEST = 100
 

@@ -47,6 +47,7 @@ from paddock.client.live_terminals import LiveTerminal
 from paddock.client.packs import pack
 from paddock.client.paddock import Paddock, PaddockSync
 from paddock.client.results import ExecEvent, StreamedOutput, Transfer
+from paddock.client.run_sockets import RunSocket
 from paddock.client.session import Session
 from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
@@ -169,6 +170,7 @@ __all__ = [
     "RateLimitedError",
     "Readiness",
     "Run",
+    "RunSocket",
     "RunText",
     "RunTick",
     "RunToolCall",

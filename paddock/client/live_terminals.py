@@ -17,6 +17,8 @@ from paddock.contract.live_terminals import (
     WatchedTerminal,
 )
 
+# The server's frames are smaller.
+_MOST_FRAME_BYTES = 1024 * 1024
 Frame = bytes | TerminalResized | TerminalLost | TerminalExit
 _KINDS: dict[str, type[Model]] = {
     "terminal": TerminalOpened,
@@ -78,7 +80,9 @@ class LiveTerminal(Face[F]):
 async def opened(link: Link, path: str, params: dict[str, Any]) -> "LiveTerminal[Any]":
     """The terminal at the other end of a new WebSocket."""
     async with AsyncExitStack() as held:
-        socket = await held.enter_async_context(link.transport.websocket(path, params))
+        socket = await held.enter_async_context(
+            link.transport.websocket(path, params, "paddock.terminal", _MOST_FRAME_BYTES)
+        )
         first = await socket.receive()
         frame = None if isinstance(first, bytes) else _frame(first)
         if not isinstance(frame, TerminalOpened):

@@ -1,34 +1,24 @@
 """Runs of a session: a model works in it by calling tools, and what was said stays."""
 
 from collections.abc import AsyncGenerator, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from paddock.client.errors import ConnectionLostError, api_error
 from paddock.client.faces import F, Face, method, stream
 from paddock.client.parsing import read
 from paddock.client.requests import given
-from paddock.contract.base import Model
-from paddock.contract.runs import (
-    RUN_EVENTS,
-    MessagesQueued,
-    Run,
-    RunText,
-    RunTick,
-    RunToolCall,
-    RunToolResult,
-    Timeline,
-)
-from paddock.contract.turns import TurnStarted
+from paddock.client.run_events import RunEvent, run_event
+from paddock.client.run_sockets import RunSocket, opened
+from paddock.contract.runs import RUN_EVENTS, MessagesQueued, Run, Timeline
 
 # A run lasts as long as its model and its commands; its session's budget or deadline ends it.
 _LONGEST_SECONDS = 3600.0
-
-RunEvent: TypeAlias = TurnStarted | RunTick | RunText | RunToolCall | RunToolResult | Run
 
 
 class SessionRuns(Face[F]):
     """The part of a session that talks to models."""
 
+    id: str
     _path: str
 
     @method
@@ -81,9 +71,14 @@ class SessionRuns(Face[F]):
                 kind = RUN_EVENTS.get(event.name)
                 if kind is not None:
                     ended = kind is Run
-                    yield _event(kind, event.data)
+                    yield run_event(kind, event.data)
         if not ended:
             raise ConnectionLostError("the stream of the run ends too soon: `turns` has its result")
+
+    @method
+    async def run_socket(self) -> RunSocket[F]:
+        """Opens a WebSocket on which one message after another is sent; `close` it at the end."""
+        return await opened(self._link, f"{self._path}/run", self.id)
 
     @method
     async def render(
@@ -115,12 +110,6 @@ class SessionRuns(Face[F]):
         """What was said to models, by them and by tools, in order: entries above `after`."""
         query = {"after": str(after), "limit": str(limit)}
         return read(Timeline, await self._api.json("GET", f"{self._path}/timeline", params=query))
-
-
-def _event(kind: type[Model], data: Any) -> RunEvent:
-    found = read(kind, data)
-    assert isinstance(found, RunEvent)  # noqa: S101 - those of RUN_EVENTS
-    return found
 
 
 def _messages(messages: Iterable[str]) -> dict[str, Any]:

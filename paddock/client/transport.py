@@ -166,13 +166,18 @@ class Transport:
             yield _parsed(pieces)
 
     @asynccontextmanager
-    async def websocket(self, path: str, params: Mapping[str, Any]) -> AsyncIterator[Socket]:
+    async def websocket(
+        self, path: str, params: Mapping[str, Any], protocol: str, most_bytes: int
+    ) -> AsyncIterator[Socket]:
         """An open WebSocket, which is closed at the end."""
         url = _with_query(URL(self.pool.url + path, encoded=True), params)
         http = self.pool.http()
         if http.connector is None:
             raise RuntimeError("this client is closed")
-        async with connected(url, path, self._headers, http.connector, _SILENCE_SECONDS) as socket:
+        headers, connector = self._headers, http.connector
+        async with connected(
+            url, path, headers, connector, _SILENCE_SECONDS, protocol, most_bytes
+        ) as socket:
             yield socket
 
     async def _send(

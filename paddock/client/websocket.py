@@ -12,8 +12,6 @@ from yarl import URL
 from paddock.client.answers import refusal, translated
 from paddock.client.errors import ConnectionLostError, NotPaddockError
 
-# The server's frames are smaller.
-_MOST_FRAME_BYTES = 1024 * 1024
 _CLOSE_SECONDS = 2.0
 
 
@@ -58,8 +56,13 @@ async def connected(
     headers: Mapping[str, str],
     connector: aiohttp.BaseConnector,
     silence: float,
+    protocol: str,
+    most_bytes: int,
 ) -> AsyncIterator[Socket]:
-    """An open WebSocket, which is closed at the end. Raises: the errors of a request."""
+    """An open WebSocket, which is closed at the end; `most_bytes` has the longest of its messages.
+
+    Raises: the errors of a request.
+    """
     tracing = aiohttp.TraceConfig()
 
     async def check(_session: Any, _context: Any, seen: aiohttp.TraceRequestEndParams) -> None:
@@ -78,10 +81,10 @@ async def connected(
         with translated("GET", path):
             socket = await session.ws_connect(
                 url,
-                protocols=("paddock.terminal",),
+                protocols=(protocol,),
                 headers=headers,
                 heartbeat=silence,
-                max_msg_size=_MOST_FRAME_BYTES,
+                max_msg_size=most_bytes,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
             )
         async with socket:

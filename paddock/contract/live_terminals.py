@@ -27,7 +27,7 @@ class TicketBody(Body):
         Field(
             min_length=1,
             max_length=128,
-            description="The session whose terminals are to be opened.",
+            description="The session whose WebSocket is to be opened.",
             json_schema_extra={"pattern": f"^{ID_PATTERN}$"},
         ),
     ]

@@ -37,7 +37,7 @@ DECLARED = {
     "make_directory make_link move_file open_terminal interact close_terminal "
     "interrupt_session run_turn list_turns read_turn list_models "
     "search_memory write_memory show_bootstrap "
-    "send_messages render_session queue_messages read_timeline "
+    "send_messages render_session queue_messages open_run_socket read_timeline "
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "

@@ -20,7 +20,7 @@ from paddock import (
     Session,
     ValidationError,
 )
-from paddock.client.runs import RunEvent
+from paddock.client.run_events import RunEvent
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.models import Answer, ModelServer, calling, model_server

@@ -112,7 +112,7 @@ async def begin(
     session = context.session()
     _check_model(context, body.model)
     await _set_level(context, session, body.permission_level)
-    run = AgentRun(texts, body.model or "", body.system, body.max_ticks)
+    run = AgentRun(texts, body.model or "", body.system, body.max_ticks, body.max_timeline_entries)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
     async with context.plane.sessions.using(context.principal, session):
         return await context.work.complete(
@@ -175,7 +175,7 @@ async def watch(
 async def read_timeline(context: Context, query: TimelineQuery) -> Timeline:
     """What was said to models, by them, and by tools, oldest first; also after the session's end.
 
-    The newest 500 messages are kept.
+    The newest 500 messages are kept, or fewer, as the latest run wanted.
     """
     key = await context.record_key(context.session_id, None)
     found, more = await context.plane.turns.timeline(key, query.after, query.limit)

@@ -52,6 +52,7 @@ def described(script: Script) -> dict[str, Any]:
             "model": script.model or None,
             "system": script.system,
             "max_ticks": script.max_ticks,
+            "max_timeline_entries": script.max_timeline_entries,
         }
     if not isinstance(script, LispCode):
         return {"operations": len(script)}

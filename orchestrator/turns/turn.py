@@ -32,6 +32,7 @@ class AgentRun(NamedTuple):
     model: str = ""
     system: str | None = None
     max_ticks: int = 10
+    max_timeline_entries: int = 500
 
 
 Script: TypeAlias = LispCode | AgentRun | tuple[OperationCall, ...]

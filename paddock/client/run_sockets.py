@@ -38,6 +38,7 @@ class RunSocket(Face[F]):
         model: str | None = None,
         system: str | None = None,
         max_ticks: int | None = None,
+        max_timeline_entries: int | None = None,
         permission_level: str | None = None,
     ) -> AsyncGenerator[RunEvent, None]:
         """Sends a message; yields what happens, and the `Run` at its end, like `send_stream`.
@@ -47,7 +48,11 @@ class RunSocket(Face[F]):
         while self._following:
             await self._next()
         members = given(
-            model=model, system=system, max_ticks=max_ticks, permission_level=permission_level
+            model=model,
+            system=system,
+            max_ticks=max_ticks,
+            max_timeline_entries=max_timeline_entries,
+            permission_level=permission_level,
         )
         frame = {"type": "run", "session_id": self._session_id, "input": text, **members}
         await self._socket.send(frame)

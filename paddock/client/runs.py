@@ -28,6 +28,7 @@ class SessionRuns(Face[F]):
         model: str | None = None,
         system: str | None = None,
         max_ticks: int | None = None,
+        max_timeline_entries: int | None = None,
         permission_level: str | None = None,
     ) -> Run:
         """Sends messages to a model that works in the session, and waits for the end of its run.
@@ -40,12 +41,13 @@ class SessionRuns(Face[F]):
             model: one of `paddock.models.list()`; None: the first one.
             system: instructions instead of the usual ones.
             max_ticks: the most calls of the model; None: 10.
+            max_timeline_entries: the most that are kept of the timeline; None: 500.
             permission_level: changes the session's level first; needs a key.
 
         Raises: ConflictError while a turn with another program runs; BusyError if too many messages
         are queued. A run that outlives the connection continues; `turns.list` finds it.
         """
-        body = _body(messages, model, system, max_ticks, permission_level)
+        body = _body(messages, model, system, max_ticks, max_timeline_entries, permission_level)
         url = f"{self._path}/send"
         return read(Run, await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS))
 
@@ -56,13 +58,14 @@ class SessionRuns(Face[F]):
         model: str | None = None,
         system: str | None = None,
         max_ticks: int | None = None,
+        max_timeline_entries: int | None = None,
         permission_level: str | None = None,
     ) -> AsyncGenerator[RunEvent, None]:
         """Like `send`, but yields what happens, and the `Run` at its end.
 
         These are `TurnStarted`, `RunTick`, `RunText`, `RunToolCall` and `RunToolResult`.
         """
-        body = _body(messages, model, system, max_ticks, permission_level)
+        body = _body(messages, model, system, max_ticks, max_timeline_entries, permission_level)
         ended = False
         async with self._api.events("POST", f"{self._path}/send", body=body) as events:
             async for event in events:
@@ -87,11 +90,16 @@ class SessionRuns(Face[F]):
         model: str | None = None,
         system: str | None = None,
         max_ticks: int | None = None,
+        max_timeline_entries: int | None = None,
         permission_level: str | None = None,
     ) -> Run:
         """Runs a model with what was said before and what is queued; else like `send`."""
         body = given(
-            model=model, system=system, max_ticks=max_ticks, permission_level=permission_level
+            model=model,
+            system=system,
+            max_ticks=max_ticks,
+            max_timeline_entries=max_timeline_entries,
+            permission_level=permission_level,
         )
         url = f"{self._path}/render"
         return read(Run, await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS))
@@ -121,8 +129,13 @@ def _body(
     model: str | None,
     system: str | None,
     max_ticks: int | None,
+    max_timeline_entries: int | None,
     permission_level: str | None,
 ) -> dict[str, Any]:
     return _messages(messages) | given(
-        model=model, system=system, max_ticks=max_ticks, permission_level=permission_level
+        model=model,
+        system=system,
+        max_ticks=max_ticks,
+        max_timeline_entries=max_timeline_entries,
+        permission_level=permission_level,
     )

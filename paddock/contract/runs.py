@@ -11,6 +11,7 @@ from paddock.contract.turns import Turn, TurnStarted
 
 MOST_MESSAGES = 32
 MOST_TICKS = 100
+MOST_ENTRIES = 500
 _MOST_TEXT = 256 * KIB
 
 _ENTRY: dict[str, Any] = {
@@ -45,6 +46,12 @@ class RenderBody(Body):
     )
     max_ticks: int = Field(
         default=10, ge=1, le=MOST_TICKS, description="The most calls of the model."
+    )
+    max_timeline_entries: int = Field(
+        default=MOST_ENTRIES,
+        ge=1,
+        le=MOST_ENTRIES,
+        description="The most entries of the timeline that are kept; the oldest are removed.",
     )
     permission_level: PermissionLevel = Field(
         default=None, description="The session's new level; only its host may give one."

@@ -315,6 +315,18 @@ async def test_an_answer_that_is_too_large_ends_the_run(api: Api, model: ModelSe
     assert [each["role"] for each in await timeline(api, path)] == ["user"]
 
 
+async def test_a_run_keeps_fewer_entries(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(READ, READ), calling(READ), Answer("done")]
+    await send(api, path, "one", "two", "three", max_timeline_entries=2)
+    # A tick is complete, whatever its size, and so are new messages.
+    assert [len(body["messages"]) for body in model.bodies] == [4, 4, 3]
+    shown = [(each["seq"], each["role"]) for each in await timeline(api, path)]
+    assert shown == [(8, "tool"), (9, "assistant")]
+    await send(api, path, "four")
+    assert [each["seq"] for each in await timeline(api, path)] == [8, 9, 10, 11]
+
+
 async def test_ticks_are_limited(api: Api, model: ModelServer) -> None:
     path = await made(api)
     model.answers = [calling(READ, text="still reading")]
@@ -481,6 +493,9 @@ async def test_a_level_comes_from_the_host_only(api: Api, model: ModelServer) ->
         ({"messages": [{"content": "x"}] * 33}, "messages"),
         ({"messages": [{"content": "x"}], "max_ticks": 0}, "max_ticks"),
         ({"messages": [{"content": "x"}], "max_ticks": 101}, "max_ticks"),
+        ({"messages": [{"content": "x"}], "max_timeline_entries": 0}, "max_timeline_entries"),
+        ({"messages": [{"content": "x"}], "max_timeline_entries": 501}, "max_timeline_entries"),
+        ({"messages": [{"content": "x"}], "max_timeline_entries": "9"}, "max_timeline_entries"),
         ({"messages": [{"content": "x"}], "model": "absent"}, "model"),
         ({"messages": [{"content": "x"}], "tools": []}, "tools"),
     ],

@@ -74,6 +74,12 @@ def test_the_oldest_go_first(sizes: list[int]) -> None:
     assert sum(left) <= MOST_CHARACTERS or len(left) == 1
 
 
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 40), st.integers(1, 40))
+def test_as_many_stay_as_are_wanted_or_spared(sizes: list[int], most: int, spared: int) -> None:
+    left = sizes[surplus(sizes, most, spared) :]
+    assert len(left) == min(len(sizes), max(most, spared))
+
+
 @given(st.sampled_from(sorted(TOOLS)), _ARGUMENTS)
 def test_arguments_are_read_or_refused(name: str, text: str) -> None:
     tool = TOOLS[name]

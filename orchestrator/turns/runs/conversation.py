@@ -99,6 +99,11 @@ class Conversation:
                 "tool_call", tick=self.tick, id=each.id, tool=each.name, arguments=each.arguments
             )
 
+    def _of_tick(self) -> int:
+        """How many entries the latest answer of the model and what followed it are."""
+        roles = [each.message.role for each in reversed(self.entries)]
+        return roles.index("assistant") + 1 if "assistant" in roles else 1
+
     def saving(self) -> tuple[Effect | None, int]:
         """What saves the new entries and removes the oldest, and how many bytes that adds.
 
@@ -108,7 +113,7 @@ class Conversation:
             return None, 0
         new: Sequence[TimelineEntry] = self.entries[-self._unsaved :]
         sizes = [len(each.text) for each in self.entries]
-        gone = surplus(sizes)
+        gone = surplus(sizes, self.run.max_timeline_entries, max(self._unsaved, self._of_tick()))
         added = sum(sizes[-self._unsaved :]) - sum(sizes[:gone])
         del self.entries[:gone]
         self._unsaved = 0

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from orchestrator.models.messages import ModelMessage, ToolCall
 
-# The newest entries that are kept, and their characters as they are stored.
+# The newest entries that are kept, if a run wants no fewer, and their characters as stored.
 MAX_TIMELINE_ENTRIES = 500
 MOST_CHARACTERS = 2 * 1024 * 1024
 # What a model is sent of them: more does not fit into what usual models read at once.
@@ -112,9 +112,12 @@ def _unanswered(calls: Iterable[str]) -> list[ModelMessage]:
     return [ModelMessage("tool", _INTERRUPTED, call=each) for each in calls]
 
 
-def surplus(sizes: Sequence[int]) -> int:
-    """How many of the oldest entries with these sizes are to go; the newest one stays."""
-    count, left = max(0, len(sizes) - MAX_TIMELINE_ENTRIES), sum(sizes)
+def surplus(sizes: Sequence[int], most: int = MAX_TIMELINE_ENTRIES, spared: int = 1) -> int:
+    """How many of the oldest entries with these sizes are to go.
+
+    `most` are to stay, and at least as many as are `spared`; of long ones, the newest one.
+    """
+    count, left = max(0, len(sizes) - max(most, spared)), sum(sizes)
     left -= sum(sizes[:count])
     while left > MOST_CHARACTERS and count < len(sizes) - 1:
         left -= sizes[count]

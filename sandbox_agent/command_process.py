@@ -127,12 +127,9 @@ def _tried(
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
         if starter.recv(guard_messages.MOST_BYTES) != guard_messages.go(prepared.number):
             return None
-        step = Step.DIRECTORY
-        _enter(workspace, plan.cwd)
-        step = Step.PATHS
-        escaping = _first_escaping(workspace, plan.inside)
-        if escaping is not None:
-            return Denied(escaping)
+        refused = entered(workspace, plan)
+        if refused is not None:
+            return refused
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
         if broker is not None and profile.reads is not None:
@@ -143,6 +140,18 @@ def _tried(
         return Failed(step, error.errno or errno.EINVAL)
     except Exception:  # noqa: BLE001 - lack of memory
         return Failed(step, errno.EINVAL)
+
+
+def entered(workspace: int, plan: Plan) -> Failed | Denied | None:
+    """Enters the plan's directory and checks its operands; returns why it can't run."""
+    step = Step.DIRECTORY
+    try:
+        _enter(workspace, plan.cwd)
+        step = Step.PATHS
+        escaping = _first_escaping(workspace, plan.inside)
+    except OSError as error:
+        return Failed(step, error.errno or errno.EINVAL)
+    return None if escaping is None else Denied(escaping)
 
 
 def _be_watched(machine: str, reads: Reads, broker: socket.socket, number: int) -> None:

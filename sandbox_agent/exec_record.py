@@ -20,6 +20,24 @@ _RULE = "exec-allowlist"
 _REPEATS_SECONDS = 1.0
 
 
+class Held:
+    """The execution of a command itself, which waits until the command may run.
+
+    `call` is its listener and its notice, once the kernel has reported it.
+    """
+
+    def __init__(self) -> None:
+        self.may_go = False
+        self.call: tuple[int, Notice] | None = None
+
+    def go_on(self) -> bool:
+        """Lets the call go on if it may; returns whether it did. Raises: OSError."""
+        if not self.may_go or self.call is None:
+            return False
+        notify.let_go_on(*self.call)
+        return True
+
+
 class Source:
     """The source of calls: one guard and its current command.
 
@@ -30,6 +48,8 @@ class Source:
     def __init__(self, executable: frozenset[str] | None) -> None:
         self.executable = executable
         self.command_id: str | None = None
+        # The first execution of its command, if it is still to come.
+        self.held: Held | None = None
         # The programs that its processes run.
         self.images = Images()
         # Numbers of the command's events that may not be durable yet.
@@ -38,9 +58,14 @@ class Source:
         self._repeats = 0
         self._repeats_told = 0
 
-    def begin(self, command_id: str) -> None:
-        """Starts recording for the guard's next command."""
+    def begin(self, command_id: str, *, held: bool = False) -> None:
+        """Starts recording for the guard's next command.
+
+        `held`: its first execution waits for `ExecRecorder.go`. It is the command itself, which is
+        on record already.
+        """
         self.command_id = command_id
+        self.held = Held() if held else None
         self.images = Images()
         self._unacknowledged.clear()
         self._repeats = self._repeats_told = 0
@@ -90,6 +115,12 @@ class ExecRecorder:
         self._loop.unwatch(listener)
         os.close(listener)
 
+    def go(self, source: Source) -> None:
+        """Lets the command of a source execute its program, now or when it comes to that."""
+        if source.held is not None:
+            source.held.may_go = True
+            self._go_on(source, source.held)
+
     def answer(self, listener: int, source: Source, notice: Notice) -> None:
         """Answers one call that a broker has received, once it may be recorded."""
         self._received.setdefault(listener, deque()).append((source, notice))
@@ -131,6 +162,13 @@ class ExecRecorder:
 
     def _serve(self, listener: int) -> None:
         source = self._served[listener]
+        if source.held is not None:
+            # Nothing else runs under this guard yet, so the call is that of the command itself. A
+            # signal may have interrupted it, and then it is reported again.
+            notice = notify.receive(listener)
+            source.held.call = None if notice is None else (listener, notice)
+            self._go_on(source, source.held)
+            return
         if not self._may_record(source):
             self._loop.unwatch(listener)
             self._wait(listener)
@@ -138,6 +176,10 @@ class ExecRecorder:
         notice = notify.receive(listener)
         if notice is not None:
             self._answer(listener, source, notice)
+
+    def _go_on(self, source: Source, held: Held) -> None:
+        if held.go_on():
+            source.held = None
 
     def _answer(self, listener: int, source: Source, notice: Notice) -> None:
         try:

@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from sandbox_agent import guard_messages
+from sandbox_agent import guard_messages, spawn
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine import profile
@@ -79,6 +79,7 @@ class Guard:
         self._number = 0
         self.meter = meter
         self._recorder = recorder
+        self._profile = setup.profile
         self._source = Source(setup.profile.executable)
         self._listener: int | None = None
 
@@ -88,7 +89,7 @@ class Guard:
         Raises: OSError if the guard is gone.
         """
         self._number += 1
-        self._source.begin(command_id)
+        self._source.begin(command_id, held=spawn.applies(self._profile, plan))
         if self._reports is not None:
             self._reports.begin(self._number, command_id, self._source)
         # The plan goes into a memory file, because it may be larger than one message.
@@ -102,6 +103,9 @@ class Guard:
 
     def go(self) -> None:
         """Lets the prepared command execute its program."""
+        if self._source.held is not None:
+            self._recorder.go(self._source)
+            return
         # If the guard is gone, that is reported as for any running command.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._starter.send(guard_messages.go(self._number))

@@ -10,14 +10,17 @@ import socket
 import sys
 from typing import Any, NamedTuple, NoReturn
 
-from sandbox_agent import command_process, guard_messages, limits, processes
+from sandbox_agent import command_process, guard_messages, limits, processes, spawn
 from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine import privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile
-from sandbox_agent.guard_messages import Ended, Failed, Gone, Report, Step
+from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Report, Step
 from sandbox_agent.protocol import WORKSPACE_DIR
+from sandbox_agent.spawn import Spawner
 
 _FAILED = 70
+# The wait status that shells give for a command that was not found.
+_NOT_FOUND_STATUS = 127 << 8
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
 
@@ -106,6 +109,7 @@ class _Guard:
         self._uid = setup.uid
         self._profile = setup.profile
         self._preference = preference
+        self._spawner = Spawner()
         self._number = 0
         self._first = 0
         self._first_ended = False
@@ -134,30 +138,53 @@ class _Guard:
             os.close(fd)
         if failed is None:
             return self._attend()
-        self._send(Failed(Step.START, failed))
-        self._send(Ended(0, 0, 0, left=False, full=False))
+        self._send(failed)
+        status = _NOT_FOUND_STATUS if isinstance(failed, Denied) else 0
+        self._send(Ended(status, 0, 0, left=False, full=False))
         return True
 
-    def _start(self, plan: Plan, pipes: Pipes) -> int | None:
-        """Forks the command's process, which waits for the word to go; returns an error number."""
+    def _start(self, plan: Plan, pipes: Pipes) -> Failed | Denied | None:
+        """Starts the command's process, which executes nothing before it may; returns a refusal."""
         try:
-            prepared = command_process.prepare(self._number, plan, pipes, self._profile)
-            with self._preference.to_be_killed():  # inherited: the command can't set it
-                self._first = os.fork()
-                if self._first == 0:
-                    command_process.become_command(
-                        prepared,
-                        self._uid,
-                        self._profile,
-                        self._starter,
-                        self._agent,
-                        self._broker,
-                    )
+            if spawn.applies(self._profile, plan):
+                return self._spawn(plan, pipes)
+            self._fork(plan, pipes)
         except OSError as error:
-            return error.errno or errno.EAGAIN
+            return Failed(Step.START, error.errno or errno.EAGAIN)
         except ValueError:  # words that no program can receive
-            return errno.EINVAL
+            return Failed(Step.START, errno.EINVAL)
         return None
+
+    def _spawn(self, plan: Plan, pipes: Pipes) -> Failed | Denied | None:
+        """Raises: OSError; ValueError for words that no program can receive."""
+        with privileges.as_user(self._uid):
+            workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
+            try:
+                refused = command_process.entered(workspace, plan)
+            finally:
+                os.close(workspace)
+        try:
+            if refused is None:
+                with self._preference.to_be_killed():  # inherited: the command can't set it
+                    self._first = self._spawner.spawn(plan, pipes, self._uid)
+        finally:
+            os.chdir("/")
+        return refused
+
+    def _fork(self, plan: Plan, pipes: Pipes) -> None:
+        """Raises: OSError; ValueError for words that no program can receive."""
+        prepared = command_process.prepare(self._number, plan, pipes, self._profile)
+        with self._preference.to_be_killed():  # inherited: the command can't set it
+            self._first = os.fork()
+            if self._first == 0:
+                command_process.become_command(
+                    prepared,
+                    self._uid,
+                    self._profile,
+                    self._starter,
+                    self._agent,
+                    self._broker,
+                )
 
     def _attend(self) -> bool:
         """Waits until nothing of the command is left; returns False if the agent is gone."""
@@ -253,6 +280,9 @@ class _Guard:
 
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left
+        failed = self._spawner.failure(status)
+        if failed is not None:
+            self._send(failed)
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
         full = status != 0 and limits.is_full(WORKSPACE_DIR, _TEMPORARY)
         self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left, full))

@@ -2,8 +2,10 @@
 
 import asyncio
 import functools
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,6 +13,7 @@ import pytest_asyncio
 from orchestrator.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.store.database import StoreError
+from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.protocol import notification
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box, ended
@@ -69,6 +72,13 @@ async def exists(box: Box) -> bool:
     return (box.workspace / "canary").exists()
 
 
+def executing(box: Box) -> bool:
+    """Whether a process of the session waits in a call of execve."""
+    number = ARCHITECTURES[os.uname().machine].calls["execve"]
+    calls = [Path(f"/proc/{process.pid}/syscall").read_text() for process in box.processes()]
+    return any(call.startswith(f"{number} ") for call in calls)
+
+
 async def assert_works(box: Box) -> None:
     """Nothing of the dropped command is left, and the next command runs."""
     assert (await box.run(argv=["ls"])).exit_code == 0
@@ -87,6 +97,24 @@ async def test_a_command_waits_for_a_disk_that_hangs(box: Box, disk: Disk) -> No
     (command,) = box.session.commands.values()
     assert (await box.finish(command)).exit_code == 0
     assert await exists(box)
+
+
+async def test_its_process_waits_in_the_call_that_executes_its_program(
+    box: Box, disk: Disk
+) -> None:
+    starting = await held(box, disk)
+    await until(lambda: executing(box))
+    disk.answer.set_result(None)
+    await starting
+    (command,) = box.session.commands.values()
+    assert (await box.finish(command)).exit_code == 0
+    assert await box.events("command.exec") == []  # it is on record as the command's start
+
+
+async def test_a_program_may_end_with_any_status(box: Box) -> None:
+    if box.session.level.name == "high":
+        assert (await box.bash("exit 255")).exit_code == 255
+    assert (await box.run(argv=["ls", "nowhere"])).exit_code == 2
 
 
 async def test_a_start_that_can_not_be_recorded_runs_nothing(box: Box, disk: Disk) -> None:

@@ -1,12 +1,9 @@
 """Sends new approvals to a URL of the operator: signed, with retries, without blocking callers."""
 
 import asyncio
-import hashlib
-import hmac
 import json
 import logging
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.http_post import FAILURES, post
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.webhooks.signed_post import signed_headers
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +82,7 @@ class Webhook:
         return False
 
     async def _post(self, delivery: str, body: bytes) -> int:
-        timestamp = str(int(time.time()))
-        headers = {
-            "Paddock-Delivery": delivery,
-            "Paddock-Timestamp": timestamp,
-            "Paddock-Signature": signature(self._secret, timestamp, body),
-        }
+        headers = {"Paddock-Delivery": delivery, **signed_headers(self._secret, body)}
         return await post(self._url, headers, body)
 
 
@@ -99,9 +92,3 @@ def requested(approval: Approval) -> dict[str, Any]:
     del members["session_key"]
     members["command"] = members.pop("text")
     return {"type": "approval.requested", "approval": members}
-
-
-def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """The signature of a message."""
-    digest = hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    return f"v1={digest}"

@@ -1,0 +1,1 @@
+"""Hooks: what happens in sessions, sent by POST to hosts, from the record and in its order."""

@@ -1,0 +1,39 @@
+"""A POST that its receiver can verify, and that ends whatever the receiver does."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from orchestrator.http_post import FAILURES, Posted, post_and_read
+from paddock.contract.signatures import signature
+
+__all__ = ["FAILURES", "Posted", "signed_headers", "signed_post"]
+
+
+def signed_headers(secret: bytes, body: bytes) -> dict[str, str]:
+    """`Paddock-Timestamp` (seconds since 1970) and `Paddock-Signature` of a body sent now."""
+    timestamp = str(int(time.time()))
+    return {
+        "Paddock-Timestamp": timestamp,
+        "Paddock-Signature": signature(secret, timestamp, body),
+    }
+
+
+async def signed_post(
+    url: str,
+    secret: bytes,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    seconds: float,
+    most_bytes: int,
+) -> Posted:
+    """The answer to a signed JSON body, with at most `most_bytes` of the answer's.
+
+    It takes at most `seconds`, the answer's body included. Redirects are not followed. Raises:
+    FAILURES, among them TimeoutError.
+    """
+    async with asyncio.timeout(seconds):
+        return await post_and_read(
+            url, {**headers, **signed_headers(secret, body)}, body, most_bytes
+        )

@@ -100,6 +100,13 @@ def _is_usable(context: Context, holder: Holder) -> bool:
     return found is not None and found.value is not None
 
 
+def removes_hook(context: Context, body: None = None) -> bool:
+    """Whether anything may be sent to the hook, which the caller may remove."""
+    hooks, hook_id = context.plane.hooks, context.path["hook_id"]
+    managed = any(hook.id == hook_id for hook in hooks.visible(context.principal))
+    return managed and hooks.sends(hook_id)
+
+
 def cancels_request(context: Context, body: McpMessage) -> bool:
     """Whether the message cancels a request that is being answered."""
     session, wanted = _session(context), request_id(body.params.get("requestId"))

@@ -97,6 +97,9 @@ from orchestrator.turns.operations.context import Services
 from orchestrator.turns.policy_files import SessionPolicies
 from orchestrator.turns.rollbacks import TurnRollbacks
 from orchestrator.turns.service import SessionTurns
+from orchestrator.webhooks.clock import WallClock
+from orchestrator.webhooks.gauges import HookGauges
+from orchestrator.webhooks.service import Hooks
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +148,8 @@ class ControlPlane:
     refinement: Refinement
     usage: UsageHistory
     key_edits: KeyEdits
+    hooks: Hooks
+    _sealer: Sealer
     _scrubber: Scrubber
     _room: RecordRoom
     _recorder: Recorder
@@ -198,6 +203,7 @@ class ControlPlane:
         self._open_sessions(await self._open_ways(resolver))
         await self._recover()
         self._keep_running()
+        await self._open_hooks()
 
     def _read_rules(self) -> None:
         """Levels, keys, tools, images and secrets, which may change while it runs."""
@@ -264,8 +270,9 @@ class ControlPlane:
     async def _open_work(self) -> None:
         """What works in sandboxes: commands, files, terminals, tools and their approvals."""
         settings = self.settings
+        self._sealer = Sealer(settings.state_dir)
         self.secrets = OutsideSecrets(
-            self.database, self._recorder, self.reload.secrets, Sealer(settings.state_dir)
+            self.database, self._recorder, self.reload.secrets, self._sealer
         )
         await self.secrets.load()
         self.memory = Memory(self.database, self._recorder)
@@ -459,6 +466,25 @@ class ControlPlane:
         self._resources.push_async_callback(self.reload.close)
         # Before the sandboxes: a read that fails because of the shutdown is not reported to them.
         self._resources.push_async_callback(self._captures.close)
+
+    async def _open_hooks(self) -> None:
+        """What tells hosts of events, from where an earlier run ended."""
+        settings = self.settings
+        self.hooks = Hooks(
+            settings.hooks,
+            settings.hook_prefixes,
+            self.database,
+            self._recorder,
+            self.followers,
+            self.keys,
+            self._sealer,
+            self.metrics,
+            self.tasks,
+            WallClock(),
+        )
+        self._resources.push_async_callback(self.hooks.close)
+        await self.hooks.start()
+        self.metrics.add(HookGauges(self.hooks))
 
     def _anchor(self) -> None:
         """Begins to anchor heads of chains, if the settings say so. Raises: ConfigError."""

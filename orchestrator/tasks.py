@@ -34,6 +34,7 @@ class TaskName(StrEnum):
     ANCHORING = "anchoring"
     WARM_POOL = "warm-pool"
     USAGE = "usage"
+    HOOKS = "hooks"
 
 
 class TaskState(StrEnum):
@@ -121,6 +122,7 @@ class Supervised:
         self._clock = clock
         self._pause = _FIRST_PAUSE
         self._failed = False
+        self.closed = False
         self._runs_since: float | None = None
         self._scope = TaskScope(name)
         self._task = self._scope.begin(self._run(), name=name)
@@ -136,6 +138,7 @@ class Supervised:
 
     async def close(self) -> None:
         """Ends it."""
+        self.closed = True
         await self._scope.close()
 
     async def _run(self) -> None:
@@ -189,6 +192,8 @@ class Tasks:
         task = Supervised(
             name, work, self._restarted, forever=forever, rounds=rounds, clock=self._clock
         )
+        # Some end with what they serve, long before the control plane.
+        self._started = [each for each in self._started if not each.closed]
         self._started.append(task)
         return task
 

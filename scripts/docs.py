@@ -55,6 +55,9 @@ _NOTES = {
     # The examples' control plane has no model.
     "paddock memory edit": "<!-- exit: 5 -->\n",
     "paddock memory remove": "<!-- exit: 5 -->\n",
+    "paddock hooks remove": "<!-- exit: 5 -->\n",
+    "paddock hooks deliveries": "<!-- exit: 5 -->\n",
+    "paddock hooks retry": "<!-- exit: 5 -->\n",
     "paddock send": "<!-- exit: 1 -->\n",
 }
 

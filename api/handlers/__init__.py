@@ -10,6 +10,7 @@ from api.handlers import (
     file_archives,
     files,
     health,
+    hooks,
     images,
     keys,
     live_terminals,
@@ -39,7 +40,7 @@ _MODULES = (
     *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
     run_sockets,
     *(approvals, proposals, snapshots, ports, packs, mcp),
-    *(events, audit, health, policies, keys),
+    *(events, hooks, audit, health, policies, keys),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(
     operation for module in _MODULES for operation in operations_of(module)

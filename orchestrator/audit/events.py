@@ -58,6 +58,8 @@ OPERATIONS = frozenset(
         "secret.remove",
         "key.create",
         "key.revoke",
+        "hook.create",
+        "hook.remove",
         "turn.start",
         "turn.end",
         "turn.queue",

@@ -31,6 +31,7 @@ _START_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 15)
 _COMMAND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 120, 600, 3600)
 _AGE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 14400)
 WARM_OUTCOMES = ("hit", "miss")
+HOOK_OUTCOMES = ("delivered", "failed", "undelivered")
 _ENGINE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
 
 
@@ -149,6 +150,13 @@ class Metrics:
             registry=registry,
         )
         self._restarts = {name: restarts.labels(name) for name in TaskName}
+        hooks = Counter(
+            "paddock_hook_deliveries",
+            "Messages to hooks: delivered, tries that failed, and given up (undelivered).",
+            ["outcome"],
+            registry=registry,
+        )
+        self._hooks = {outcome: hooks.labels(outcome) for outcome in HOOK_OUTCOMES}
         self._engine_seconds = Histogram(
             "paddock_engine_call_seconds",
             "Duration of a call to the container engine, including failed ones.",
@@ -244,6 +252,10 @@ class Metrics:
     def task_restarted(self, name: TaskName) -> None:
         """Records that a background task failed and is restarted."""
         self._restarts[name].inc()
+
+    def hook_delivery(self, outcome: str) -> None:
+        """Counts what became of a message to a hook; one of `HOOK_OUTCOMES`."""
+        self._hooks[outcome].inc()
 
     @contextmanager
     def engine_call(self, operation: str) -> Iterator[None]:

@@ -172,7 +172,12 @@ class TurnRunner:
             budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
         )
         kept = Notes.restored(told["notes"]) if running.finished else None
-        draft = turn_end(turn, running.principal.name, metadata["time_ms"])
+        draft = turn_end(
+            turn,
+            running.principal.name,
+            metadata["time_ms"],
+            is_run=running.conversation is not None,
+        )
         ending, size = turn_rows.ending(session.key, turn, kept)
         said, said_size = saving(running.conversation)
         kept_with = together(
@@ -193,13 +198,14 @@ def _ends(session: Session) -> bool:
     return frozen or session.ending or not session.live
 
 
-def turn_end(turn: TurnRecord, actor: str, duration_ms: int | None) -> EventDraft:
-    """The event of a turn's end."""
+def turn_end(turn: TurnRecord, actor: str, duration_ms: int | None, *, is_run: bool) -> EventDraft:
+    """The event of a turn's end; `is_run`: its program was a model."""
     outcome = turn.outcome or {}
     return EventDraft(
         "turn.end",
         actor=actor,
         result={
+            "kind": "run" if is_run else "program",
             "tag": outcome.get("tag"),
             "operations": turn.operations,
             "tokens": turn.tokens_used,

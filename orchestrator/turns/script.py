@@ -1,6 +1,6 @@
 """What a turn runs: a list of operations, a program in Lisp, or a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.turns.json_program import list_program
@@ -57,3 +57,8 @@ def described(script: Script) -> dict[str, Any]:
     if not isinstance(script, LispCode):
         return {"operations": len(script)}
     return {"code": script.text}
+
+
+def describes_run(recorded: Mapping[str, Any]) -> bool:
+    """Whether what is recorded of a program says that it is a model."""
+    return "max_ticks" in recorded

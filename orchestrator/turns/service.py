@@ -34,7 +34,7 @@ from orchestrator.turns.runs import timeline_rows
 from orchestrator.turns.runs.conversation import Conversation, saving
 from orchestrator.turns.runs.queue import RunQueue
 from orchestrator.turns.runs.timeline import TimelineEntry
-from orchestrator.turns.script import PreparedScript, described, prepared
+from orchestrator.turns.script import PreparedScript, described, describes_run, prepared
 from orchestrator.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
 from paddock.audit.chain import Event
 
@@ -284,7 +284,11 @@ class SessionTurns:
             if session is None:
                 await self._database.write(ending)
             else:
-                await self._recorder.record(session, turn_end(ended, "system", None), ending)
+                # One turn runs at a time: the latest that began is this one.
+                began = await query.latest_of(self._database, session_key, "turn.start")
+                is_run = began is not None and describes_run(began["args"])
+                draft = turn_end(ended, "system", None, is_run=is_run)
+                await self._recorder.record(session, draft, ending)
 
     async def shut_down(self) -> None:
         """Ends the turns that run, and waits for their records."""

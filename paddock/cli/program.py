@@ -15,6 +15,7 @@ from paddock.cli import (
     egress,
     events,
     files,
+    hooks,
     mcp,
     memory,
     packs,
@@ -97,6 +98,7 @@ def build() -> TyperGroup:
         ("egress", egress.app),
         ("secrets", secrets.app),
         ("memory", memory.app),
+        ("hooks", hooks.app),
         ("tools", all_tools),
     ):
         app.add_typer(commands, name=name)

@@ -66,6 +66,7 @@ from paddock.contract.commands import (
 )
 from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
+from paddock.contract.hooks import AddedHook, Hook, HookDeliveries, HookDelivery
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
 from paddock.contract.live_terminals import TerminalExit, TerminalLost, TerminalResized
 from paddock.contract.memory import MemoryBootstrap, MemoryEntries, MemoryEntry
@@ -101,6 +102,7 @@ from paddock.contract.tools import Tool
 from paddock.contract.turns import Outcome, Turn, TurnOperation, TurnSummary
 
 __all__ = [
+    "AddedHook",
     "Approval",
     "ApprovalPendingError",
     "Archive",
@@ -132,6 +134,9 @@ __all__ = [
     "Explanation",
     "FileEntry",
     "FileList",
+    "Hook",
+    "HookDeliveries",
+    "HookDelivery",
     "InspectedSession",
     "Interaction",
     "InternalServerError",

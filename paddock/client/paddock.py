@@ -11,6 +11,7 @@ from typing import Any, Self
 from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
+from paddock.client.hooks import Hooks
 from paddock.client.memory import KeyMemory
 from paddock.client.parsing import read, read_items
 from paddock.client.requests import EXPLAIN, given
@@ -89,6 +90,7 @@ class _Client(Face[F]):
         self.archives: Archives[F] = Archives(link)
         self.secrets: Secrets[F] = Secrets(link, "/api")
         self.memory: KeyMemory[F] = KeyMemory(link)
+        self.hooks: Hooks[F] = Hooks(link)
 
     def _thread(self) -> LoopThread | None:
         """The thread that runs coroutines for callers without an event loop."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 LEVEL_PATTERN = r"[a-z][a-z0-9-]{0,31}"
 LEVEL_NAMES = ("low", "medium", "high")  # the ones that always exist
@@ -39,6 +39,18 @@ OperationName = Literal[
     "recall",
     "remember",
 ]
+# What hooks are told about.
+HookEvent = Literal[
+    "session.created",
+    "session.closed",
+    "run.completed",
+    "approval.requested",
+    "budget.exceeded",
+    "context.miss",
+]
+HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+HOOK_URL = 2048  # characters of a hook's URL
+HOOK_SECRET = (16, 256)  # characters of the secret that signs its messages
 SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
 OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has
 MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves the calendar

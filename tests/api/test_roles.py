@@ -43,6 +43,7 @@ DECLARED = {
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
     "commit_proposals take_snapshot restore_session "
     "add_memory change_memory remove_memory "
+    "list_hooks add_hook remove_hook list_hook_deliveries retry_hook_delivery "
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",
@@ -84,6 +85,8 @@ def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]
     path = path.replace("{terminal_id}", "pty-0000000000000000").replace("{port}", "8000")
     path = path.replace("{number}", "1").replace("{entry_id}", "mem-0000000000000000")
     path = path.replace("{name}", "openai").replace("{approval_id}", "apr-0000000000000000")
+    path = path.replace("{hook_id}", "hook-0000000000000000")
+    path = path.replace("{delivery_id}", "dlv-0000000000000000")
     if operation.id in ("read_file", "write_file", "delete_file"):
         path += "?path=a.txt"
     if operation.upload:

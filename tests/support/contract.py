@@ -24,6 +24,8 @@ _PARAMETERS = {
     "approval_id": r"[^/]+",
     "name": r"[^/]+",
     "entry_id": r"[^/]+",
+    "hook_id": r"[^/]+",
+    "delivery_id": r"[^/]+",
     "port": r"[^/]+",
     "number": r"[^/]+",
 }

@@ -5,6 +5,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
+from orchestrator.config import operator_hooks
+from orchestrator.config.operator_hooks import OperatorHook
 from orchestrator.config.operator_models import OperatorModel, check_names
 from orchestrator.config.value_types import (
     AbsolutePath,
@@ -19,6 +21,11 @@ from orchestrator.config.value_types import (
 def _named(models: dict[str, OperatorModel]) -> dict[str, OperatorModel]:
     check_names(models)
     return models
+
+
+def _named_hooks(hooks: dict[str, OperatorHook]) -> dict[str, OperatorHook]:
+    operator_hooks.check_names(hooks)
+    return hooks
 
 
 class RuleSettings(BaseModel):
@@ -79,6 +86,22 @@ class RuleSettings(BaseModel):
     approval_webhook_secret: Secret | None = Field(
         default=None,
         description="The key that signs those messages, at least 16 visible ASCII characters.",
+    )
+    hooks: Annotated[dict[str, OperatorHook], NoDecode, OrJson, AfterValidator(_named_hooks)] = (
+        Field(
+            default={},
+            description="Hooks, by name: URLs that receive a POST for each event of sessions: "
+            '`{"url", "secret" or "secret_file", "events", "key"}`.',
+        )
+    )
+    hook_prefixes: Annotated[
+        tuple[Annotated[str, AfterValidator(operator_hooks.checked_hook_url)], ...],
+        NoDecode,
+        CommaSeparated,
+    ] = Field(
+        default=(),
+        description="Beginnings of URLs to which operators' keys may add hooks, comma-separated, "
+        "as `https://host/path/`. Unset: only admins add hooks.",
     )
 
     @field_validator("approval_webhook_secret")

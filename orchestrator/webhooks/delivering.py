@@ -17,7 +17,7 @@ from orchestrator.audit.query import Selection
 from orchestrator.audit.recorded import Recorded
 from orchestrator.observe.metrics import Metrics
 from orchestrator.store.database import Database
-from orchestrator.task_scope import TaskScope
+from orchestrator.task_scope import TaskScope, together
 from orchestrator.tasks import Rounds
 from orchestrator.webhooks import delivery_rows, hook_rows
 from orchestrator.webhooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
@@ -74,16 +74,13 @@ class HookDeliveries:
             partial(delivery_rows.limit_due, hook_id=self.hook.id, latest=latest)
         )
         position = await self._database.write(partial(hook_rows.position, hook_id=self.hook.id))
-        loops = TaskScope("the queue of a hook")
         posts = TaskScope("a delivery to a hook")
         try:
-            loops.begin(self._fill(position))
-            loops.begin(self._send_all(posts))
-            await loops.results()
+            async with together() as begin:
+                begin(self._fill(position))
+                begin(self._send_all(posts))
         finally:
-            await loops.close()
             await posts.close()
-            self._sending.clear()
 
     def wake(self, counts: DeliveryCounts) -> None:
         """Looks at the queue, which somebody else has changed."""

@@ -14,6 +14,7 @@ from orchestrator.audit.anchoring import Anchoring
 from orchestrator.audit.archiving import Archiving
 from orchestrator.checks.base import CheckStatus
 from orchestrator.config.groups.places import AnchorSettings
+from orchestrator.config.operator_hooks import OperatorHook
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
@@ -24,6 +25,7 @@ from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.tasks import Rounds, TaskName, Tasks
+from orchestrator.webhooks.delivering import HookDeliveries
 from tests.support.until import until
 
 # The method that each task calls in every round.
@@ -37,7 +39,12 @@ ROUNDS = {
     TaskName.ANCHORING: (Anchoring, "anchor"),
     TaskName.WARM_POOL: (WarmPool, "_round"),
     TaskName.USAGE: (UsageHistory, "sample"),
+    TaskName.HOOKS: (HookDeliveries, "_round"),
 }
+
+HOOK = OperatorHook(
+    url="http://127.0.0.1:9/", secret=SecretStr("x" * 32), events=("session.closed",)
+)
 
 
 @pytest.fixture
@@ -54,6 +61,7 @@ def settings(tmp_path: Path) -> Settings:
         warm_sandboxes=1,
         approval_webhook_url="http://127.0.0.1:9/",
         approval_webhook_secret=SecretStr("x" * 32),
+        hooks={"ci": HOOK},
     )
 
 

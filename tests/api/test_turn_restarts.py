@@ -178,6 +178,7 @@ class TurnRestarts(RuleBasedStateMachine):
         for operation in ("turn.start", "turn.end"):
             events = self.run(query.events(self.plane.database, self.key, operation=operation))
             assert [event["turn"] for event in events] == [turn.number for turn in turns]
+        assert {event["result"]["kind"] for event in events} <= {"program"}
 
     @invariant()
     def the_budget_is_what_was_used(self) -> None:

@@ -25,7 +25,7 @@ from orchestrator.webhooks.clock import WallClock
 from orchestrator.webhooks.delivery_rows import Delivery, DeliveryCounts, NewDelivery
 from orchestrator.webhooks.hook import Hook
 from orchestrator.webhooks.messages import body_of, delivery_id, messages_of, operations_for
-from orchestrator.webhooks.signed_post import FAILURES, signed_post
+from orchestrator.webhooks.signed_post import FAILURES, NameLookups, signed_post
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ TRY_SECONDS = 10.0
 KEPT = timedelta(days=7)
 _MOST_ANSWER_BYTES = 64 * 1024
 _MOST_ERROR = 200
-_ROUND_SECONDS = 60.0
+_ROUND_SECONDS = 120.0
 
 
 class HookDeliveries:
@@ -61,6 +61,7 @@ class HookDeliveries:
         self._metrics = metrics
         self._refusal = refusal
         self._clock = clock
+        self._lookups = NameLookups()
         # Something may be due; there may be room in the queue.
         self._news = asyncio.Event()
         self._room = asyncio.Event()
@@ -183,6 +184,7 @@ class HookDeliveries:
                 headers,
                 seconds=TRY_SECONDS,
                 most_bytes=_MOST_ANSWER_BYTES,
+                lookups=self._lookups,
             )
         except TimeoutError:
             return f"no answer within {TRY_SECONDS:g} s"

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp import abc
 from yarl import URL
 
 from orchestrator.threads import Threads
@@ -26,7 +26,7 @@ class Posted(NamedTuple):
     cut: bool
 
 
-class NameLookups(AbstractResolver):
+class NameLookups(abc.AbstractResolver):
     """Looks names up in threads of its own.
 
     Without it, all share the loop's threads, so a name server that hangs for one delays the others.
@@ -37,12 +37,12 @@ class NameLookups(AbstractResolver):
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    ) -> list[abc.ResolveResult]:
         """The addresses of a host. Raises: OSError, among them TimeoutError."""
         look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
         found = await self._threads.call(look_up, _LOOKUP_SECONDS)
         return [
-            ResolveResult(
+            abc.ResolveResult(
                 hostname=host,
                 host=str(address[0]),
                 port=port,

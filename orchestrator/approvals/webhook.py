@@ -1,8 +1,6 @@
 """Sends new approvals to a URL of the operator: signed, with retries, without blocking callers."""
 
 import asyncio
-import hashlib
-import hmac
 import json
 import logging
 import secrets
@@ -14,6 +12,7 @@ from typing import Any
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.http_post import FAILURES, post
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.webhooks.signed_post import signature
 
 log = logging.getLogger(__name__)
 
@@ -99,9 +98,3 @@ def requested(approval: Approval) -> dict[str, Any]:
     del members["session_key"]
     members["command"] = members.pop("text")
     return {"type": "approval.requested", "approval": members}
-
-
-def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """The signature of a message."""
-    digest = hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    return f"v1={digest}"

@@ -26,6 +26,7 @@ OperationName = Literal[
     "world.delete",
     "world.run",
     "world.exec",
+    "world.tool",
     "shell",
     "llm.complete",
     "llm.intent",
@@ -38,6 +39,7 @@ OperationName = Literal[
     "facts",
     "recall",
     "remember",
+    "tool.call",
 ]
 SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
 OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has

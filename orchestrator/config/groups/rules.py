@@ -11,6 +11,7 @@ from orchestrator.config.value_types import (
     CommaSeparated,
     ImageName,
     OrJson,
+    PlainUrl,
     Secret,
     Url,
 )
@@ -79,6 +80,12 @@ class RuleSettings(BaseModel):
     approval_webhook_secret: Secret | None = Field(
         default=None,
         description="The key that signs those messages, at least 16 visible ASCII characters.",
+    )
+
+    tool_urls: Annotated[tuple[PlainUrl, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        description="URLs that hosts may register as tools of runs, comma-separated, with those "
+        "below them. Unset: none.",
     )
 
     @field_validator("approval_webhook_secret")

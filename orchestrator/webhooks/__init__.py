@@ -1,0 +1,1 @@
+"""Signed messages to URLs outside: the tools that hosts register with runs."""

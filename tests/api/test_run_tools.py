@@ -42,11 +42,13 @@ class Host:
 
     answer: web.Response | None = None
     calls: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    called: asyncio.Event = field(default_factory=asyncio.Event)
     free: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
     async def serve(self, request: web.Request) -> web.Response:
         self.calls.append((dict(request.headers), await request.read()))
+        self.called.set()
         await self.free.wait()
         return self.answer or web.Response(text="ticket 7")
 

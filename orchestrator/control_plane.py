@@ -93,6 +93,7 @@ from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
 from orchestrator.terminals.shells import Shells
 from orchestrator.threads import bounded
+from orchestrator.tools.session_tools import SessionTools
 from orchestrator.turns.operations.context import Services
 from orchestrator.turns.policy_files import SessionPolicies
 from orchestrator.turns.rollbacks import TurnRollbacks
@@ -100,6 +101,7 @@ from orchestrator.turns.service import SessionTurns
 from orchestrator.webhooks.clock import WallClock
 from orchestrator.webhooks.gauges import HookGauges
 from orchestrator.webhooks.hook_rules import HookRules
+from orchestrator.webhooks.host_tools import HostTools
 from orchestrator.webhooks.service import Hooks
 
 log = logging.getLogger(__name__)
@@ -139,6 +141,8 @@ class ControlPlane:
     files: Files
     terminals: Terminals
     tools: GovernedTerminals
+    session_tools: SessionTools
+    host_tools: HostTools
     shells: Shells
     tickets: Tickets
     turns: SessionTurns
@@ -307,6 +311,8 @@ class ControlPlane:
             self.reload.tools, self.keys, self.terminals, self.approvals, self.files, self._recorder
         )
         self._resources.push_async_callback(self.tools.close)
+        self.session_tools = SessionTools(self.reload.tools, self.keys)
+        self.host_tools = HostTools(self._recorder, settings.tool_urls)
         self.shells = Shells(self.keys, self.terminals, self._recorder)
         self._resources.callback(self.shells.close)
         self.tickets = Tickets(self.keys)
@@ -318,6 +324,11 @@ class ControlPlane:
             lambda *asker: self._rollbacks.roll_back(self.proposals, *asker),
             lambda principal, session: self.sessions.using(principal, session),
             self.memory,
+            self.governed_commands,
+            self.tools,
+            self.terminals,
+            self.session_tools,
+            self.host_tools,
         )
         self.turns = SessionTurns(self.database, self._recorder, self._budgets, services)
         self._subscribers.on_gone(self.turns.on_gone)

@@ -19,11 +19,15 @@ _LOOKUP_SECONDS = 10.0
 
 
 class Posted(NamedTuple):
-    """An answer: its status, and the beginning of its body as it was sent; `cut`: not all of it."""
+    """An answer: its status, and the beginning of its body as it was sent.
+
+    `cut`: that is not all of it; `plain`: it is not compressed.
+    """
 
     status: int
     body: bytes
     cut: bool
+    plain: bool
 
 
 class NameLookups(abc.AbstractResolver):
@@ -99,4 +103,5 @@ async def post_and_read(
                 found += part
                 if len(found) > most_bytes:
                     break
-        return Posted(response.status, bytes(found[:most_bytes]), len(found) > most_bytes)
+        plain = response.headers.get("Content-Encoding", "identity") == "identity"
+        return Posted(response.status, bytes(found[:most_bytes]), len(found) > most_bytes, plain)

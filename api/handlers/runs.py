@@ -1,6 +1,6 @@
 """Runs of a session: a model works with the session's tools, and what was said stays."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
 
 from api.access import Access
@@ -8,12 +8,16 @@ from api.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.context import Context
 from api.operation import SESSION, Events, operation
 from api.views import runs as views
+from api.views.host_tools import host_tools
 from orchestrator.access.keys import Role
 from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.sessions.session import Session
 from orchestrator.turns.running import RunningTurn
 from orchestrator.turns.runs.joining import run_or_join
+from orchestrator.turns.runs.toolbox import toolbox
 from orchestrator.turns.turn import AgentRun, TurnRecord
+from orchestrator.webhooks import host_tools as domain
+from paddock.contract.host_tools import HostTool
 from paddock.contract.runs import (
     RUN_EVENTS,
     MessagesQueued,
@@ -111,8 +115,15 @@ async def begin(
     """Starts a run of the path's session, or joins the one that is going on."""
     session = context.session()
     _check_model(context, body.model)
+    run = AgentRun(
+        texts,
+        body.model or "",
+        body.system,
+        body.max_ticks,
+        body.max_timeline_entries,
+        _host_tools(context, session, body.tools),
+    )
     await _set_level(context, session, body.permission_level)
-    run = AgentRun(texts, body.model or "", body.system, body.max_ticks, body.max_timeline_entries)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
     async with context.plane.sessions.using(context.principal, session):
         return await context.work.complete(
@@ -124,6 +135,23 @@ def _check_model(context: Context, name: str | None) -> None:
     known = context.plane.models.configured
     if name is not None and name not in known:
         raise ValidationError(f"model must be one of {', '.join(known) or 'none'}", field="model")
+
+
+def _host_tools(
+    context: Context, session: Session, given: Sequence[HostTool]
+) -> tuple[domain.HostTool, ...]:
+    """The tools of the host. Raises: ValidationError, PermissionDeniedError."""
+    if not given:
+        return ()
+    if context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("tools may be given by the session's host only", field="tools")
+    session.policy.check("tool.call")
+    plane = context.plane
+    others = toolbox(plane.session_tools.of_session(context.principal, session), ())
+    found = host_tools(given, others)
+    for number, tool in enumerate(found):
+        plane.host_tools.check_url(tool.url, f"tools.{number}.url")
+    return found
 
 
 async def _set_level(context: Context, session: Session, level: str | None) -> None:

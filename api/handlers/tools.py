@@ -4,8 +4,6 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.tools import tool
-from orchestrator.sessions.session import DEFAULT_ROLE, Session
-from orchestrator.tools.listing import Asker, list_tools
 from paddock.contract.tools import Tools, ToolsQuery
 
 
@@ -20,18 +18,7 @@ from paddock.contract.tools import Tools, ToolsQuery
 )
 async def list_tools_of(context: Context) -> Tools:
     """All commands of all tools, and whether the session's level and policies could allow each."""
-    session = context.session()
-    level = session.level
-    asker = Asker(
-        level.risk_tier,
-        level.name,
-        session.role,
-        session.tools,
-        level.confinement.ptrace,
-        _mounts(session),
-        context.plane.keys.bounds(context.principal),
-    )
-    listed = list_tools(context.plane.reload.tools, asker)
+    listed = context.plane.session_tools.of_session(context.principal, context.session())
     return Tools(items=[tool(each) for each in listed], next=None)
 
 
@@ -51,21 +38,5 @@ async def list_tools_of_level(context: Context, query: ToolsQuery) -> Tools:
     """
     plane, bounds = context.plane, context.plane.keys.bounds(context.principal)
     level = plane.levels.named(query.level or bounds.default_level(plane.levels))
-    asker = Asker(
-        level.risk_tier,
-        level.name,
-        DEFAULT_ROLE,
-        None,
-        level.confinement.ptrace,
-        level.mounts,
-        bounds,
-    )
-    listed = list_tools(plane.reload.tools, asker)
+    listed = plane.session_tools.of_level(level, bounds)
     return Tools(items=[tool(each) for each in listed], next=None)
-
-
-def _mounts(session: Session) -> tuple[str, ...]:
-    """The operator's mounts that it has, or will have when it is restored."""
-    if session.suspended:
-        return (*session.level.mounts, *session.mounts)
-    return () if session.sandbox is None else session.sandbox.mounts

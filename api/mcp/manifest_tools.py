@@ -7,43 +7,37 @@ from typing import Any
 
 from api.context import Context
 from api.handlers.terminals import interact, open_terminal
-from api.handlers.tools import list_tools_of
 from api.http.body import validated
 from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.command_tools import run_command
 from api.mcp.results import ToolResult, of_model
 from api.mcp.tool import Caller, McpTool
+from orchestrator.tools.listing import ListedTool
 from paddock.contract import terminals
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.terminals import InteractionBody, TerminalBody
-from paddock.contract.tools import Tool
 
 
-async def manifest_tools(context: Context, *, refused: bool) -> list[McpTool]:
+def manifest_tools(context: Context, *, refused: bool) -> list[McpTool]:
     """The tools that the session could be allowed to use; with `refused`, the others as well.
 
     A call of those is refused, and recorded, like a call over HTTP.
     """
-    listed = await list_tools_of(context)
-    return [_tool(each) for each in listed.items if each.allowed or refused]
+    listed = context.plane.session_tools.of_session(context.principal, context.session())
+    return [_tool(each) for each in listed if each.allowed or refused]
 
 
-def _tool(listed: Tool) -> McpTool:
-    notes = [listed.description]
-    if listed.pattern:
-        notes.append(f"The line must match {listed.pattern}")
-    if listed.human_approval:
-        notes.append("A person must approve each call.")
+def _tool(listed: ListedTool) -> McpTool:
     run = partial(_line if listed.command else _oneshot, listed)
-    return McpTool(listed.name, "\n".join(notes), listed.input_schema, run)
+    return McpTool(listed.name, listed.explained, listed.input_schema, run)
 
 
-async def _oneshot(listed: Tool, caller: Caller, given: dict[str, Any]) -> ToolResult:
+async def _oneshot(listed: ListedTool, caller: Caller, given: dict[str, Any]) -> ToolResult:
     body = validated(ExecBody, {"tool": listed.tool, "arguments": given})
     return await run_command(caller, body)
 
 
-async def _line(listed: Tool, caller: Caller, given: dict[str, Any]) -> ToolResult:
+async def _line(listed: ListedTool, caller: Caller, given: dict[str, Any]) -> ToolResult:
     body = validated(InteractionBody, given | {"tool": listed.name})
     terminal_id = await _terminal(listed.tool, caller)
     answer = await _send(caller, terminal_id, body)

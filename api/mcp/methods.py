@@ -56,7 +56,7 @@ async def result_of(
         case "ping":
             return {}
         case "tools/list":
-            return {"tools": [tool.raw for tool in await all_tools(context)]}
+            return {"tools": [tool.raw for tool in all_tools(context)]}
         case "tools/call":
             called = await _call(Caller(context, conversation, tell), params)
             return called.raw
@@ -69,13 +69,13 @@ async def result_of(
     raise McpError(METHOD_NOT_FOUND, f"there is no method {method}")
 
 
-async def all_tools(context: Context, *, refused: bool = False) -> list[McpTool]:
+def all_tools(context: Context, *, refused: bool = False) -> list[McpTool]:
     """The tools of the session at present; a manifest does not replace one of ours.
 
     With `refused`, also those that the session may not use.
     """
     own = {tool.name for tool in _TOOLS}
-    others = await manifest_tools(context, refused=refused)
+    others = manifest_tools(context, refused=refused)
     return [*_TOOLS, *(tool for tool in others if tool.name not in own)]
 
 
@@ -84,7 +84,7 @@ async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
     name, given = text_parameter(params, "name"), object_parameter(params, "arguments")
     tool = next((each for each in _TOOLS if each.name == name), None)
     if tool is None:
-        tools = await all_tools(caller.context, refused=True)
+        tools = all_tools(caller.context, refused=True)
         tool = next((each for each in tools if each.name == name), None)
     if tool is None:
         raise McpError(INVALID_PARAMS, f"there is no tool {name[:128]}")

@@ -63,6 +63,7 @@ OPERATIONS = frozenset(
         "turn.start",
         "turn.end",
         "turn.queue",
+        "tool.request",
         "budget.exceeded",
         "budget.usage",
         "approval.request",

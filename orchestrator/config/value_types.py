@@ -17,6 +17,7 @@ from orchestrator.config.values import (
     split_address,
 )
 from orchestrator.engine.resolvers import check_resolver
+from orchestrator.webhooks.permitted_urls import check_plain_url
 
 _IMAGE = re.compile(IMAGE_PATTERN)
 
@@ -86,6 +87,7 @@ Address = Annotated[str, AfterValidator(_address)]
 HostName = Annotated[str, AfterValidator(_host)]
 ImageName = Annotated[str, AfterValidator(_image)]
 Url = Annotated[str, AfterValidator(_url)]
+PlainUrl = Annotated[str, AfterValidator(check_plain_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Resolver = Annotated[str, AfterValidator(check_resolver)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]

@@ -50,6 +50,16 @@ class ListedTool:
         """Whether a line could pass."""
         return self.rule is None
 
+    @property
+    def explained(self) -> str:
+        """The description for a model: what it does, what a line must look like, who approves."""
+        notes = [self.description]
+        if self.pattern:
+            notes.append(f"The line must match {self.pattern}")
+        if self.human_approval:
+            notes.append("A person must approve each call.")
+        return "\n".join(notes)
+
 
 def list_tools(rules: ToolRules, asker: Asker) -> list[ListedTool]:
     """Every `{tool}.{command}` in the order of the catalog, followed by every oneshot `{tool}`.

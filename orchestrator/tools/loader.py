@@ -21,7 +21,7 @@ from orchestrator.tools.manifest import (
     declared_states,
 )
 from orchestrator.tools.patterns import Pattern, PatternError, compile_pattern
-from orchestrator.tools.schema import ResultSchemaError, check_result_schema
+from orchestrator.tools.schema import UnusableSchemaError, check_result_schema
 from orchestrator.tools.tables import (
     ArgumentTable,
     CedarTable,
@@ -334,7 +334,7 @@ def _check_schema(schema: Mapping[str, Any] | None) -> None:
         return
     try:
         check_result_schema(schema)
-    except ResultSchemaError as error:
+    except UnusableSchemaError as error:
         raise FieldError("output.schema", error) from None
 
 

@@ -1,7 +1,7 @@
 """JSON Schemas of manifests, of tools' input, and of their results."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
@@ -13,11 +13,11 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The members of every result.
 RESULT = ("prompt", "output", "session_state", "interaction_count")
 # References can be infinite, and a tool's output must not reach a backtracking engine.
-_REFUSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "pattern", "patternProperties"})
+REFUSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "pattern", "patternProperties"})
 
 
-class ResultSchemaError(ValueError):
-    """An `[output.schema]` that can't be used; the message says why."""
+class UnusableSchemaError(ValueError):
+    """A schema that nothing can be validated with; the message says why."""
 
 
 def manifest_schema() -> dict[str, Any]:
@@ -43,27 +43,32 @@ def input_schema() -> dict[str, Any]:
     }
 
 
-def check_result_schema(schema: Mapping[str, Any]) -> None:
-    """Raises ResultSchemaError if results could not be validated with the schema."""
+def check_schema(schema: Mapping[str, Any], refused: Collection[str] = REFUSED) -> None:
+    """Raises: UnusableSchemaError unless it is one of objects, without `refused` keywords."""
     try:
         json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError):
-        raise ResultSchemaError(
+        raise UnusableSchemaError(
             "has a value that JSON does not support: a time, or a number that is not finite"
         ) from None
     for keyword in _keywords(schema):
-        if keyword in _REFUSED:
-            raise ResultSchemaError(f"{keyword} is not supported")
+        if keyword in refused:
+            raise UnusableSchemaError(f"{keyword} is not supported")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         place = ".".join(str(part) for part in error.absolute_path)
-        raise ResultSchemaError(f"{place}: {error.message}" if place else error.message) from None
+        raise UnusableSchemaError(f"{place}: {error.message}" if place else error.message) from None
     if schema.get("type") != "object":
-        raise ResultSchemaError("type must be object")
+        raise UnusableSchemaError("type must be object")
+
+
+def check_result_schema(schema: Mapping[str, Any]) -> None:
+    """Raises: UnusableSchemaError if results could not be validated with the schema."""
+    check_schema(schema)
     for name in schema.get("required", ()):
         if name not in RESULT:
-            raise ResultSchemaError(f"required: results have no {name}: {', '.join(RESULT)}")
+            raise UnusableSchemaError(f"required: results have no {name}: {', '.join(RESULT)}")
 
 
 def result_problem(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:

@@ -27,6 +27,7 @@ from orchestrator.turns.outcome import Outcome, Value, error, nonconverged
 from orchestrator.turns.runs.conversation import Conversation, saving
 from orchestrator.turns.scopes import Scopes
 from orchestrator.turns.script import PreparedScript
+from orchestrator.turns.terminals import TurnTerminals
 from orchestrator.turns.turn import StagedProposal, TurnRecord
 
 log = logging.getLogger(__name__)
@@ -101,12 +102,22 @@ class TurnRunner:
             Scopes(session.policy, running.used),
             running.notes,
             running.log,
+            TurnTerminals(
+                self._services.tools,
+                self._services.terminals,
+                running.principal,
+                session,
+                self._tasks,
+            ),
             running.conversation,
         )
         driver = ProgramDriver(context, self._recorder, self._loop_turns)
         try:
             with session.using():
-                outcome = await self._driven(running, driver, prepared)
+                try:
+                    outcome = await self._driven(running, driver, prepared)
+                finally:
+                    await context.terminals.close()
                 return await self._end(running, driver, prepared, outcome)
         finally:
             running.log.end()

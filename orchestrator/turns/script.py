@@ -53,6 +53,7 @@ def described(script: Script) -> dict[str, Any]:
             "system": script.system,
             "max_ticks": script.max_ticks,
             "max_timeline_entries": script.max_timeline_entries,
+            "tools": {each.name: each.url for each in script.tools},
         }
     if not isinstance(script, LispCode):
         return {"operations": len(script)}

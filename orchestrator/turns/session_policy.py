@@ -12,13 +12,16 @@ from orchestrator.turns.globs import Globs
 LISTS = frozenset({"world.list", "world.search"})
 READS = LISTS | {"world.read", "world.fingerprint"}
 WRITES = frozenset({"world.write", "world.delete"})
-EXECUTIONS = frozenset({"world.run", "world.exec", "shell"})
+COMMANDS = frozenset({"world.run", "world.exec", "shell"})
+# Everything that runs programs in the sandbox.
+EXECUTIONS = COMMANDS | {"world.tool"}
 CALLS = frozenset({"llm.complete", "llm.intent"})
 FACTS = frozenset({"assert", "fact?", "facts"})
 MEMORY = frozenset({"recall", "remember"})
+HOST = frozenset({"tool.call"})
 EVALUATIONS = frozenset({"eval", "subeval", "memo", "fixpoint"})
 # Every operation that a policy can name.
-OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY
+OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY | HOST
 
 
 class PolicyRefusalError(PermissionDeniedError):
@@ -237,7 +240,7 @@ def _built_in(
     return SessionPolicy(
         name=name,
         allowed_operations=frozenset(operations),
-        denied_operations=EXECUTIONS,
+        denied_operations=COMMANDS,
         world_rules=WorldRules(Globs(["**/*"]), Globs(writes), read_only, not read_only),
         llm_rules=LlmRules(allow_complete=True, allow_intent=True, max_tokens_per_call=4000),
         execution_rules=ExecutionRules(

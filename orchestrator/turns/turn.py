@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from orchestrator.turns.outcome import Value
+from orchestrator.webhooks.host_tools import HostTool
 
 # The bounds of one turn.
 MOST_OPERATIONS = 2000
@@ -26,13 +27,17 @@ class LispCode(NamedTuple):
 
 
 class AgentRun(NamedTuple):
-    """A model that calls tools, with new messages for it. An empty name is the first model."""
+    """A model that calls tools, with new messages for it. An empty name is the first model.
+
+    `tools` are the host's, besides those that every run has.
+    """
 
     messages: tuple[str, ...] = ()
     model: str = ""
     system: str | None = None
     max_ticks: int = 10
     max_timeline_entries: int = 500
+    tools: tuple[HostTool, ...] = ()
 
 
 Script: TypeAlias = LispCode | AgentRun | tuple[OperationCall, ...]

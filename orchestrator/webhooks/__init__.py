@@ -1,1 +1,1 @@
-"""Hooks: what happens in sessions, sent by POST to hosts, from the record and in its order."""
+"""Signed messages to hosts: hooks, which tell what happens, and the tools that hosts register."""

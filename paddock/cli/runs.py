@@ -1,8 +1,10 @@
 """Runs: messages to a model that works in a session."""
 
+import json
 import sys
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +39,10 @@ async def send(
         typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of it."),
     ] = None,
     level: OptionalLevel = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option("--tools", metavar="FILE", help="A JSON list of tools of yours for the run."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Send a message to a model that works in a session by calling tools.
@@ -49,10 +55,13 @@ async def send(
     message = sys.stdin.read() if text == "-" else text
     if not message:
         raise Failure("the message is empty", status=Status.USAGE)
+    own = None if tools is None else _tools_of(tools)
     found = await paddock.sessions.get(session)
     ended: Run | None = None
     shown = _Shown()
-    stream = found.send_stream(message, model=model, max_ticks=max_ticks, permission_level=level)
+    stream = found.send_stream(
+        message, model=model, max_ticks=max_ticks, permission_level=level, tools=own
+    )
     async with aclosing(stream) as events:
         async for event in events:
             if as_json:
@@ -66,6 +75,17 @@ async def send(
     if not as_json:
         _show_end(ended)
     return Status.OK if ended.outcome.tag in ("ok", "proposed") else Status.FAILED
+
+
+def _tools_of(path: Path) -> list[dict[str, Any]]:
+    """The tools in that file. Raises: Failure, OSError."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"{path}: {error}", status=Status.USAGE) from None
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise Failure(f"{path}: must be a list of tools", status=Status.USAGE)
+    return found
 
 
 class _Shown:

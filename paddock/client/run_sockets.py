@@ -1,6 +1,6 @@
 """A WebSocket on which one message after another is sent, and their runs are followed."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -40,6 +40,7 @@ class RunSocket(Face[F]):
         max_ticks: int | None = None,
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> AsyncGenerator[RunEvent, None]:
         """Sends a message; yields what happens, and the `Run` at its end, like `send_stream`.
 
@@ -53,6 +54,7 @@ class RunSocket(Face[F]):
             max_ticks=max_ticks,
             max_timeline_entries=max_timeline_entries,
             permission_level=permission_level,
+            tools=tools,
         )
         frame = {"type": "run", "session_id": self._session_id, "input": text, **members}
         await self._socket.send(frame)

@@ -1,6 +1,6 @@
 """Runs of a session: a model works in it by calling tools, and what was said stays."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 from paddock.client.errors import ConnectionLostError, api_error
@@ -30,6 +30,7 @@ class SessionRuns(Face[F]):
         max_ticks: int | None = None,
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Run:
         """Sends messages to a model that works in the session, and waits for the end of its run.
 
@@ -43,11 +44,15 @@ class SessionRuns(Face[F]):
             max_ticks: the most calls of the model; None: 10.
             max_timeline_entries: the most that are kept of the timeline; None: 500.
             permission_level: changes the session's level first; needs a key.
+            tools: tools of yours for this run, each with `name`, `description`, `input_schema`,
+                `url`, `secret` and maybe `timeout`; needs a key.
 
         Raises: ConflictError while a turn with another program runs; BusyError if too many messages
         are queued. A run that outlives the connection continues; `turns.list` finds it.
         """
-        body = _body(messages, model, system, max_ticks, max_timeline_entries, permission_level)
+        body = _body(
+            messages, model, system, max_ticks, max_timeline_entries, permission_level, tools
+        )
         url = f"{self._path}/send"
         return read(Run, await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS))
 
@@ -60,12 +65,15 @@ class SessionRuns(Face[F]):
         max_ticks: int | None = None,
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> AsyncGenerator[RunEvent, None]:
         """Like `send`, but yields what happens, and the `Run` at its end.
 
         These are `TurnStarted`, `RunTick`, `RunText`, `RunToolCall` and `RunToolResult`.
         """
-        body = _body(messages, model, system, max_ticks, max_timeline_entries, permission_level)
+        body = _body(
+            messages, model, system, max_ticks, max_timeline_entries, permission_level, tools
+        )
         ended = False
         async with self._api.events("POST", f"{self._path}/send", body=body) as events:
             async for event in events:
@@ -92,6 +100,7 @@ class SessionRuns(Face[F]):
         max_ticks: int | None = None,
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Run:
         """Runs a model with what was said before and what is queued; else like `send`."""
         body = given(
@@ -100,6 +109,7 @@ class SessionRuns(Face[F]):
             max_ticks=max_ticks,
             max_timeline_entries=max_timeline_entries,
             permission_level=permission_level,
+            tools=tools,
         )
         url = f"{self._path}/render"
         return read(Run, await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS))
@@ -131,6 +141,7 @@ def _body(
     max_ticks: int | None,
     max_timeline_entries: int | None,
     permission_level: str | None,
+    tools: Sequence[Mapping[str, Any]] | None,
 ) -> dict[str, Any]:
     return _messages(messages) | given(
         model=model,
@@ -138,4 +149,5 @@ def _body(
         max_ticks=max_ticks,
         max_timeline_entries=max_timeline_entries,
         permission_level=permission_level,
+        tools=tools,
     )

@@ -39,6 +39,7 @@ TOOLS = {
     "session-tools": "Create the session with the tool among its `tools`, or without them.",
     "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
     "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
+    "tool-url": "Register a URL below one of the operator's `PADDOCK_TOOL_URLS`.",
     "max-interactions": "Open another terminal.",
 }
 KEYS = {

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from paddock.contract.base import WORDS, Count, Model, Time, example, model_example
 from paddock.contract.fields import KIB, MaxBytes, PageSize, PermissionLevel, Whole
+from paddock.contract.host_tools import HostTools
 from paddock.contract.requests import Body, NoBody, Query
 from paddock.contract.turns import Turn, TurnStarted
 
@@ -55,6 +56,9 @@ class RenderBody(Body):
     )
     permission_level: PermissionLevel = Field(
         default=None, description="The session's new level; only its host may give one."
+    )
+    tools: HostTools = Field(
+        default=[], description="Tools of the host for this run; only the host may give them."
     )
 
 

@@ -26,6 +26,7 @@ OperationName = Literal[
     "world.delete",
     "world.run",
     "world.exec",
+    "world.tool",
     "shell",
     "llm.complete",
     "llm.intent",
@@ -38,6 +39,7 @@ OperationName = Literal[
     "facts",
     "recall",
     "remember",
+    "tool.call",
 ]
 # What hooks are told about.
 HookEvent = Literal[

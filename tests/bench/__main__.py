@@ -23,6 +23,7 @@ from tests.bench import (
     ports,
     proposals,
     recovery,
+    runs,
     sessions,
     suspension,
     turns,
@@ -37,7 +38,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    "proposals",
+    *("proposals", "runs"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
@@ -80,6 +81,8 @@ async def bench(arguments: argparse.Namespace) -> None:
             if "proposals" in arguments.parts:
                 times, files = (1, 500) if arguments.quick else (5, 5000)
                 print_table(await proposals.proposals(plane, times, files))
+            if "runs" in arguments.parts:
+                print_table(await runs.runs(3 if arguments.quick else 20))
         finally:
             floors.close()
 
@@ -115,8 +118,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="floors, peers (both by default), sessions (how cost grows with their number), "
         "recovery (how long a start takes after a kill), egress (what the way out costs), ports "
         "(what an open port costs), suspension (of idle sessions), console (when it is seen), "
-        "turns (how fast their programs are evaluated, and what their reads cost), or proposals "
-        "(what staging and committing a tree cost)",
+        "turns (how fast their programs are evaluated, and what their reads cost), proposals "
+        "(what staging and committing a tree cost), or runs (what a tick costs besides its model)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -47,6 +47,8 @@ class ModelServer:
     url: str = ""
     # Set when a client has gone away from an answer that hangs.
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when an answer hangs.
+    hanging: asyncio.Event = field(default_factory=asyncio.Event)
 
     def setting(self, **changes: Any) -> dict[str, Any]:
         """This server's entry in `PADDOCK_MODELS`."""
@@ -72,6 +74,7 @@ class ModelServer:
             for piece in pieces:
                 await response.write(piece)
             if answer.hangs:
+                self.hanging.set()
                 await asyncio.Event().wait()
         except (ConnectionResetError, asyncio.CancelledError):
             self.left.set()

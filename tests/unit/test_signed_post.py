@@ -71,7 +71,7 @@ async def test_a_short_answer_is_complete(receiver: Receiver) -> None:
         posted = await signed_post(
             receiver.url, SECRET.encode(), b"{}", {}, seconds=60, most_bytes=most
         )
-        assert posted == (200, body, cut)
+        assert posted == (200, body, cut, True)
 
 
 async def test_a_compressed_answer_stays_compressed(receiver: Receiver) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.models.messages import ModelMessage, ToolCall
 from orchestrator.models.tool_calls import MOST_CALLS, CallPieces
 from orchestrator.turns.runs.feed import RunFeed
+from orchestrator.turns.runs.run_tool import ToolArgumentsError
 from orchestrator.turns.runs.timeline import (
     MAX_TIMELINE_ENTRIES,
     MOST_CHARACTERS,
@@ -19,7 +20,7 @@ from orchestrator.turns.runs.timeline import (
     sent,
     surplus,
 )
-from orchestrator.turns.runs.tools import TOOLS, ToolArgumentsError
+from orchestrator.turns.runs.tools import TOOLS
 
 _TEXTS = st.text(st.characters(codec=None), max_size=20)
 _JSON = st.recursive(

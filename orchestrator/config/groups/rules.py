@@ -13,6 +13,7 @@ from orchestrator.config.value_types import (
     CommaSeparated,
     ImageName,
     OrJson,
+    PlainUrl,
     Secret,
     Url,
 )
@@ -102,6 +103,12 @@ class RuleSettings(BaseModel):
         default=(),
         description="Beginnings of URLs to which operators' keys may add hooks, comma-separated, "
         "as `https://host/path/`. Unset: only admins add hooks.",
+    )
+
+    tool_urls: Annotated[tuple[PlainUrl, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        description="URLs that hosts may register as tools of runs, comma-separated, with those "
+        "below them. Unset: none.",
     )
 
     @field_validator("approval_webhook_secret")

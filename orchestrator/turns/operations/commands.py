@@ -14,7 +14,7 @@ _MOST_OUTPUT = 256 * 1024
 
 async def run(context: OperationContext, command: str) -> Done:
     """Runs a command line, which no shell reads; returns its exit code and output."""
-    return await _run(context, ExecRequest(command=command, collect=True), command)
+    return await run_command(context, ExecRequest(command=command, collect=True), command)
 
 
 async def exec_(context: OperationContext, words: tuple[Value, ...]) -> Done:
@@ -22,18 +22,19 @@ async def exec_(context: OperationContext, words: tuple[Value, ...]) -> Done:
     argv = [word for word in words if isinstance(word, str)]
     if not argv or len(argv) != len(words):
         raise OperationFailed("world.exec: words must be a list of strings")
-    return await _run(context, ExecRequest(argv=argv, collect=True), " ".join(argv))
+    return await run_command(context, ExecRequest(argv=argv, collect=True), " ".join(argv))
 
 
 async def shell(context: OperationContext, script: str) -> Done:
     """Runs a script with bash, at levels that permit it; returns its exit code and output."""
     argv = ["bash", "-c", script]
-    return await _run(context, ExecRequest(argv=argv, collect=True), script)
+    return await run_command(context, ExecRequest(argv=argv, collect=True), script)
 
 
-async def _run(context: OperationContext, request: ExecRequest, shown: str) -> Done:
+async def run_command(context: OperationContext, request: ExecRequest, shown: str) -> Done:
+    """Runs a command to its end; `shown` is what a person reads of it."""
     executions, session = context.services.executions, context.session
-    command = await executions.start(context.principal, session, request)
+    command = await context.services.commands.start(context.principal, session, request)
     try:
         result = await executions.wait(session, command)
     except BaseException:

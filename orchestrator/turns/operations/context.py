@@ -7,16 +7,22 @@ from typing import NamedTuple
 
 from orchestrator.access.keys import Principal
 from orchestrator.commands.execution import Executions
+from orchestrator.commands.governed import GovernedCommands
 from orchestrator.memory.service import Memory
 from orchestrator.models.service import Models
 from orchestrator.proposals.listing import ProposalPage, StagedCounts
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
+from orchestrator.terminals.governed import GovernedTerminals
+from orchestrator.terminals.service import Terminals
+from orchestrator.tools.session_tools import SessionTools
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.turn_operation import StagedChange
 from orchestrator.turns.runs.conversation import Conversation
 from orchestrator.turns.scopes import Scopes
+from orchestrator.turns.terminals import TurnTerminals
+from orchestrator.webhooks.host_tools import HostTools
 
 
 class Services(NamedTuple):
@@ -33,13 +39,19 @@ class Services(NamedTuple):
     roll_back: Callable[[Principal, Session, int], Awaitable[StagedCounts]]
     using: Callable[[Principal, Session], AbstractAsyncContextManager[None]]
     memory: Memory
+    commands: GovernedCommands
+    tools: GovernedTerminals
+    terminals: Terminals
+    session_tools: SessionTools
+    host_tools: HostTools
 
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
     """One turn of a session, on behalf of a caller.
 
-    `conversation` is that of a run. `staged`: what it proposes, with times.
+    `terminals` are the turn's own; `conversation` is that of a run. `staged`: what it proposes,
+    with times.
     """
 
     services: Services
@@ -49,5 +61,6 @@ class OperationContext:
     scopes: Scopes
     notes: Notes
     log: OperationLog
+    terminals: TurnTerminals
     conversation: Conversation | None = None
     staged: list[tuple[StagedChange, str]] = field(default_factory=list)

@@ -99,6 +99,8 @@ async def roll_back(context: OperationContext) -> Done:
     """Discards what is staged, by this turn and earlier ones; returns how many changes."""
     if context.scopes.policy is not context.session.policy:
         raise OperationFailed("a program within subeval can't discard what is staged")
+    # They would keep the sandbox in use.
+    await context.terminals.close()
     counts = await context.services.roll_back(context.principal, context.session, context.number)
     context.staged.clear()
     return Done(counts.write + counts.delete + counts.refused)

@@ -6,7 +6,7 @@ from orchestrator.turns.operations.models import call_model
 from orchestrator.turns.operations.turn_operation import Done, turn_operation
 from orchestrator.turns.programs import OperationFailed
 from orchestrator.turns.runs.prompt import system_prompt
-from orchestrator.turns.runs.tools import offered
+from orchestrator.turns.runs.toolbox import offered, toolbox
 
 
 async def take_tick(context: OperationContext, tick: int) -> Done:
@@ -21,8 +21,10 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
         ask = context.services.memory.beginning
         conversation.remembered = await ask(context.principal, context.session)
     system = ModelMessage("system", system_prompt(run.system, conversation.remembered))
-    level = context.session.level
-    tools = [each.shown() for each in offered(context.scopes.policy, level)]
+    listed = context.services.session_tools.of_session(context.principal, context.session)
+    conversation.tools = toolbox(listed, run.tools)
+    permitted = offered(conversation.tools, context.scopes.policy, context.session.level)
+    tools = [each.shown() for each in permitted]
     prompt = Prompt([system, *conversation.messages], tools)
     answer, told = await call_model(
         context, prompt, 0, run.model, lambda piece: conversation.feed.say(tick, piece)

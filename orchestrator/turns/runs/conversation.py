@@ -1,6 +1,6 @@
 """The conversation of a running run: the timeline as it grows, saved with the run's events."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from orchestrator.sessions import session_rows
 from orchestrator.turns.runs import timeline_rows
 from orchestrator.turns.runs.feed import RunFeed
 from orchestrator.turns.runs.queue import QueuedMessage, removing
+from orchestrator.turns.runs.run_tool import RunTool
 from orchestrator.turns.runs.timeline import TimelineEntry, as_messages, kept, sent, surplus
 from orchestrator.turns.turn import AgentRun
 
@@ -29,7 +30,8 @@ class Conversation:
     message of the queue. `tick` is the number of the latest call of the model; `text` and `called`
     are what it answered; `cut_off`: that has no end, because it had the most tokens. `open`: the
     run takes what is queued before it ends; `arrived` counts what was queued for it, `taken` is the
-    last that it has.
+    last that it has. `tools` are those that the model may call since its latest tick, and `calling`
+    is the id of the call that is being done.
     """
 
     run: AgentRun
@@ -42,6 +44,8 @@ class Conversation:
     tick: int = 0
     text: str = ""
     called: AnswerCalls = _NONE
+    tools: Mapping[str, RunTool] = field(default_factory=dict)
+    calling: str = ""
     cut_off: bool = False
     open: bool = True
     arrived: int = 0

@@ -14,7 +14,8 @@ from orchestrator.turns.programs import (
     Tick,
 )
 from orchestrator.turns.runs.conversation import Conversation
-from orchestrator.turns.runs.tools import TOOLS, ToolArgumentsError, result
+from orchestrator.turns.runs.run_tool import ToolArgumentsError, result
+from orchestrator.turns.runs.toolbox import named
 from paddock.contract.remedies import REMEDIES
 
 
@@ -35,23 +36,26 @@ def run_program(conversation: Conversation) -> Program:
             if not more:
                 return conversation.text
         for number, call in enumerate(called.calls, 1):
-            text = yield from _done(call, conversation.cut_off)
+            text = yield from _done(call, conversation)
             if called.dropped and number == len(called.calls):
                 text += f"\n[{called.dropped} further calls at once were too many: not done]"
             yield NewMessage(ModelMessage("tool", text, call=call.id))
     return nonconverged(conversation.text, most, "max-iterations")
 
 
-def _done(call: ToolCall, cut_off: bool) -> Generator[Request, Value, str]:
+def _done(call: ToolCall, conversation: Conversation) -> Generator[Request, Value, str]:
     """Does what a call asks for; the result, or why there is none."""
-    tool = TOOLS.get(call.name)
+    tool = named(conversation.tools, call.name)
     if tool is None:
-        return f"Refused: there is no tool {call.name[:64]}: there are {', '.join(TOOLS)}"
+        known = ", ".join(conversation.tools)
+        return f"Refused: there is no tool {call.name[:64]}: there are {known}"
     try:
         given = tool.read(call.arguments)
     except ToolArgumentsError as error:
+        cut_off = conversation.cut_off
         why = ", because the answer had the most tokens and was cut off" if cut_off else ""
         return f"Refused: {error}{why}"
+    conversation.calling = call.id
     try:
         value = yield tool.operation(given)
     except PolicyViolation as error:

@@ -1,35 +1,39 @@
-"""The tools of runs: what a model may call, and the operation that each call is. Pure."""
+"""The tools that every run has, each with the operation that a call of it is. Pure."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as SchemaError
 
 from orchestrator.config.schema_errors import reason
 from orchestrator.memory.entries import DEFAULT, MOST_FOUND
-from orchestrator.memory.rules import SEARCH, WRITE, may_use
-from orchestrator.models.messages import ModelTool
-from orchestrator.policy.levels import Level
+from orchestrator.memory.rules import SEARCH, WRITE
 from orchestrator.turns.outcome import Value, plain
 from orchestrator.turns.programs import Operation
-from orchestrator.turns.runs.timeline import clipped
-from orchestrator.turns.session_policy import EXECUTIONS, PolicyRefusalError, SessionPolicy
-
-# Characters of what one call returns to the model, and of each stream of a command.
-_MOST_RESULT = 48 * 1024
-_MOST_STREAM = 16 * 1024
-_MOST_DEPTH = 16
-
-
-class ToolArgumentsError(ValueError):
-    """What the model wrote as arguments is none; the message is for the model."""
+from orchestrator.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
 
 
 class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    @classmethod
+    def described(cls) -> dict[str, Any]:
+        """The JSON schema."""
+        schema = cls.model_json_schema()
+        for name in ("title", "description"):
+            schema.pop(name, None)
+        return schema
+
+    @classmethod
+    def given(cls, members: dict[str, Any]) -> Self:
+        """The arguments of a call. Raises: ToolArgumentsError."""
+        try:
+            return cls.model_validate(members)
+        except SchemaError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            field = ".".join(str(part) for part in first["loc"])[:100] or "the object"
+            raise ToolArgumentsError(f"{field} {reason(first['type'], first['msg'])}") from None
 
 
 _Path = Annotated[
@@ -47,10 +51,13 @@ class ExecArguments(_Arguments):
         default=None, description="A command line without pipes, redirections and the like."
     )
 
-    def check(self) -> None:
-        """Raises: ToolArgumentsError."""
-        if (self.argv is None) == (self.command is None):
+    @classmethod
+    def given(cls, members: dict[str, Any]) -> Self:
+        """The arguments of a call. Raises: ToolArgumentsError."""
+        found = super().given(members)
+        if (found.argv is None) == (found.command is None):
             raise ToolArgumentsError("exactly one of argv and command must be given")
+        return found
 
 
 class ReadFileArguments(_Arguments):
@@ -112,77 +119,10 @@ class MemoryWriteArguments(_Arguments):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunTool:
-    """One tool. It is offered if the policy permits one of its operations.
-
-    `operation` makes a call an operation, and `told` makes its value the text for the model.
-    """
-
-    name: str
-    description: str
-    arguments: type[_Arguments]
-    operations: tuple[str, ...]
-    operation: Callable[[Any], Operation]
-    told: Callable[[Any, Value], str]
-
-    def shown(self) -> ModelTool:
-        """In the form for models."""
-        schema = self.arguments.model_json_schema()
-        for name in ("title", "description"):
-            schema.pop(name, None)
-        return ModelTool(self.name, self.description, schema)
-
-    def read(self, text: str) -> Any:
-        """The arguments of a call. Raises: ToolArgumentsError."""
-        try:
-            given = self.arguments.model_validate(_object(text))
-        except SchemaError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            field = ".".join(str(part) for part in first["loc"])[:100] or "the object"
-            raise ToolArgumentsError(f"{field} {reason(first['type'], first['msg'])}") from None
-        if isinstance(given, ExecArguments):
-            given.check()
-        return given
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Raises: ToolArgumentsError for anything but one JSON object, each name once."""
-    try:
-        found = json.loads(text or "{}", parse_constant=_refuse, object_pairs_hook=_once)
-        json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeError:
-        raise ToolArgumentsError("the arguments have text that is not valid Unicode") from None
-    except ToolArgumentsError:
-        raise
-    except (ValueError, RecursionError):
-        raise ToolArgumentsError("the arguments are not JSON") from None
-    if not isinstance(found, dict):
-        raise ToolArgumentsError("the arguments must be a JSON object")
-    return found
-
-
-def _refuse(name: str) -> None:
-    raise ToolArgumentsError(f"the arguments are not JSON: {name}")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ToolArgumentsError("the arguments have a name twice")
-    return found
-
-
 def _exec(given: ExecArguments) -> Operation:
     if given.argv is not None:
         return Operation("world.exec", (tuple(given.argv),))
     return Operation("world.run", (given.command or "",))
-
-
-def _output(_: Any, value: Value) -> str:
-    result = dict(plain(value))
-    shown = {name: clipped(result[name], _MOST_STREAM) for name in ("stdout", "stderr")}
-    return json.dumps({"exit_code": result["exit-code"], **shown}, ensure_ascii=False)
 
 
 def _lines(given: ReadFileArguments, value: Value) -> str:
@@ -219,7 +159,7 @@ TOOLS: dict[str, RunTool] = {
             ExecArguments,
             ("world.run", "world.exec"),
             _exec,
-            _output,
+            output_of,
         ),
         RunTool(
             "read_file",
@@ -279,27 +219,3 @@ TOOLS: dict[str, RunTool] = {
         ),
     )
 }
-
-
-def offered(policy: SessionPolicy, level: Level) -> list[RunTool]:
-    """The tools that the policy and the level permit."""
-    network = level.network != "none"
-    return [
-        tool
-        for tool in TOOLS.values()
-        if any(_permitted(policy, name, network) for name in tool.operations)
-        and (tool.name not in (SEARCH, WRITE) or may_use(level, tool.name))
-    ]
-
-
-def _permitted(policy: SessionPolicy, operation: str, network: bool) -> bool:
-    try:
-        policy.check(operation, network=network and operation in EXECUTIONS)
-    except PolicyRefusalError:
-        return False
-    return True
-
-
-def result(tool: RunTool, given: Any, value: Value) -> str:
-    """What a call returns to the model."""
-    return clipped(tool.told(given, value), _MOST_RESULT)

@@ -7,6 +7,7 @@ async with Paddock(url, key) as paddock, App(paddock, model=model, level="low") 
 ```
 """
 
+from paddock.app.agent import Agent
 from paddock.app.app import App
 from paddock.app.events import AppEvent
 from paddock.app.execution import AppResult, Execution
@@ -19,10 +20,13 @@ from paddock.app.registry import AppBusyError
 from paddock.app.runner import ModelInput, Runner, ToolResult
 from paddock.app.session import AppSession, SessionClosedError
 from paddock.app.snapshot import AppSnapshot, SnapshotError
+from paddock.app.spawn_tool import spawn_tool
+from paddock.app.spawning import SpawnDepthError, SpawnError
 from paddock.app.store import FileStore, MemoryStore, SessionStore
 from paddock.app.tools import AppTool, ToolContext, ToolInputError, tool
 
 __all__ = [
+    "Agent",
     "App",
     "AppBusyError",
     "AppEvent",
@@ -45,10 +49,13 @@ __all__ = [
     "SessionRef",
     "SessionStore",
     "SnapshotError",
+    "SpawnDepthError",
+    "SpawnError",
     "TokenUsage",
     "ToolCall",
     "ToolContext",
     "ToolInputError",
     "ToolResult",
+    "spawn_tool",
     "tool",
 ]

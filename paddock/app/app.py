@@ -17,9 +17,9 @@ from paddock.app.persistence import Persistence
 from paddock.app.registry import Registry
 from paddock.app.runner import Model, Runner
 from paddock.app.session import AppSession
-from paddock.app.settings import AppSettings
+from paddock.app.settings import AppSettings, at_least_one
 from paddock.app.store import MemoryStore, SessionStore
-from paddock.app.tools import AppTool, tool
+from paddock.app.tools import AppTool, as_tools
 from paddock.app.watching import Unwatched
 from paddock.client.paddock import Paddock
 from paddock.contract.words import ID_PATTERN
@@ -74,12 +74,12 @@ class App:
         self.settings = AppSettings(
             model=model,
             runner=runner,
-            tools=_by_name((*runner.tools(), *tools)),
+            functions=as_tools(tools),
             level=level,
             system=system,
             hooks=hooks,
-            max_ticks=_at_least_one("max_ticks", max_ticks),
-            max_timeline_entries=_at_least_one("max_timeline_entries", max_timeline_entries),
+            max_ticks=at_least_one("max_ticks", max_ticks),
+            max_timeline_entries=at_least_one("max_timeline_entries", max_timeline_entries),
             model_seconds=model_timeout,
             tool_seconds=tool_timeout,
         )
@@ -151,19 +151,3 @@ class App:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _by_name(given: Iterable[AppTool | Callable[..., Any]]) -> dict[str, AppTool]:
-    """Raises: ValueError for two tools of one name."""
-    found: dict[str, AppTool] = {}
-    for each in given:
-        made = each if isinstance(each, AppTool) else tool(each)
-        if found.setdefault(made.name, made) is not made:
-            raise ValueError(f"two tools have the name {made.name}")
-    return found
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1")
-    return value

@@ -5,9 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from paddock.app.execution import Execution
 from paddock.app.messages import ToolCall, clipped
 from paddock.app.reference import SessionRef
 from paddock.app.runner import Runner, ToolResult
+from paddock.app.spawning import Spawn, SpawnRequest
 from paddock.app.tools import AppTool, ToolContext, ToolInputError
 from paddock.client.errors import PaddockError
 
@@ -26,6 +28,8 @@ class Caller:
     session: SessionRef
     tools: Mapping[str, AppTool]
     confirm: Confirm
+    spawn: Callable[[SpawnRequest], Execution]
+    out_of_time: Callable[[ToolCall], None]
     seconds: float
 
     async def do(self, call: ToolCall) -> ToolResult:
@@ -42,7 +46,8 @@ class Caller:
 
     async def _within_time(self, call: ToolCall, found: AppTool) -> ToolResult:
         async def proceed() -> ToolResult:
-            context = ToolContext(self.session, self.runner.sandbox(self.session))
+            sandbox = self.runner.sandbox(self.session)
+            context = ToolContext(self.session, sandbox, Spawn(self.spawn, call))
             return ToolResult(await found.call(call.arguments, context))
 
         try:
@@ -52,6 +57,7 @@ class Caller:
             return ToolResult(f"error: {error}", failed=True)
         except Exception as error:  # noqa: BLE001 - the model is told
             if limit.expired():
+                self.out_of_time(call)
                 return ToolResult(f"error: not done within {self.seconds} s", failed=True)
             _log.warning("the tool %s failed", call.name, exc_info=True)
             return ToolResult(f"error: {type(error).__name__}: {error}", failed=True)

@@ -3,22 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from paddock.app.events import AppEvent
 from paddock.app.messages import TokenUsage
+
+if TYPE_CHECKING:
+    from paddock.app.origin import Origin
 
 Ended = Literal["completed", "max-ticks", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
 class AppResult:
-    """How a run ended, the model's last text, its calls of the model and their tokens."""
+    """How a run ended, the model's last text, its calls of the model and their tokens.
+
+    `reason` tells why it was aborted.
+    """
 
     status: Ended
     text: str = ""
     ticks: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
+    reason: str | None = None
 
 
 class Execution:
@@ -27,9 +34,18 @@ class Execution:
     `await` gives its result, or raises what ended it. Who stops awaiting does not end it.
     """
 
-    def __init__(self, id: str, told: Callable[[AppEvent], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        id: str,
+        told: Callable[[AppEvent], None] = lambda _: None,
+        origin: "Origin | None" = None,
+    ) -> None:
         self.id = id
+        # The run at the top of the children's tree counts all their spawns.
+        self.top: Execution = origin.run.top if origin and origin.run else self
+        self.spawned = 0
         self._told = told
+        self._origin = origin
         self._events: list[AppEvent] = []
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -66,16 +82,22 @@ class Execution:
         self.tell(AppEvent("start", {"session_id": session_id, "execution_id": self.id}))
 
     def tell(self, event: AppEvent) -> None:
-        """Adds an event. Ticks and calls are limited, so the list is."""
+        """Adds an event of the run. Ticks, calls and spawns are limited, so the list is."""
+        self.forward(event)
+        self._told(event)
+
+    def forward(self, event: AppEvent) -> None:
+        """Adds an event of a child; no hook is called."""
         self._events.append(event)
         self._wake()
-        self._told(event)
+        if self._origin is not None:
+            self._origin.forward(event)
 
     def end(self, result: AppResult | None, error: BaseException | None = None) -> None:
         """Ends the run, once."""
         self._result, self._error = result, error
-        status = "failed" if result is None else result.status
-        self.tell(AppEvent("end", {"status": status, "error": str(error) if error else None}))
+        status, reason = (result.status, result.reason) if result else ("failed", str(error))
+        self.tell(AppEvent("end", {"status": status, "error": reason}))
         self._ended.set()
         self._wake()
 

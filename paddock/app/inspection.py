@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paddock.app.messages import Entry, TokenUsage, ToolCall
 from paddock.app.reference import Status
+
+if TYPE_CHECKING:
+    from paddock.app.session import AppSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +22,15 @@ class LastResult:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A session at one moment; the `last_…` members are of its latest answer of the model."""
+    """A session at one moment; the `last_…` members are of its latest answer of the model.
+
+    `parent` and `children` are ids; `depth` is 0 without a parent.
+    """
 
     id: str
+    parent: str | None
+    children: tuple[str, ...]
+    depth: int
     status: Status
     current_tick: int
     tick_count: int
@@ -33,7 +43,28 @@ class Inspection:
     tools: tuple[str, ...]
 
 
-def latest(
+def inspected(session: "AppSession") -> Inspection:
+    """The session as it is now."""
+    text, calls, results = _latest(session.timeline)
+    return Inspection(
+        id=session.id,
+        parent=session.parent.id if session.parent else None,
+        children=tuple(child.id for child in session.children),
+        depth=session.depth,
+        status=session.status,
+        current_tick=session.tick + 1,
+        tick_count=session.tick,
+        queued_messages=session.queued_messages,
+        is_aborted=session.is_aborted,
+        last_output=text,
+        last_tool_calls=calls,
+        last_tool_results=results,
+        total_usage=session.usage,
+        tools=tuple(session.settings.tools),
+    )
+
+
+def _latest(
     timeline: Sequence[Entry],
 ) -> tuple[str | None, tuple[ToolCall, ...], tuple[LastResult, ...]]:
     """The model's latest answer: its text, its calls, and their results."""

@@ -1,11 +1,13 @@
 """The runner whose loop is in the caller's process, with a sandbox as its hands."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, cast
 
 from paddock.app.hands import hands
 from paddock.app.reference import SessionRef
 from paddock.app.runner import Runner
+from paddock.app.spawning import SpawnError
 from paddock.app.tools import AppTool
 from paddock.client.errors import PaddockError
 from paddock.client.paddock import Paddock
@@ -16,10 +18,17 @@ class LevelDiffersError(PaddockError):
     """A sandbox with the session's id exists, at another level; it is left alone."""
 
 
+class _Spawns(Protocol):
+    def spawn(
+        self, *, label: str | None, workspace: str, permission_level: str
+    ) -> Awaitable[Session]: ...
+
+
 class LocalRunner(Runner):
     """Each session has a sandbox of its own id, from its first run until it is closed.
 
-    The workspace stays for the session's return, unless nobody can name the session again.
+    The workspace stays for the session's return, unless nobody can name the session again. A
+    child's sandbox is a child of its parent's, or its parent's itself.
     """
 
     def __init__(self, paddock: Paddock) -> None:
@@ -32,7 +41,7 @@ class LocalRunner(Runner):
         """Gives the session its sandbox."""
         starting = self._sandboxes.get(session.id)
         if starting is None:
-            starting = asyncio.create_task(self._create(session))
+            starting = self._started(session)
             self._sandboxes[session.id] = starting
         try:
             await asyncio.shield(starting)
@@ -41,6 +50,20 @@ class LocalRunner(Runner):
         except BaseException:
             self._sandboxes.pop(session.id, None)
             raise
+
+    def _started(self, session: SessionRef) -> asyncio.Task[Session]:
+        """The sandbox that is started for the session, or shared with it.
+
+        Raises: SpawnError for a child that needs the sandbox of a parent that has none here.
+        """
+        parent = self._sandboxes.get(session.parent.id) if session.parent else None
+        if parent is None and session.workspace != "own":
+            raise SpawnError("the parent has no sandbox of this runner")
+        if parent is None:
+            return asyncio.create_task(self._create(session))
+        if session.workspace == "shared":
+            return parent
+        return asyncio.create_task(_spawned(parent, session))
 
     async def _create(self, session: SessionRef) -> Session:
         sessions = self._paddock.sessions
@@ -54,7 +77,7 @@ class LocalRunner(Runner):
     async def on_destroy(self, session: SessionRef) -> None:
         """Closes the sandbox, also one that is being created."""
         starting = self._sandboxes.pop(session.id, None)
-        if starting is None:
+        if starting is None or session.workspace == "shared":
             return
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
@@ -68,3 +91,10 @@ class LocalRunner(Runner):
         """The session's sandbox, once it runs."""
         starting = self._sandboxes.get(session.id)
         return starting.result() if starting and starting.done() else None
+
+
+async def _spawned(parent: asyncio.Task[Session], child: SessionRef) -> Session:
+    """A sandbox below the parent's."""
+    return await cast(_Spawns, await parent).spawn(
+        label=child.label, workspace=child.workspace, permission_level=child.level
+    )

@@ -29,20 +29,24 @@ class Loop:
     usage: TokenUsage = field(default_factory=TokenUsage)
 
     async def run(self) -> AppResult:
-        """Runs until the model calls no tool and nobody has sent more."""
+        """Runs until the model calls no tool, no child runs, and nobody has sent more."""
         most = self.session.settings.max_ticks
         while self.ticks < most:
             self.session.take_queued()
             called = await self._tick()
             if self.session.is_aborted:  # a tool has hidden its cancellation
                 return self.result("aborted")
-            if not called and not self.session.queued_messages:
+            if called or self.session.queued_messages:
+                continue
+            await self.session.spawned.ended(self.execution)
+            if not self.session.queued_messages:
                 return self.result("completed")
         return self.result("max-ticks")
 
     def result(self, status: Ended) -> AppResult:
         """The result so far."""
-        return AppResult(status, self.text, self.ticks, self.usage)
+        reason = self.session.abort_reason if status == "aborted" else None
+        return AppResult(status, self.text, self.ticks, self.usage, reason)
 
     async def _tick(self) -> bool:
         """One call of the model and of its tools; returns whether it called any."""
@@ -77,9 +81,15 @@ class Loop:
 
     async def _call_all(self, calls: Sequence[ToolCall]) -> None:
         """One after the other. An interrupted call is answered too: models insist on that."""
-        settings = self.session.settings
+        session, settings = self.session, self.session.settings
         caller = Caller(
-            settings.runner, self.session.ref, settings.tools, self._confirm, settings.tool_seconds
+            runner=settings.runner,
+            session=session.ref,
+            tools=settings.tools,
+            confirm=self._confirm,
+            spawn=session.spawned.start,
+            out_of_time=session.spawned.stop_those_of,
+            seconds=settings.tool_seconds,
         )
         done = 0
         try:

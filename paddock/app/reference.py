@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 from paddock.app.snapshot import AppSnapshot
 
+Workspace = Literal["own", "read-only", "shared"]
 Status = Literal["idle", "running", "closed"]
 
 
@@ -20,15 +21,22 @@ class _Shown(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionRef:
-    """A session's id, level, state and snapshot. `ephemeral`: nobody comes back to its files."""
+    """A session's id, level, state and snapshot.
+
+    `ephemeral`: nobody comes back to its files. A child has a `parent`, perhaps a `label`, and a
+    `workspace` that may be its parent's.
+    """
 
     _session: _Shown
     level: str
     ephemeral: bool
+    parent: "SessionRef | None" = None
+    label: str | None = None
+    workspace: Workspace = "own"
 
     @property
     def id(self) -> str:
-        """The session's id, which is also its sandbox's."""
+        """The session's id; also its sandbox's, unless it is a child."""
         return self._session.id
 
     @property

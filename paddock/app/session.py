@@ -3,20 +3,20 @@
 import asyncio
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
+from paddock.app.children import Children
 from paddock.app.execution import AppResult, Execution
 from paddock.app.hooks import told, told_now
-from paddock.app.inspection import Inspection, latest
+from paddock.app.inspection import Inspection, inspected
 from paddock.app.loop import Loop
 from paddock.app.messages import Entry, Input, Reply, TokenUsage, user_messages
+from paddock.app.origin import Origin
 from paddock.app.reference import SessionRef, Status
 from paddock.app.sending import Send
 from paddock.app.settings import AppSettings
 from paddock.app.snapshot import AppSnapshot
-
-if TYPE_CHECKING:
-    from paddock.app.watching import Watcher
+from paddock.app.spawning import Spawn
+from paddock.app.watching import Unwatched, Watcher
 
 _MOST_QUEUED = 1000
 
@@ -34,44 +34,69 @@ class AppSession:
     Attributes:
         send: queues messages, and runs; while a run is going on, that one takes them in, and
             its handle is returned. `send.use(…)` puts functions around it.
+        spawn: runs an agent in a child, and returns the run's handle.
+        parent, depth: of a child; the depth of other sessions is 0.
     """
 
     def __init__(
         self,
         id: str,
         settings: AppSettings,
-        watcher: "Watcher",
+        watcher: Watcher,
         *,
         ephemeral: bool = False,
         snapshot: AppSnapshot | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.id = id
         self.settings = settings
         self.ephemeral = ephemeral
-        self.ref = SessionRef(self, settings.level, ephemeral)
+        self.parent = origin.parent if origin else None
+        self.depth: int = self.parent.depth + 1 if self.parent else 0
+        self.ref = _reference(self, origin)
         self.tick = snapshot.tick if snapshot else 0
         self.timeline: list[Entry] = list(snapshot.timeline) if snapshot else []
         self.usage = snapshot.usage if snapshot else TokenUsage()
         self._queued: list[Entry] = list(snapshot.queued) if snapshot else []
         self._watcher = watcher
-        self._ready = False
-        self._aborted = False
+        self._origin = origin
+        self.spawned = Children(self)
+        self._preparing = asyncio.Lock()
+        self._ready = self._looping = self._aborted = self._closed = False
+        self._abort_reason = ""
         self._execution: Execution | None = None
         self._work: asyncio.Task[None] | None = None
+        self._releasing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.send = Send(self._send)
+        self.spawn = Spawn(self.spawned.start)
 
     @property
     def status(self) -> Status:
-        """`idle`, `running` or `closed`."""
-        if self._closing is not None:
+        """`idle`, `running` (also if only a child runs) or `closed`."""
+        if self._closed:
             return "closed"
-        return "idle" if self._execution is None else "running"
+        return "running" if self._execution is not None or self.children else "idle"
+
+    @property
+    def children(self) -> "tuple[AppSession, ...]":
+        """Those that run."""
+        return self.spawned.live
 
     @property
     def is_aborted(self) -> bool:
         """Whether the latest run was interrupted."""
         return self._aborted
+
+    @property
+    def current_run(self) -> Execution | None:
+        """The run that is going on."""
+        return self._execution
+
+    @property
+    def abort_reason(self) -> str:
+        """Why the latest run was interrupted."""
+        return self._abort_reason
 
     @property
     def queued_messages(self) -> tuple[str, ...]:
@@ -92,35 +117,42 @@ class AppSession:
 
     def render(self) -> Execution:
         """Runs with what is there: the timeline and the queue. Without either, nothing runs."""
-        self._touch()
+        self.touch()
         if self._execution is not None:
             return self._execution
         if not self._queued and not self.timeline:
             return self._nothing()
         self._aborted = False
         hook = self.settings.hooks.on_event
-        run = Execution(token_hex(8), lambda event: told_now(hook, self.id, event))
+        run = Execution(token_hex(8), lambda event: told_now(hook, self.id, event), self._origin)
+        loop = Loop(self, run)
         self._execution = run
-        self._work = asyncio.create_task(self._run(run))
-        self._work.add_done_callback(lambda _: self._ended(run, AppResult("aborted"), None))
+        self._looping = True
+        self._work = asyncio.create_task(self._run(loop))
+        self._work.add_done_callback(lambda _: self._ended(run, loop.result("aborted"), None))
         return run
 
     def queue(self, messages: Input) -> None:
         """Keeps messages for the next run, or for the one that is going on."""
-        self._touch()
+        self.touch()
         new = user_messages(messages)
         if len(self._queued) + len(new) > _MOST_QUEUED:
             raise ValueError(f"a session's queue holds {_MOST_QUEUED} messages")
         self._queued.extend(new)
 
-    def interrupt(self, message: str | None = None) -> None:
-        """Ends the run that is going on; a message waits for the next one."""
+    def interrupt(self, message: str | None = None, reason: str = "Interrupted") -> None:
+        """Ends the run that is going on, and all children; a message waits for the next run."""
         if message is not None:
             self.queue(message)
         self._check_open()
-        if self._work is not None and self._execution is not None:
-            self._aborted = True
+        self.stop(reason)
+
+    def stop(self, reason: str, of_children: str = "Parent interrupted") -> None:
+        """Interrupts the run and the children, whatever the session's state."""
+        if self._looping and self._work is not None:
+            self._aborted, self._abort_reason = True, reason
             self._work.cancel()
+        self.spawned.stop(of_children)
 
     def clear_abort(self) -> None:
         """Forgets that the latest run was interrupted."""
@@ -139,66 +171,92 @@ class AppSession:
 
     def inspect(self) -> Inspection:
         """What it is doing, and what it has done."""
-        text, calls, results = latest(self.timeline)
-        return Inspection(
-            id=self.id,
-            status=self.status,
-            current_tick=self.tick + 1,
-            tick_count=self.tick,
-            queued_messages=self.queued_messages,
-            is_aborted=self._aborted,
-            last_output=text,
-            last_tool_calls=calls,
-            last_tool_results=results,
-            total_usage=self.usage,
-            tools=tuple(self.settings.tools),
-        )
+        return inspected(self)
 
     async def close(self) -> None:
-        """Ends its run and its sandbox. What the store has stays. A second call changes nothing.
+        """Ends its run, its children and its sandbox. What the store has stays.
+
+        A second call changes nothing.
 
         Raises: what releasing the sandbox raised; the session is closed nevertheless.
         """
+        # A hook or a tool of the run may close the session: the run can't be waited for then.
+        own = asyncio.current_task() is self._work
+        self._closed = True
         if self._closing is None:
-            # A hook or a tool of the run may close the session: the run can't be waited for then.
-            own = asyncio.current_task() is self._work
             self._closing = asyncio.create_task(self._close(wait=not own))
+        elif own:
+            return
         await asyncio.shield(self._closing)
 
     async def _close(self, *, wait: bool) -> None:
-        if self._work is not None:
-            if self._execution is not None:
-                self._aborted = True
-                self._work.cancel()
-            if wait:
-                await asyncio.wait({self._work})
+        self.stop("Session closed", of_children="Parent closed")
+        if wait and self._work is not None:
+            await asyncio.wait({self._work})
+        await self.spawned.ended()
         try:
-            await self.settings.runner.on_destroy(self.ref)
+            await self._release()
         finally:
             await self._watcher.closed(self)
             await told(self.settings.hooks.on_session_close, self.id)
 
-    async def _run(self, run: Execution) -> None:
-        """Does the run; a failure is for those who await its handle."""
-        loop, result, error = Loop(self, run), None, None
+    async def prepare(self) -> None:
+        """Gives it its sandbox, once. A child's may need its parent's."""
+        async with self._preparing:
+            if self._ready:
+                return
+            if self.parent is not None:
+                await self.parent.prepare()
+            await self.settings.runner.on_session_init(self.ref)
+            self._ready = True
+
+    async def _release(self) -> None:
+        """Ends its sandbox, once."""
+        if self._releasing is None:
+            self._releasing = asyncio.create_task(self._destroy())
+        await asyncio.shield(self._releasing)
+
+    async def _destroy(self) -> None:
+        await self.settings.runner.on_destroy(self.ref)
+
+    async def _run(self, loop: Loop) -> None:
+        """Does the run. A failure is for those who await its handle."""
+        result, error = None, None
         try:
-            run.begin(self.id)
-            if not self._ready:
-                await self.settings.runner.on_session_init(self.ref)
-                self._ready = True
+            loop.execution.begin(self.id)
+            await self.prepare()
             result = await loop.run()
         except asyncio.CancelledError:
             result = loop.result("aborted")
         except Exception as caught:  # noqa: BLE001 - raised by the handle
             error = caught
-        self._ended(run, result, error)
+        # From here on, an interrupt concerns only the children.
+        self._looping = False
+        if self._origin is not None:
+            try:
+                await self._end_child(aborted=result is not None and result.status == "aborted")
+            except Exception as caught:  # noqa: BLE001 - raised by the handle
+                result, error = None, error or caught
+        await self.spawned.ended(loop.execution)
+        self._ended(loop.execution, result, error)
         await self._after(result, error)
+
+    async def _end_child(self, *, aborted: bool) -> None:
+        """A child is closed with its run. Those that are interrupted end at the same time."""
+        if not aborted:
+            await self.spawned.ended()
+        self._closed = True
+        await self._release()
 
     def _ended(self, run: Execution, result: AppResult | None, error: Exception | None) -> None:
         """Ends the run once: also one that was interrupted before it began."""
-        if not run.done:
-            self._execution = None
-            run.end(result, error)
+        if run.done:
+            return
+        self._execution = None
+        run.end(result, error)
+        if self._origin is not None:
+            self._closed = True
+            self._origin.ended(self, result, error)
 
     async def _after(self, result: AppResult | None, error: Exception | None) -> None:
         hooks = self.settings.hooks
@@ -211,6 +269,13 @@ class AppSession:
         if result is not None:
             await told(hooks.on_after_send, self.id, result)
 
+    def child(self, origin: Origin) -> "AppSession":
+        """A child that has not begun. Raises: ValueError."""
+        settings = origin.request.settings(self.settings)
+        return AppSession(
+            f"app-{token_hex(8)}", settings, Unwatched(), ephemeral=True, origin=origin
+        )
+
     def take_queued(self) -> None:
         """Moves what waits to the timeline."""
         self.timeline.extend(self._queued)
@@ -222,15 +287,24 @@ class AppSession:
         calls = tuple(reply.calls)
         self.timeline.append(Entry(role="assistant", content=reply.text, calls=calls))
 
-    def _touch(self) -> None:
+    def touch(self) -> None:
+        """It is used. Raises: SessionClosedError."""
         self._check_open()
         self._watcher.touched(self)
 
     def _check_open(self) -> None:
-        if self._closing is not None:
+        if self._closed:
             raise SessionClosedError
 
     def _nothing(self) -> Execution:
         run = Execution(token_hex(8))
         run.end(AppResult("completed"))
         return run
+
+
+def _reference(session: AppSession, origin: Origin | None) -> SessionRef:
+    level, ephemeral = session.settings.level, session.ephemeral
+    if origin is None:
+        return SessionRef(session, level, ephemeral)
+    asked = origin.request
+    return SessionRef(session, level, ephemeral, origin.parent.ref, asked.label, asked.workspace)

@@ -2,15 +2,18 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_json
 
 from paddock.app.reference import SessionRef
 from paddock.client.session import Session
+
+if TYPE_CHECKING:
+    from paddock.app.spawning import Spawn
 
 
 class ToolInputError(ValueError):
@@ -19,10 +22,14 @@ class ToolInputError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may use besides its arguments: a parameter of this type receives it."""
+    """What a tool may use besides its arguments: a parameter of this type receives it.
+
+    `spawn` is the session's; its children end if the call runs out of time.
+    """
 
     session: SessionRef
     sandbox: Session | None
+    spawn: "Spawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,20 @@ def _read(form: type[BaseModel], arguments: str) -> BaseModel:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])[:100]
         raise ToolInputError(f"{field or 'the arguments'}: {first['msg']}") from None
+
+
+def as_tools(given: Iterable[AppTool | Callable[..., Any]]) -> tuple[AppTool, ...]:
+    """Tools of typed functions; what is one already stays as it is."""
+    return tuple(each if isinstance(each, AppTool) else tool(each) for each in given)
+
+
+def by_name(tools: Iterable[AppTool]) -> dict[str, AppTool]:
+    """Raises: ValueError for two tools of one name."""
+    found: dict[str, AppTool] = {}
+    for each in tools:
+        if found.setdefault(each.name, each) is not each:
+            raise ValueError(f"two tools have the name {each.name}")
+    return found
 
 
 def text_of(result: Any) -> str:

@@ -11,6 +11,7 @@ from paddock import Paddock
 from paddock.app import App, LevelDiffersError
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.apps import ScriptedModel, calls
+from tests.support.documents import blocks
 from tests.support.fake_agent import Play
 from tests.support.models import Answer, calling, model_server
 from tests.support.server import ROOT
@@ -95,7 +96,14 @@ async def test_a_sandbox_of_another_level_is_left_alone(paddock: Paddock) -> Non
     assert await live(paddock) == {"a"}
 
 
-async def test_the_example(
+def shown_in_readme() -> tuple[str, str]:
+    """The program in the section "Apps", and what it prints."""
+    _, _, section = (ROOT / "README.md").read_text().partition("## Apps\n")
+    program, printed = (f"{block.text}\n" for block in list(blocks(section))[:2])
+    return program, printed
+
+
+async def test_the_example_does_and_prints_what_the_readme_shows(
     paddock: Paddock,
     api: Api,
     tmp_path: Path,
@@ -105,7 +113,9 @@ async def test_the_example(
     answers = [
         calling(("ticket", {"number": 7}), stream=False),
         calling(("write_file", {"path": "notes.txt", "text": "hello"}), stream=False),
-        Answer("It is done.", stream=False),
+        calling(("review", {"task": "Does notes.txt say hello?"}), stream=False),
+        Answer("It does.", stream=False),
+        Answer("notes.txt says hello, and the review agrees.", stream=False),
     ]
     async with model_server(*answers) as server:
         monkeypatch.chdir(tmp_path)
@@ -115,6 +125,10 @@ async def test_the_example(
         monkeypatch.setenv("MODEL", "small")
         await runpy.run_path(str(ROOT / "examples" / "app.py"))["main"]()
     assert api.agent.files["notes.txt"] == b"hello"
-    assert "It is done." in capsys.readouterr().out
+    program, printed = shown_in_readme()
+    assert program == (ROOT / "examples" / "app.py").read_text()
+    assert printed == capsys.readouterr().out
+    [told] = [each for each in server.bodies[-1]["messages"] if each["content"] == "It does."]
+    assert told["role"] == "tool"
     assert (tmp_path / "app-sessions" / "user-123.json").exists()
     assert await live(paddock) == set()

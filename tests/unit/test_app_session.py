@@ -313,6 +313,22 @@ async def test_a_hook_of_the_run_may_close_the_session() -> None:
         assert app.sessions == ()
 
 
+async def test_a_hook_of_a_run_that_a_close_ends_may_close_the_session() -> None:
+    model, sessions = ScriptedModel(), list[AppSession]()
+    model.gate.clear()
+
+    async def close(_id: str, _result: AppResult) -> None:
+        await sessions[0].close()
+
+    async with bare_app(model, hooks=AppHooks(on_after_send=close)) as app:
+        sessions.append(await app.session())
+        run = sessions[0].send("x")
+        await model.asked.wait()
+        async with asyncio.timeout(10):
+            await sessions[0].close()
+        assert (await run).status == "aborted"
+
+
 async def test_who_follows_a_run_gets_every_event_at_any_time() -> None:
     model = ScriptedModel("yes")
     model.gate.clear()

@@ -110,7 +110,7 @@ async def begin(
 ) -> RunningTurn | TurnRecord:
     """Starts a run of the path's session, or joins the one that is going on."""
     session = context.session()
-    _check_model(context, body.model)
+    check_model(context, body.model)
     await _set_level(context, session, body.permission_level)
     run = AgentRun(texts, body.model or "", body.system, body.max_ticks, body.max_timeline_entries)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
@@ -120,7 +120,8 @@ async def begin(
         )
 
 
-def _check_model(context: Context, name: str | None) -> None:
+def check_model(context: Context, name: str | None) -> None:
+    """Raises: ValidationError for a model that the operator has not configured."""
     known = context.plane.models.configured
     if name is not None and name not in known:
         raise ValidationError(f"model must be one of {', '.join(known) or 'none'}", field="model")

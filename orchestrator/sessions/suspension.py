@@ -54,6 +54,8 @@ def why_busy(session: Session, own_uses: int = 0) -> str | None:
         return "ports of the session are open: close them"
     if any(session.streams[kind] for kind in _TRANSFERS):
         return "files are being sent to or from the session"
+    if session.family.lends:
+        return "a child of the session uses its workspace, or is being created: close it"
     return None
 
 
@@ -302,6 +304,8 @@ class Suspensions:
 
         def write(connection: sqlite3.Connection) -> None:
             row(connection)
+            if session.family.shares:
+                return
             slots.set_size(connection, session.workspace.id, size)  # it may have changed meanwhile
 
         try:

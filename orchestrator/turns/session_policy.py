@@ -16,9 +16,10 @@ EXECUTIONS = frozenset({"world.run", "world.exec", "shell"})
 CALLS = frozenset({"llm.complete", "llm.intent"})
 FACTS = frozenset({"assert", "fact?", "facts"})
 MEMORY = frozenset({"recall", "remember"})
+SPAWNS = frozenset({"spawn"})
 EVALUATIONS = frozenset({"eval", "subeval", "memo", "fixpoint"})
 # Every operation that a policy can name.
-OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY
+OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY | SPAWNS
 
 
 class PolicyRefusalError(PermissionDeniedError):

@@ -38,7 +38,9 @@ OperationName = Literal[
     "facts",
     "recall",
     "remember",
+    "spawn",
 ]
+SpawnedWorkspace = Literal["own", "read-only"]  # a child's: a new one, or its parent's
 SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
 OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has
 MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves the calendar

@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping
 
-from orchestrator.turns.operations import commands, memory, models, notes, queries, world
+from orchestrator.turns.operations import (
+    commands,
+    memory,
+    models,
+    notes,
+    queries,
+    spawns,
+    world,
+)
 from orchestrator.turns.operations.turn_operation import TurnOperation
 
 OPERATIONS: Mapping[str, TurnOperation] = {
     each.name: each
-    for module in (world, commands, models, notes, memory, queries)
+    for module in (world, commands, models, notes, memory, spawns, queries)
     for each in module.OPERATIONS
 }
 # The names that programs call as functions.

@@ -173,10 +173,10 @@ async def test_children_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_all_descendants_end_with_a_session(api: Api) -> None:
-    for ending, status, children in (
-        (("DELETE", ""), "completed", "completed"),
-        (("POST", "/complete"), "completed", "completed"),
-        (("POST", "/abort"), "aborted", "aborted"),
+    for method, action, status in (
+        ("DELETE", "", "completed"),
+        ("POST", "/complete", "completed"),
+        ("POST", "/abort", "aborted"),
     ):
         path = await root(api)
         first, second = await spawned(api, path), await spawned(api, path)
@@ -188,12 +188,11 @@ async def test_all_descendants_end_with_a_session(api: Api) -> None:
             json={"argv": ["cat"], "background": True},
             status=202,
         )
-        method, action = ending
-        ended = await api.json(method, path + action, **({"json": {}} if action else {}))
+        ended = await api.json(method, path + action, json={} if action else None)
         assert (ended["status"], ended["children"]) == (status, [])
         for child in (first, second, below):
             shown = await api.json("GET", path_of(child))
-            assert (shown["status"], shown["sandbox"]) == (children, None)
+            assert (shown["status"], shown["sandbox"]) == (status, None)
             last = await api.json("GET", f"{path_of(child)}/audit?operation=session.terminated")
             assert len(last["items"]) == 1
         ends = await events(api, path, "session.spawn_end")

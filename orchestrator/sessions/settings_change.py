@@ -15,7 +15,7 @@ from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.spawning.narrowing import covers
+from orchestrator.spawning.narrowing import check_level, covers
 from orchestrator.task_scope import TaskScope
 
 
@@ -56,8 +56,9 @@ class SettingsChange:
         """Sets the permission level; `ignored` lists what the client may not set, for the record.
 
         Raises: ValidationError for a level that does not permit the session's image;
-        PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
-        InvalidTransitionError while paused; RateLimitedError above the key's quota;
+        PermissionDeniedError above the key's `max_level` or the parent's level;
+        SessionTerminatedError, InvalidTransitionError while paused; RateLimitedError above the
+        key's quota;
         SandboxUnavailableError if the new sandbox does not start, AuditUnavailableError if a lower
         level can't be recorded. In these two cases nothing runs, and the session takes no work
         until its level is set again.
@@ -93,6 +94,7 @@ class SettingsChange:
             async with self._level_change.held(session, level):
                 session.check_live()
                 if level is not None and self._level_change.needed(session, level):
+                    _check_parent(session, level)
                     if lowers and not self._level_change.lowers(session, level):
                         raise ConflictError("the permission level was lowered meanwhile: try again")
                     await self._end_children(session, level)
@@ -118,9 +120,10 @@ class SettingsChange:
         await asyncio.gather(*(self._end(child, error) for child in above))
 
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
-        """Raises PermissionDeniedError for a level above the limit of the caller's key."""
+        """Raises PermissionDeniedError for a level above that of the caller's key or the parent."""
         try:
             principal.bounds.check_level(level, self._levels)
+            _check_parent(session, level)
         except PermissionDeniedError as error:
             await self._recorder.refuse(
                 session,
@@ -152,3 +155,10 @@ class SettingsChange:
         await self._level_change.run(session, principal, level, limits, ignored, admitted())
         if not session.suspended and not shares:  # it is resized when it is restored
             await self._workspaces.resized(workspace, size)
+
+
+def _check_parent(session: Session, level: Level) -> None:
+    """Raises: PermissionDeniedError for a child above its parent."""
+    parent = session.family.parent
+    if parent is not None:
+        check_level(parent.level, level)

@@ -136,6 +136,6 @@ def join(parent: "Session", child: "Session") -> None:
 
 def leave(child: "Session") -> None:
     """Takes a child that has ended from its parent; what it has not used is free again."""
-    parent = child.family.parent
+    parent, child.family.parent = child.family.parent, None
     if parent is not None and parent.family.children.pop(child.key, None) is not None:
         parent.budget.settle(child.budget)

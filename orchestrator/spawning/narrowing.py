@@ -21,6 +21,16 @@ def covers(parent: Level, child: Level) -> bool:
     return child.rank < parent.rank or same
 
 
+def check_level(parent: Level, wanted: Level) -> None:
+    """Raises: PermissionDeniedError for a level at which the parent may not have a child."""
+    if not covers(parent, wanted):
+        raise PermissionDeniedError(
+            f"permission_level may permit no more than the parent's, {parent.name}",
+            field="permission_level",
+            rule=LEVEL,
+        )
+
+
 def child_level(parent: Level, wanted: Level | None) -> Level:
     """The level of a child, by default its parent's as that is pinned to it.
 
@@ -28,12 +38,7 @@ def child_level(parent: Level, wanted: Level | None) -> Level:
     """
     if wanted is None or wanted.name == parent.name:
         return parent
-    if not covers(parent, wanted):
-        raise PermissionDeniedError(
-            f"permission_level may not be above the parent's, {parent.name}: {wanted.name} is",
-            field="permission_level",
-            rule=LEVEL,
-        )
+    check_level(parent, wanted)
     return wanted
 
 

@@ -1,5 +1,7 @@
 """Spawns children of sessions: reserved, recorded, created, and recorded once more at their end."""
 
+from contextlib import AbstractAsyncContextManager, nullcontext
+
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
@@ -61,19 +63,34 @@ class Spawning:
     ) -> Registered:
         check_parent(parent)
         self._recorder.check_room(parent)
-        owner = self._keys.named(parent.owner)
-        if owner is None:
-            raise ConflictError("the key of the session is gone: it can't have children")
+        owner = self._owner(parent)
         request, child = new_child(parent, wanted, self._levels, self._policies, runs=runs)
         with parent.family.bearing():
             # Before anything else is awaited: what is left is given away once.
             parent.budget.children.append(child.budget)
             try:
-                await self._record(principal, request, child, call_id)
-                return await self._created(owner, request, child)
+                async with self._lent(owner, child):
+                    await self._record(principal, request, child, call_id)
+                    return await self._created(owner, request, child)
             except BaseException:
                 parent.budget.settle(child.budget)
                 raise
+
+    def _owner(self, parent: Session) -> Principal:
+        """The key to which a child belongs. Raises: ConflictError if it is not valid any more."""
+        owner = self._keys.named(parent.owner)
+        if owner is None or self._keys.current(owner) is None:
+            raise ConflictError("the key of the session is not valid any more: it can't spawn")
+        return owner
+
+    def _lent(self, owner: Principal, child: Child) -> AbstractAsyncContextManager[None]:
+        """Restores a suspended parent first if the child reads its workspace.
+
+        What a restoration does to a workspace must not meet a sandbox that uses it.
+        """
+        if child.origin.workspace == "own":
+            return nullcontext()
+        return self._sessions.using(owner, child.parent)
 
     async def _created(self, owner: Principal, request: NewSession, child: Child) -> Registered:
         try:

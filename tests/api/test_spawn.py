@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import KeyRing
 from orchestrator.spawning import family
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_packs import opened as with_pack
 from tests.support.fake_agent import Play
 from tests.support.until import until
 
@@ -280,6 +282,41 @@ async def test_a_lower_level_ends_the_children_above_it(api: Api) -> None:
     assert ended["error"] == "the level of its parent is medium now"
 
 
+async def test_a_child_s_level_is_never_raised_above_its_parent_s(api: Api) -> None:
+    path = await root(api, permission_level="medium")
+    child = path_of(await spawned(api, path, permission_level="low"))
+    high, medium = ({"settings": {"permission_level": name}} for name in ("high", "medium"))
+    problem = await api.problem(403, "permission_denied", "PUT", f"{child}/settings", json=high)
+    assert problem["rule"] == "parent-level"
+    body = {"messages": [{"content": "go"}], "permission_level": "high"}
+    await api.problem(403, "permission_denied", "POST", f"{child}/send", json=body)
+    assert (await api.json("GET", child))["permission_level"] == "low"
+    refused = await api.json("GET", f"{child}/audit?decision=deny")
+    assert refused["items"][0]["rule"] == "parent-level"
+    await api.json("PUT", f"{child}/settings", json=medium)
+    assert (await api.json("GET", child))["permission_level"] == "medium"
+
+
+async def test_a_suspended_parent_is_restored_before_it_lends_its_workspace(api: Api) -> None:
+    path = await root(api)
+    parent = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
+    assert parent is not None
+    assert await api.plane.sessions.suspensions.suspend(parent, "room")
+    await spawned(api, path)
+    assert parent.suspended
+    await spawned(api, path, workspace="read-only")
+    assert not parent.suspended
+    assert not await api.plane.sessions.suspensions.suspend(parent, "room")
+
+
+async def test_sessions_of_a_key_that_is_gone_do_not_spawn(api: Api) -> None:
+    path = await root(api)
+    ring = api.plane.keys
+    ring.replace(KeyRing({known.sha256: known for known in ring.all if known.name == "admin"}))
+    problem = await api.problem(409, "conflict", "POST", f"{path}/spawn", json={})
+    assert "the key of the session is not valid" in problem["detail"]
+
+
 async def test_a_parent_is_not_idle_while_a_child_is_used(api: Api) -> None:
     path = await root(api)
     child = await spawned(api, path)
@@ -332,6 +369,9 @@ async def test_a_read_only_child_has_its_parent_s_workspace(api: Api) -> None:
 
 
 async def test_a_session_with_a_pack_and_a_paused_one_have_no_children(api: Api) -> None:
+    packed = path_of(await with_pack(api, "notes"))
+    problem = await api.problem(409, "conflict", "POST", f"{packed}/spawn", json={})
+    assert "context pack" in problem["detail"]
     path = await root(api)
     await api.json("POST", f"{path}/pause", json={})
     await api.problem(409, "invalid_transition", "POST", f"{path}/spawn", json={})

@@ -11,8 +11,9 @@ import pytest_asyncio
 from orchestrator.access.keys import ADMIN_NAME, Principal
 from orchestrator.control_plane import ControlPlane
 from orchestrator.sessions.requests import NewSession
-from orchestrator.spawning.family import MAX_DEPTH, SpawnedWorkspace
+from orchestrator.spawning.family import MAX_DEPTH
 from orchestrator.spawning.inheritance import SpawnRequest
+from paddock.contract.words import SpawnedWorkspace
 from tests.support.box import PATIENCE, Box
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.plane import opened, running, state

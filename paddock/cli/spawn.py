@@ -1,8 +1,9 @@
 """Spawning: a child of a session, or a message to a model in one."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,14 +23,22 @@ from paddock.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from paddock.client import Paddock, SpawnEnd
+    from paddock.client import Paddock, Session, SpawnEnd
+
+
+class _Wanted(NamedTuple):
+    """What both ways of spawning take."""
+
+    label: str | None
+    workspace: str | None
+    permission_level: str | None
+    budget: Mapping[str, int | float] | None
+    policy: str | Mapping[str, Any] | None
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command(epilog=example('paddock spawn web-1 "What is in src?" --workspace read-only'))(
-        spawn
-    )
+    app.command(epilog=example("paddock spawn web-1 --label reader --workspace read-only"))(spawn)
 
 
 @remote
@@ -65,47 +74,45 @@ async def spawn(
     Without TEXT, it lives until it is closed or its parent ends. With TEXT, a model runs in it and
     is shown as `send` shows it, and then it is closed; the exit status is 1 if the run fails.
     """
+    parent = await paddock.sessions.get(session)
+    wanted = _Wanted(label, workspace, level, amounts(budget), policy_of(policy))
+    if text is not None:
+        message = sys.stdin.read() if text == "-" else text
+        if not message:
+            raise Failure("the message is empty", status=Status.USAGE)
+        return await _run(parent, wanted, message, model, max_ticks, as_json=as_json)
+    if model is not None or max_ticks is not None:
+        raise Failure("--model and --max-ticks need a TEXT", status=Status.USAGE)
+    with working("starting a sandbox"):
+        child = await parent.spawn(**wanted._asdict())
+    if as_json:
+        print_json({**child.info.raw, "handle": child.handle})
+        return Status.OK
+    print_fields(
+        (
+            ("session", child.id),
+            ("level", child.info.permission_level),
+            ("handle", child.handle),
+        )
+    )
+    return Status.OK
+
+
+async def _run(
+    parent: "Session",
+    wanted: _Wanted,
+    message: str,
+    model: str | None,
+    max_ticks: int | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Runs a model in a child, shows it, and returns the exit status."""
     from paddock.client import SpawnEnd
 
-    parent = await paddock.sessions.get(session)
-    limits, rules = amounts(budget), policy_of(policy)
-    if text is None:
-        if model is not None or max_ticks is not None:
-            raise Failure("--model and --max-ticks need a TEXT", status=Status.USAGE)
-        with working("starting a sandbox"):
-            child = await parent.spawn(
-                label=label,
-                workspace=workspace,
-                permission_level=level,
-                budget=limits,
-                policy=rules,
-            )
-        if as_json:
-            print_json({**child.info.raw, "handle": child.handle})
-        else:
-            print_fields(
-                (
-                    ("session", child.id),
-                    ("level", child.info.permission_level),
-                    ("handle", child.handle),
-                )
-            )
-        return Status.OK
-    message = sys.stdin.read() if text == "-" else text
-    if not message:
-        raise Failure("the message is empty", status=Status.USAGE)
-    stream = parent.spawn_stream(
-        message,
-        label=label,
-        workspace=workspace,
-        permission_level=level,
-        budget=limits,
-        policy=rules,
-        model=model,
-        max_ticks=max_ticks,
-    )
     ended: SpawnEnd | None = None
     shown = RunView(depth=1)
+    stream = parent.spawn_stream(message, model=model, max_ticks=max_ticks, **wanted._asdict())
     async with aclosing(stream) as events:
         async for event in events:
             if as_json:

@@ -54,8 +54,6 @@ def why_busy(session: Session, own_uses: int = 0) -> str | None:
         return "ports of the session are open: close them"
     if any(session.streams[kind] for kind in _TRANSFERS):
         return "files are being sent to or from the session"
-    if session.family.lends:
-        return "a child of the session uses its workspace, or is being created: close it"
     return None
 
 

@@ -99,11 +99,6 @@ class Family:
             yield child
             yield from child.family.descendants
 
-    @property
-    def lends(self) -> bool:
-        """Whether a child uses its workspace, or is about to."""
-        return bool(self.births) or any(child.family.shares for child in self.children.values())
-
     def check_room(self) -> None:
         """Raises: ConflictError at the maximum depth; BusyError with the most children."""
         if self.depth >= MAX_DEPTH:

@@ -1,7 +1,5 @@
 """Spawns children of sessions: reserved, recorded, created, and recorded once more at their end."""
 
-from contextlib import AbstractAsyncContextManager, nullcontext
-
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
@@ -69,9 +67,8 @@ class Spawning:
             # Before anything else is awaited: what is left is given away once.
             parent.budget.children.append(child.budget)
             try:
-                async with self._lent(owner, child):
-                    await self._record(principal, request, child, call_id)
-                    return await self._created(owner, request, child)
+                await self._record(principal, request, child, call_id)
+                return await self._created(owner, request, child)
             except BaseException:
                 parent.budget.settle(child.budget)
                 raise
@@ -82,15 +79,6 @@ class Spawning:
         if owner is None or self._keys.current(owner) is None:
             raise ConflictError("the key of the session is not valid any more: it can't spawn")
         return owner
-
-    def _lent(self, owner: Principal, child: Child) -> AbstractAsyncContextManager[None]:
-        """Restores a suspended parent first if the child reads its workspace.
-
-        What a restoration does to a workspace must not meet a sandbox that uses it.
-        """
-        if child.origin.workspace == "own":
-            return nullcontext()
-        return self._sessions.using(owner, child.parent)
 
     async def _created(self, owner: Principal, request: NewSession, child: Child) -> Registered:
         try:

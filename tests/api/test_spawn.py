@@ -297,18 +297,6 @@ async def test_a_child_s_level_is_never_raised_above_its_parent_s(api: Api) -> N
     assert (await api.json("GET", child))["permission_level"] == "medium"
 
 
-async def test_a_suspended_parent_is_restored_before_it_lends_its_workspace(api: Api) -> None:
-    path = await root(api)
-    parent = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
-    assert parent is not None
-    assert await api.plane.sessions.suspensions.suspend(parent, "room")
-    await spawned(api, path)
-    assert parent.suspended
-    await spawned(api, path, workspace="read-only")
-    assert not parent.suspended
-    assert not await api.plane.sessions.suspensions.suspend(parent, "room")
-
-
 async def test_sessions_of_a_key_that_is_gone_do_not_spawn(api: Api) -> None:
     path = await root(api)
     ring = api.plane.keys
@@ -354,12 +342,16 @@ async def test_a_read_only_child_has_its_parent_s_workspace(api: Api) -> None:
     assert own is not None
     assert above is not None
     assert own.workspace == above.workspace
-    # It is in use, so the parent keeps its sandbox; a change of its level ends the child.
-    assert not await api.plane.sessions.suspensions.suspend(above, "room")
+    # Each is suspended on its own, and comes back.
+    assert await api.plane.sessions.suspensions.suspend(above, "room")
     below = await spawned(api, path_of(child), workspace="read-only")
     assert below["workspace"] == parent["workspace"]
     snapshot = f"{path_of(below)}/snapshot"
     await api.problem(409, "conflict", "POST", snapshot, json={}, key=OPERATOR_KEY)
+    await api.json("POST", f"{path}/exec", json={"argv": ["ls"]})
+    assert await api.plane.sessions.suspensions.suspend(own, "room")
+    await api.json("POST", f"{path_of(child)}/exec", json={"argv": ["ls"]})
+    # Another level may give the workspace another size.
     await api.json("PUT", f"{path}/settings", json={"settings": {"permission_level": "high"}})
     assert (await api.json("GET", path))["children"] == []
     # Its end leaves the workspace.

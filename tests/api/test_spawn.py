@@ -206,6 +206,43 @@ async def test_all_descendants_end_with_a_session(api: Api) -> None:
     assert api.engine.containers == {}
 
 
+async def test_whatever_ends_a_session_ends_its_children(api: Api) -> None:
+    path = await root(api, budget={"commands": 3})
+    spent = await spawned(api, path)
+    await api.json("POST", f"{path}/exec", json={"argv": ["ls"]})
+    await api.json("POST", f"{path}/exec", json={"argv": ["ls"]})
+    # One command is reserved.
+    await api.problem(429, "budget_exceeded", "POST", f"{path}/exec", json={"argv": ["ls"]})
+    assert (await api.json("GET", path))["status"] == "budget-exceeded"
+    crashed = await root(api)
+    left = await spawned(api, crashed)
+    parent = api.plane.sessions.registry.get(crashed.rsplit("/", 1)[1])
+    assert parent is not None
+    assert parent.sandbox is not None
+    await api.engine.die(parent.sandbox.container_id)
+    child = api.plane.sessions.registry.get(left["id"])
+    assert child is not None
+    await until(lambda: child.family.parent is None)
+    assert (await api.json("GET", crashed))["termination"]["rationale_code"] == "crash"
+    for each in (spent, left):
+        (ended,) = await events(api, path_of(each), "session.terminated")
+        assert (ended["result"]["status"], ended["error"]) == ("aborted", "its parent has ended")
+    assert api.engine.containers == {}
+
+
+async def test_what_is_interrupted_in_a_session_is_interrupted_below_it(api: Api) -> None:
+    path = await root(api)
+    child = path_of(await spawned(api, path))
+    api.agent.plays["cat"] = Play(holds=True)
+    running = asyncio.create_task(api.json("POST", f"{child}/exec", json={"argv": ["cat"]}))
+    session = api.plane.sessions.registry.get(child.rsplit("/", 1)[1])
+    assert session is not None
+    await until(lambda: any(command.dispatched for command in session.running))
+    await api.json("POST", f"{path}/interrupt", json={})
+    assert (await running)["reason"] == "interrupted"
+    assert (await api.json("GET", child))["status"] == "active"
+
+
 async def test_a_child_s_end_is_its_own(api: Api) -> None:
     path = await root(api)
     child = await spawned(api, path, budget={"commands": 1})

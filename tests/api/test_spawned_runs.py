@@ -166,6 +166,27 @@ async def test_a_model_spawns_where_its_policy_permits_it(api: Api, model: Model
         assert await events(api, other, "session.spawn") == []
 
 
+async def test_events_come_over_a_websocket_too(api: Api, model: ModelServer) -> None:
+    path = await root(api)
+    model.conversations = {
+        "parent": [spawning("child"), Answer("a")],
+        "child": [Answer("fine")],
+    }
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    url = api.server.make_url(f"{path}/run")
+    told: list[dict[str, Any]] = []
+    async with api.client.session.ws_connect(url, headers=headers) as socket:
+        session_id = path.rsplit("/", 1)[1]
+        await socket.send_json({"type": "run", "session_id": session_id, "input": "parent"})
+        while not told or told[-1]["event"] != "end":
+            told.append(await socket.receive_json(timeout=60))
+    names = [each["event"] for each in told]
+    first, last = names.index("spawn_start"), names.index("spawn_end")
+    spawn_id = told[first]["data"]["spawn_id"]
+    assert all(each["data"]["spawn_path"] == [spawn_id] for each in told[first + 1 : last])
+    assert told[1] == {"event": "tick", "id": 1, "data": {"tick": 1}}
+
+
 async def test_calls_of_one_tick_run_at_the_same_time(api: Api, model: ModelServer) -> None:
     path = await root(api, budget={"tokens": 1000})
     both = asyncio.Event()

@@ -51,6 +51,18 @@ def check_parent(parent: Session) -> None:
     parent.family.check_room()
 
 
+def _check_lending(parent: Session) -> None:
+    """Raises: ConflictError for a session with secrets, which its files may contain.
+
+    They are cut out of its own record only.
+    """
+    parent.secrets.check_known()
+    if parent.secrets.message() is not None:
+        raise ConflictError(
+            "a session with secrets lends its workspace to no child, whose record could have them"
+        )
+
+
 def new_child(
     parent: Session,
     wanted: SpawnRequest,
@@ -63,6 +75,8 @@ def new_child(
 
     Raises: ValidationError, PermissionDeniedError, ConflictError.
     """
+    if wanted.workspace != "own":
+        _check_lending(parent)
     named = wanted.permission_level
     level = child_level(parent.level, None if named is None else levels.named(named))
     policy = _policy(parent, wanted, policies)

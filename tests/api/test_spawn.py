@@ -397,6 +397,22 @@ async def test_a_read_only_child_has_its_parent_s_workspace(api: Api) -> None:
     await api.json("POST", f"{path}/exec", json={"argv": ["ls"]})
 
 
+async def test_a_session_with_secrets_does_not_lend_its_workspace(api: Api) -> None:
+    path = await root(api, secrets={"SECRET_TOKEN": "a-token-of-the-tests"})
+    body = {"workspace": "read-only"}
+    problem = await api.problem(
+        409, "conflict", "POST", f"{path}/spawn", json=body, key=OPERATOR_KEY
+    )
+    assert "secrets" in problem["detail"]
+    child = await spawned(api, path)
+    assert child["secrets"] == []
+    body = {"label": "a-token-of-the-tests"}
+    problem = await api.problem(
+        400, "validation_error", "POST", f"{path}/spawn", json=body, key=OPERATOR_KEY
+    )
+    assert problem["field"] == "label"
+
+
 async def test_a_session_with_a_pack_and_a_paused_one_have_no_children(api: Api) -> None:
     packed = path_of(await with_pack(api, "notes"))
     problem = await api.problem(409, "conflict", "POST", f"{packed}/spawn", json={})

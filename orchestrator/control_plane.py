@@ -85,6 +85,8 @@ from orchestrator.sessions.session import Session
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.snapshots.service import Snapshots
+from orchestrator.spawning.runs import SpawnedRuns
+from orchestrator.spawning.service import Spawning
 from orchestrator.store import directories
 from orchestrator.store.database import Database
 from orchestrator.store.scrubber import Scrubber
@@ -146,6 +148,8 @@ class ControlPlane:
     shells: Shells
     tickets: Tickets
     turns: SessionTurns
+    spawning: Spawning
+    spawned_runs: SpawnedRuns
     governed_commands: GovernedCommands
     approvals: Approvals
     archiving: Archiving
@@ -329,6 +333,7 @@ class ControlPlane:
             self.terminals,
             self.session_tools,
             self.host_tools,
+            lambda *asked: self.spawned_runs.run(*asked),
         )
         self.turns = SessionTurns(self.database, self._recorder, self._budgets, services)
         self._subscribers.on_gone(self.turns.on_gone)
@@ -396,6 +401,10 @@ class ControlPlane:
             self._scrubber.want,
             self.metrics,
         )
+        self.spawning = Spawning(
+            self.keys, self.levels, self.session_policies, self._recorder, self.sessions
+        )
+        self.spawned_runs = SpawnedRuns(self.spawning, self.sessions, self.turns)
         suspensions = self.sessions.suspensions
         self.proposals = Proposals(self.database, self._recorder, self.node.storage, suspensions)
         self.snapshots = Snapshots(
@@ -439,6 +448,7 @@ class ControlPlane:
         self._resources.push_async_callback(self.terminals.shut_down)
         await self.turns.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self._rollbacks.drain)
+        self._resources.push_async_callback(self.spawned_runs.shut_down)
         self._resources.push_async_callback(self.turns.shut_down)
         await self.ports.recover(self.sessions.registry.all)
         await self.secrets.recover(self.sessions.registry.all)

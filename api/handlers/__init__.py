@@ -28,6 +28,7 @@ from api.handlers import (
     sessions,
     settings,
     snapshots,
+    spawns,
     terminals,
     tools,
     turns,
@@ -38,7 +39,7 @@ from api.operation import Operation, operations_of
 _MODULES = (
     *(sessions, budgets, settings, usage, egress, secrets, memory, images, models, commands),
     *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
-    run_sockets,
+    *(run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )

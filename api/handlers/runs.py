@@ -114,7 +114,7 @@ async def begin(
 ) -> RunningTurn | TurnRecord:
     """Starts a run of the path's session, or joins the one that is going on."""
     session = context.session()
-    _check_model(context, body.model)
+    check_model(context, body.model)
     run = AgentRun(
         texts,
         body.model or "",
@@ -131,7 +131,8 @@ async def begin(
         )
 
 
-def _check_model(context: Context, name: str | None) -> None:
+def check_model(context: Context, name: str | None) -> None:
+    """Raises: ValidationError for a model that the operator has not configured."""
     known = context.plane.models.configured
     if name is not None and name not in known:
         raise ValidationError(f"model must be one of {', '.join(known) or 'none'}", field="model")

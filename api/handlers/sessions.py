@@ -74,13 +74,15 @@ async def create_session(context: Context, body: SessionBody) -> Created[Created
     tag=_TAG,
     summary="List sessions",
     answers="A page of sessions.",
+    errors=("not_found",),
 )
 async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
-    """The caller's sessions, newest first."""
+    """The caller's sessions, newest first; or the children of one."""
+    parent_key = None if query.parent is None else await _parent_key(context, query.parent)
     find = _ended if query.status in ENDED else _living
     start = None if query.cursor is None else _decode_cursor(query.cursor)
     # One more than a page shows whether there are more.
-    found = await find(context, query, start)
+    found = await find(context, query, parent_key, start)
     page = found[: query.limit]
     more = len(found) > len(page)
     return Sessions(
@@ -229,12 +231,13 @@ async def abort_session(context: Context, body: NoBody) -> Session:
     stops=stops.interrupts,
 )
 async def interrupt_session(context: Context, body: InterruptBody) -> Session:
-    """Ends everything that runs in the session; the session continues.
+    """Ends everything that runs in the session and its children; the sessions continue.
 
     A message waits for the session's next run.
     """
     session = context.session()
-    context.plane.turns.interrupt(session)
+    for each in (session, *session.family.descendants):
+        context.plane.turns.interrupt(each)
     await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
     if body.message is not None:
         queue = context.plane.turns.queue
@@ -290,19 +293,34 @@ async def created(context: Context, request: NewSession, *, named: bool) -> Crea
     return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
 
 
+async def _parent_key(context: Context, session_id: str) -> str:
+    """The key of the latest session with that id. Raises: NotFoundError."""
+    return await context.plane.sessions.finder.record_key(context.principal, session_id)
+
+
 async def _living(
-    context: Context, query: SessionsQuery, start: tuple[str, str] | None
+    context: Context,
+    query: SessionsQuery,
+    parent_key: str | None,
+    start: tuple[str, str] | None,
 ) -> list[domain.Session]:
     """Live and recently ended sessions, from that position on."""
     found = context.plane.sessions.finder.list(
-        context.principal, status=query.status, label=query.label, work_id=query.work_id
+        context.principal,
+        status=query.status,
+        label=query.label,
+        work_id=query.work_id,
+        parent_key=parent_key,
     )
     found.sort(key=_position, reverse=True)
     return [session for session in found if start is None or _position(session) < start]
 
 
 async def _ended(
-    context: Context, query: SessionsQuery, start: tuple[str, str] | None
+    context: Context,
+    query: SessionsQuery,
+    parent_key: str | None,
+    start: tuple[str, str] | None,
 ) -> list[domain.Session]:
     """All ended sessions from that position on, one more than a page."""
     found = await context.plane.sessions.finder.list_ended(
@@ -310,6 +328,7 @@ async def _ended(
         status=None if query.status == "ended" else query.status,
         label=query.label,
         work_id=query.work_id,
+        parent_key=parent_key,
         before=start,
         limit=query.limit + 1,
     )

@@ -22,7 +22,7 @@ from paddock.contract.budget import Budget
 from paddock.contract.egress import body_rules
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.session_requests import SessionBody
-from paddock.contract.sessions import CreatedSession, Session, SessionSettings
+from paddock.contract.sessions import CreatedSession, Session, SessionSettings, Spawn
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import IdleAction, Status
 
@@ -77,7 +77,19 @@ def session_members(
         deadlines=_deadlines(shown),
         termination=None if shown.termination is None else asdict(shown.termination),
         commands=[command_members(command) for command in shown.running],
+        **_family(shown),
     )
+
+
+def _family(shown: domain.Session) -> dict[str, Any]:
+    origin = shown.family.origin
+    spawn = None if origin is None else members(Spawn, origin)
+    return {
+        "parent": None if origin is None else origin.parent_id,
+        "children": [child.id for child in shown.family.children.values() if child.live],
+        "depth": shown.family.depth,
+        "spawn": spawn,
+    }
 
 
 def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession:

@@ -21,6 +21,8 @@ OPERATIONS = frozenset(
         "session.suspended",
         "session.restored",
         "session.snapshot",
+        "session.spawn",
+        "session.spawn_end",
         "session.terminated",
         "command.start",
         "command.exec",

@@ -117,9 +117,9 @@ class SandboxDirectory:
         point = str(self.workspace)
         mounts.bind(point, point, noexec=True, read_only=True, shared=True)
 
-    def mount_workspace(self, data: Path, *, noexec: bool) -> None:
+    def mount_workspace(self, data: Path, *, noexec: bool, read_only: bool = False) -> None:
         """Mounts a workspace's files in it. Raises: MountError."""
-        mounts.bind(str(data), str(self.workspace), noexec=noexec)
+        mounts.bind(str(data), str(self.workspace), noexec=noexec, read_only=read_only)
 
     def mount_staged(self, data: Path, area: StagingArea, *, noexec: bool) -> None:
         """Mounts a workspace's files below what its session has staged. Raises: MountError."""

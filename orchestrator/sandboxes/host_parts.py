@@ -112,7 +112,10 @@ class TrustPart(Part):
 
 
 class QuotaPart(Part):
-    """The workspace at its size, and its device; it outlives the sandbox."""
+    """The workspace at its size, and its device; it outlives the sandbox.
+
+    A child that reads its parent's workspace leaves it as it is.
+    """
 
     name = "workspace"
 
@@ -128,6 +131,9 @@ class QuotaPart(Part):
     async def prepare(self, plan: Plan) -> None:
         """The workspace itself. Raises: the errors of `Workspaces.prepare`."""
         workspace = plan.session.workspace
+        if plan.session.family.shares:
+            plan.data = self._workspaces.data(workspace)
+            return
         stages = plan.session.key if plan.session.stages else None
         size = plan.limits.workspace_bytes
         plan.data = await self._workspaces.prepare(workspace, size, stages)
@@ -246,7 +252,8 @@ def _make(plan: Plan) -> None:
 def _mount(plan: Plan) -> None:
     """Runs in a thread."""
     if plan.staging is None:
-        plan.directory.mount_workspace(plan.data, noexec=plan.level.noexec)
+        shares = plan.session.family.shares
+        plan.directory.mount_workspace(plan.data, noexec=plan.level.noexec, read_only=shares)
     else:
         plan.directory.mount_staged(plan.data, plan.staging, noexec=plan.level.noexec)
 

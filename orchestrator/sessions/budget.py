@@ -78,33 +78,72 @@ class Budget:
 
     Amounts are in internal units. Time is not consumed: it passes from `started_at` on, even while
     the session is paused or the control plane is down.
+
+    `children` are the budgets of what it has spawned and still lives: their limits are reserved in
+    this one. `spent` is what those used that have ended. Both count as consumed here.
     """
 
     started_at: datetime
     limits: dict[Kind, int] = field(default_factory=dict)
     exceeded: Exceeded | None = None
     _consumed: dict[Kind, int] = field(default_factory=dict)
+    children: list["Budget"] = field(default_factory=list, repr=False)
+    spent: dict[Kind, int] = field(default_factory=dict)
 
     def consumed(self, kind: Kind, now: datetime) -> int:
-        """The consumed amount of that kind."""
+        """The consumed amount of that kind, by the session and by its children."""
         if kind is Kind.TIME:
             return max(0, (now - self.started_at) // timedelta(microseconds=1))
-        return self._consumed.get(kind, 0)
+        return self.used(kind)
 
     def used(self, kind: Kind) -> int:
         """Likewise for a consumed kind. Raises: ValueError for time."""
+        return self.own(kind) + self.by_children(kind)
+
+    def own(self, kind: Kind) -> int:
+        """What the session itself has consumed. Raises: ValueError for time."""
         _check(kind, 0)
         return self._consumed.get(kind, 0)
 
-    def remaining(self, kind: Kind, now: datetime) -> int | None:
-        """The remaining amount, at least 0; None: unlimited."""
+    def by_children(self, kind: Kind) -> int:
+        """What its children have consumed, those that have ended included."""
+        return self.spent.get(kind, 0) + sum(child.used(kind) for child in self.children)
+
+    def reserved(self, kind: Kind) -> int:
+        """What its children and theirs may still use in its account; time is not reserved."""
+        if kind is Kind.TIME:
+            return 0
+        limited = (child for child in self.children if kind in child.limits)
+        return sum(max(0, child.limits[kind] - child.used(kind)) for child in limited)
+
+    def own_limit(self, kind: Kind) -> int | None:
+        """What the session itself may consume in all, without its children; None: unlimited."""
         limit = self.limits.get(kind)
-        return None if limit is None else max(0, limit - self.consumed(kind, now))
+        if limit is None:
+            return None
+        return max(0, limit - self.by_children(kind) - self.reserved(kind))
+
+    def settle(self, child: "Budget") -> None:
+        """Ends the reservation of a child that has ended: what it has not used is free again."""
+        others = [each for each in self.children if each is not child]
+        if len(others) == len(self.children):
+            return
+        self.children = others
+        for kind in Kind:
+            if kind is not Kind.TIME and child.used(kind):
+                self.spent[kind] = self.spent.get(kind, 0) + child.used(kind)
+
+    def remaining(self, kind: Kind, now: datetime) -> int | None:
+        """The remaining amount that is not reserved, at least 0; None: unlimited."""
+        limit = self.limits.get(kind)
+        if limit is None:
+            return None
+        return max(0, limit - self.consumed(kind, now) - self.reserved(kind))
 
     def left(self, kind: Kind) -> int | None:
         """Likewise for a consumed kind. Raises: ValueError for time."""
         limit = self.limits.get(kind)
-        return None if limit is None else max(0, limit - self.used(kind))
+        return None if limit is None else max(0, limit - self.used(kind) - self.reserved(kind))
 
     def exhausted(self, now: datetime, kinds: Iterable[Kind] = Kind) -> Kind | None:
         """The first of the kinds that is used up.
@@ -137,7 +176,8 @@ class Budget:
 
         Raises: KeyError for an unlimited kind.
         """
-        exceeded = Exceeded(kind, self.limits[kind], self.consumed(kind, now))
+        consumed = self.consumed(kind, now) + self.reserved(kind)
+        exceeded = Exceeded(kind, self.limits[kind], consumed)
         self.exceeded = self.exceeded or exceeded
         return exceeded
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -20,13 +20,18 @@ from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
 from orchestrator.errors import ConflictError, MaxRefinementsError, PaddockError, ValidationError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import Level, Levels, effective_limits
+from orchestrator.policy.levels import (
+    Level,
+    Levels,
+    SessionLimits,
+    clamped_limits,
+    effective_limits,
+)
 from orchestrator.policy.session_egress import check_own_rules, narrowing_of
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import stored_sessions
 from orchestrator.sessions.budget import Budget, Kind, limits_of
-from orchestrator.sessions.carrying import Carried
 from orchestrator.sessions.creation_record import told_of
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession, Registered
@@ -34,6 +39,7 @@ from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.spawning.family import Family
 from orchestrator.store.database import Database
 from orchestrator.turns.policy_files import SessionPolicies
 from orchestrator.workspace.paths import validate_id
@@ -121,7 +127,7 @@ class Creation:
             if request.carried is not None:
                 await self._check_unknown(session)
             await self._count_refinements(session)
-            await self._start(principal, session, looking, request.carried)
+            await self._start(principal, session, looking, request)
         except BaseException:
             self._registry.unreserve(session)
             raise
@@ -158,7 +164,12 @@ class Creation:
     def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
         settings = self._settings
         bounds = principal.bounds
-        level = self._levels.named(request.permission_level or bounds.default_level(self._levels))
+        child = request.child
+        level = (
+            self._levels.named(request.permission_level or bounds.default_level(self._levels))
+            if child is None
+            else child.level
+        )
         bounds.check_level(level, self._levels)
         if request.consume is not None:
             level = level.offline()
@@ -186,6 +197,9 @@ class Creation:
         _check_most("wall_timeout", wall_timeout, settings.wall_timeout_max)
         carried = request.carried
         created_at = now() if carried is None else carried.created_at
+        workspace = self._workspaces.unclaimed(session_id, principal.name)
+        if child is not None and child.origin.workspace != "own":
+            workspace = child.parent.workspace
         new = Session(
             key=secrets.token_hex(8),
             id=session_id,
@@ -196,14 +210,14 @@ class Creation:
             labels=request.labels,
             env=request.env,
             requested_limits=request.limits,
-            limits=effective_limits(level, request.limits),
+            limits=_limits(request, level),
             idle_timeout=idle_timeout,
             requested_idle_action=request.idle_action,
             wall_timeout=wall_timeout,
-            budget=Budget(datetime.fromisoformat(created_at), _budget(request.budget, level)),
+            budget=_budget(request, level, created_at),
             handle_sha256=handle,
-            workspace=self._workspaces.unclaimed(session_id, principal.name),
-            root_dir=self._workspaces.root_dir(session_id),
+            workspace=workspace,
+            root_dir=self._workspaces.root_dir(workspace.id),
             created_at=created_at,
             last_activity_at=created_at,
             mounts=request.mounts,
@@ -217,6 +231,7 @@ class Creation:
             own_rules=_own_rules(request, level),
             secrets=secrets_held,
             pack=request.consume,
+            family=Family() if child is None else Family(child.origin, child.parent),
         )
         if carried is not None:
             carried.take(new)
@@ -227,9 +242,10 @@ class Creation:
         principal: Principal,
         session: Session,
         looking: asyncio.Task[str],
-        carried: Carried | None,
+        request: NewSession,
     ) -> None:
         """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
+        carried = request.carried
         await self._recorder.record(
             session,
             EventDraft(
@@ -250,6 +266,8 @@ class Creation:
             raise
         session.sandbox = sandbox
         try:
+            if request.child is not None:
+                request.child.check()
             keeping = self._workspaces.keeping(
                 session, sandbox=sandbox.name, container_id=sandbox.container_id
             )
@@ -285,23 +303,33 @@ class Creation:
             log.warning("the next start removes workspace %s: %s", session.id, failure.detail)
 
 
-def _budget(requested: Mapping[str, int | float], level: Level) -> dict[Kind, int]:
-    """The session's budget limits.
+def _limits(request: NewSession, level: Level) -> SessionLimits:
+    """A child's limits are its parent's, as far as its level permits. Raises: ValidationError."""
+    limits = effective_limits if request.child is None else clamped_limits
+    return limits(level, request.limits)
+
+
+def _budget(request: NewSession, level: Level, created_at: str) -> Budget:
+    """The session's budget; that of a child is reserved in its parent's already.
 
     Raises: ValidationError above the level's limit of recorded bytes.
     """
-    limits = limits_of(requested)
+    if request.child is not None:
+        return request.child.budget
+    limits = limits_of(request.budget)
     audit_bytes = limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
     if audit_bytes > level.audit_bytes:
         raise ValidationError(
             f"budget.audit_bytes may be at most {level.audit_bytes} at {level.name}",
             field="budget.audit_bytes",
         )
-    return limits
+    return Budget(datetime.fromisoformat(created_at), limits)
 
 
 def _own_rules(request: NewSession, level: Level) -> OwnRules:
     """The rules of its way out besides the level's. Raises: ValidationError if it has none."""
+    if request.child is not None:
+        return request.child.own_rules
     if request.egress is None:
         return NO_OWN_RULES
     if level.network != "egress":

@@ -22,6 +22,20 @@ def told_of(session: Session, carried: Carried | None) -> dict[str, Any]:
         **_narrowed(session),
         **_consumed(session),
         **({} if carried is None else carried.recorded()),
+        **_spawned(session),
+    }
+
+
+def _spawned(session: Session) -> dict[str, Any]:
+    """How it was spawned, for the record; nothing if it was not."""
+    origin = session.family.origin
+    if origin is None:
+        return {}
+    return {
+        "spawn_id": origin.spawn_id,
+        "parent": origin.parent_id,
+        "depth": origin.depth,
+        "workspace": origin.workspace,
     }
 
 

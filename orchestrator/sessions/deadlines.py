@@ -29,16 +29,16 @@ class Deadline(StrEnum):
 def deadlines(session: Session) -> Mapping[Deadline, datetime]:
     """The session's present deadlines; none once it is over.
 
-    Idle: nothing happened for the time-out; it does not apply while the session is paused, is used,
-    or is suspended because it was idle. Wall: it has existed for the time-out. Budget: its
-    time is used up. The last two continue during a pause.
+    Idle: nothing happened in it and its children for the time-out; it does not apply while the
+    session is paused, is used, or is suspended because it was idle. Wall: it has existed for the
+    time-out. Budget: its time is used up. The last two continue during a pause.
     """
     found: dict[Deadline, datetime] = {}
     if not session.live:
         return found
     rests = session.suspended and session.idle_action is IdleAction.SUSPEND
     if session.status is Status.ACTIVE and not session.in_use and not rests:
-        last = datetime.fromisoformat(session.last_activity_at)
+        last = datetime.fromisoformat(session.latest_activity_at)
         found[Deadline.IDLE] = last + timedelta(seconds=session.idle_timeout)
     if session.wall_timeout is not None:
         created = datetime.fromisoformat(session.created_at)

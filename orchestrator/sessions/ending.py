@@ -1,5 +1,7 @@
 """Ends sessions: freezes what runs, records the end, then releases the sandbox."""
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +21,14 @@ from orchestrator.sessions.deadlines import Deadline, Deadlines
 from orchestrator.sessions.lifecycle import Termination
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.spawning.ends import SpawnEnds
+from orchestrator.spawning.family import leave
+from orchestrator.task_scope import TaskScope
 from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import BUDGET_REASON
+
+log = logging.getLogger(__name__)
 
 _ENDING = "the session is ending"
 # The actor when nobody requested the end.
@@ -40,6 +48,8 @@ class Ending:
         engine: Engine,
         sessions: Registry,
         deadlines: Deadlines,
+        spawn_ends: SpawnEnds,
+        workspaces: Workspaces,
         scrub: Callable[[], None],
     ) -> None:
         self._engine = engine
@@ -50,7 +60,10 @@ class Ending:
         self._sandboxes = sandboxes
         self._registry = sessions
         self._deadlines = deadlines
+        self._spawn_ends = spawn_ends
+        self._workspaces = workspaces
         self._scrub = scrub
+        self._children = TaskScope("the end of a child")
 
     async def run(
         self,
@@ -66,7 +79,7 @@ class Ending:
         closing: dict[str, Any] | None = None,
         then: EventDraft | None = None,
     ) -> None:
-        """Ends a live session, and returns when nothing of it is left.
+        """Ends a live session and its children, and returns when nothing of them is left.
 
         It ends even if that can't be recorded; the record follows. `deadline` names the deadline
         that passed, `closing` what the client who closes it requested, `then` what is recorded
@@ -76,14 +89,14 @@ class Ending:
         """
         crashed = rationale is Rationale.CRASH
         if not crashed:
-            await self._freeze(session)  # the lock's holder may be waiting for a disk
+            await self._freeze_all(session)  # the lock's holder may be waiting for a disk
         async with session.lock:
             sandbox = session.sandbox
             current = None if sandbox is None else sandbox.container_id
             if not session.live or container_id not in (None, current):
                 return
             session.gate, session.ending = _ENDING, True
-            thaws = not crashed and await self._freeze(session)
+            thaws = await self._freeze_all(session, crashed=crashed)
             FaultPoint.CLOSE_FROZEN.reached()
             success = status is Status.COMPLETED
             termination = Termination(
@@ -96,7 +109,10 @@ class Ending:
                 "rationale_code": str(rationale),
                 **({} if deadline is None else {"deadline": deadline}),
             }
+            # Before its own end, after which nothing is recorded.
+            self._spawn_ends.of_children(session)
             self._record_end(session, principal, status, termination, result, error)
+            self._spawn_ends.of_child(session, status, error)
             if then is not None:
                 self._record_then(session, then)
             hands_over = await self._stops.recorded(session) and thaws
@@ -106,6 +122,7 @@ class Ending:
             self._registry.end(session)
             self._deadlines.forget(session)
             session.env = {}
+            children = self._children.spawn(self._end_children(session, status))
             try:
                 try:
                     await self._silence(sandbox, rationale, hands_over)
@@ -118,6 +135,50 @@ class Ending:
                 if sandbox is not None:
                     await self._sandboxes.remove(sandbox)
                 await self._sandboxes.unstage(session)
+                await asyncio.wait([children])
+                await self._leave(session)
+
+    async def end_child(self, child: Session, error: str) -> None:
+        """Aborts a child, because its parent is not what it was."""
+        await self.run(child, SYSTEM, Status.ABORTED, Rationale.NORMAL, error=error)
+
+    async def _end_children(self, parent: Session, status: Status) -> None:
+        """Ends what the session has spawned, also what is just being created."""
+        completed = status is Status.COMPLETED
+        status = Status.COMPLETED if completed else Status.ABORTED
+        error = None if completed else "its parent has ended"
+        family = parent.family
+        while family.births or any(child.live for child in family.children.values()):
+            ends = (
+                self.run(child, SYSTEM, status, Rationale.NORMAL, error=error)
+                for child in list(family.children.values())
+            )
+            await asyncio.gather(*ends)
+            if family.births:
+                await asyncio.wait(family.births)
+
+    async def _leave(self, session: Session) -> None:
+        """Takes the session from its parent, and carries out what is ordered for its workspace."""
+        origin, parent = session.family.origin, session.family.parent
+        leave(session)
+        if origin is None:
+            return
+        if parent is not None:
+            await self._spawn_ends.recorded(parent)
+        if origin.runs and not session.family.shares and await self._stops.recorded(session):
+            try:
+                await self._workspaces.finish_purge(session.workspace)
+            except PaddockError as error:
+                log.warning("the next start removes workspace %s: %s", session.id, error.detail)
+
+    async def _freeze_all(self, session: Session, *, crashed: bool = False) -> bool:
+        """Freezes the session, if it has not crashed, and all below it.
+
+        Returns whether it has a sandbox that can be thawed.
+        """
+        above = [] if crashed else [session]
+        frozen = await asyncio.gather(*map(self._freeze, (*above, *session.family.descendants)))
+        return not crashed and frozen[0]
 
     async def _freeze(self, session: Session) -> bool:
         """Whether there is a sandbox, now frozen, that can be thawed."""

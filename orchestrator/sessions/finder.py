@@ -41,8 +41,9 @@ class Finder:
         status: str | None = None,
         label: tuple[str, str] | None = None,
         work_id: str | None = None,
+        parent_key: str | None = None,
     ) -> list[Session]:
-        """The sessions that the principal may see, newest first."""
+        """The sessions that the principal may see, newest first: one's children, or nobody's."""
         found = [
             session
             for session in self._registry.all
@@ -50,6 +51,7 @@ class Finder:
             and (status is None or session.status == status)
             and (label is None or session.labels.get(label[0]) == label[1])
             and work_id in (None, session.work_id)
+            and session.family.parent_key == parent_key
         ]
         return sorted(found, key=lambda session: session.created_at, reverse=True)
 
@@ -60,15 +62,16 @@ class Finder:
         status: str | None,
         label: tuple[str, str] | None,
         work_id: str | None,
+        parent_key: str | None,
         before: tuple[str, str] | None,
         limit: int,
     ) -> Sequence[Session]:
-        """The principal's ended sessions, however old, newest first.
+        """The principal's ended sessions, however old, newest first: one's children, or nobody's.
 
         `status` None: with any status; `before`: created before that (created_at, key).
         """
         wanted = stored_sessions.EndedPage(
-            principal.sees_owner, status, label, before, limit, work_id
+            principal.sees_owner, status, label, before, limit, work_id, parent_key
         )
         rows = await self._database.browse(lambda conn: stored_sessions.load_ended(conn, wanted))
         return [SessionRow(row, self._root_dir, clamped_limits).session for row in rows]

@@ -31,6 +31,7 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Command, Session
 from orchestrator.sessions.stored_sessions import SessionRow
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.spawning.recovery import SpawnRecovery
 from orchestrator.store.database import Database
 from orchestrator.threads import Threads
 from paddock.contract.words import Rationale, Status
@@ -104,10 +105,13 @@ class Recovery:
         FaultPoint.START_LISTED.reached()
         await self._tell_lost_refusals(rows)
         known = {row.session.key: row.session for row in rows if row.acknowledged}
+        families = SpawnRecovery(self._database, self._sessions)
+        await families.join(known)
         await connections.tell_lost(self._database, self._recorder, known)
         await asyncio.gather(
             *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
         )
+        await families.finish()
         await self._remove_strays(containers)
         FaultPoint.START_SWEPT.reached()
         self._found.workspaces_purged = await self._workspaces.finish_purges()

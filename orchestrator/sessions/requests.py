@@ -1,14 +1,30 @@
 """Clients' requests to sessions, already validated in form."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.consume.pack import Pack
+from orchestrator.egress.session_rules import OwnRules
+from orchestrator.policy.levels import Level
+from orchestrator.sessions.budget import Budget
 from orchestrator.sessions.carrying import Carried
 from orchestrator.sessions.session import Session
+from orchestrator.spawning.family import Origin
 from orchestrator.turns.session_policy import SessionPolicy
 from paddock.contract.words import IdleAction
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What a session has from its parent. `check` raises if it may not be its child any more."""
+
+    parent: Session
+    origin: Origin
+    level: Level
+    budget: Budget
+    own_rules: OwnRules
+    check: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +36,8 @@ class NewSession:
     it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
     `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
     never stored. `consume` is the pack to which it is limited. `policy` is the session
-    policy, its name or its members. `carried` is what a restored session brings along.
+    policy, its name or its members. `carried` is what a restored session brings along, `child` what
+    a child has from its parent, whatever is said of its level and budget.
     """
 
     id: str | None = None
@@ -45,6 +62,7 @@ class NewSession:
     consume: Pack | None = None
     policy: str | Mapping[str, Any] | SessionPolicy | None = None
     carried: Carried | None = None
+    child: Child | None = None
 
 
 class Registered(NamedTuple):

@@ -1,5 +1,6 @@
 """Creates, changes and ends sessions. Callers learn only what is durable."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import (
@@ -49,6 +50,8 @@ from orchestrator.sessions.session_secrets import check_not_stored
 from orchestrator.sessions.settings_change import SettingsChange
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.spawning.ends import SpawnEnds
+from orchestrator.spawning.family import join
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
 from orchestrator.turns.policy_files import SessionPolicies
@@ -131,6 +134,7 @@ class Sessions:
         )
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
+        self.spawn_ends = SpawnEnds(recorder, stops)
         self.ending = Ending(
             recorder,
             stopper,
@@ -140,6 +144,8 @@ class Sessions:
             node.engine,
             self.registry,
             self.deadlines,
+            self.spawn_ends,
+            workspaces,
             scrub,
         )
         self._pausing = Pausing(
@@ -155,6 +161,7 @@ class Sessions:
             workspaces,
             LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
             self._tasks,
+            self.ending.end_child,
         )
         self._closing = False
 
@@ -179,16 +186,22 @@ class Sessions:
 
     async def _create(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
         registered = await self._creation.run(principal, request, turn)
+        if request.child is not None:
+            join(request.child.parent, registered.session)
         self.deadlines.watch(registered.session)
         return registered
 
     # Ending.
 
     async def close(self, principal: Principal, session: Session, *, purge: bool) -> None:
-        """Ends the session (once) as completed; with `purge`, its workspace is removed, too."""
+        """Ends the session (once) as completed, and its children.
+
+        With `purge`, its workspace is removed, and those of the children that ended with it.
+        """
         await self._tasks.shield(self._close(principal, session, purge))
 
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
+        children = list(session.family.descendants) if session.live else []
         if session.live:
             await self.ending.run(
                 session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
@@ -198,8 +211,9 @@ class Sessions:
                 raise AuditUnavailableError(
                     "the session has ended, but that is not on record yet: purge it later"
                 )
-            with suppress(NotFoundError):  # already purged
-                await self._workspaces.purge(session.id, session.owner)
+            for each in (*children, session):
+                with suppress(NotFoundError):  # already purged, or never its own
+                    await self._workspaces.purge(each.id, each.owner)
 
     async def purge(self, principal: Principal, session_id: str) -> None:
         """Removes an ended session's workspace. Raises: NotFoundError, ConflictError."""
@@ -273,7 +287,12 @@ class Sessions:
         return self.suspensions.using(principal, session)
 
     async def interrupt(self, principal: Principal, session: Session) -> None:
-        """Ends every running command; the session continues."""
+        """Ends every running command, also of children; the sessions continue."""
+        below = [child for child in session.family.descendants if child.status is Status.ACTIVE]
+        await asyncio.gather(*(self._interrupt(child) for child in below))
+        await self._interrupt(session)
+
+    async def _interrupt(self, session: Session) -> None:
         if session.suspension is not None and session.status is Status.ACTIVE:
             return  # nothing runs
         session.check_open()

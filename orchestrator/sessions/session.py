@@ -25,6 +25,7 @@ from orchestrator.ports.open_port import SessionPorts
 from orchestrator.sessions.budget import Budget
 from orchestrator.sessions.lifecycle import LIVE, Suspension, Termination
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.spawning.family import Family
 from orchestrator.turns.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.workspace.slots import Workspace
 from paddock.contract.words import IdleAction, Status
@@ -153,6 +154,8 @@ class Session:
     secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
     # What it may read; None: whatever its level permits. That of an ended session may be unknown.
     pack: Pack | None = None
+    # Its parent and its children.
+    family: Family = field(default_factory=Family, repr=False)
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.
@@ -201,7 +204,7 @@ class Session:
     @property
     def stages(self) -> bool:
         """Whether its changes are proposals until the host commits them."""
-        return self.policy.world_rules.proposal_mode
+        return self.policy.world_rules.proposal_mode and not self.family.shares
 
     @property
     def idle_action(self) -> IdleAction:
@@ -236,8 +239,16 @@ class Session:
 
     @property
     def in_use(self) -> bool:
-        """Whether something is running in it or is about to."""
-        return self.at_work > 0 or self.uses > 0
+        """Whether something is running in it or is about to, or in a child."""
+        if self.at_work > 0 or self.uses > 0:
+            return True
+        return any(child.in_use for child in self.family.children.values())
+
+    @property
+    def latest_activity_at(self) -> str:
+        """When something happened last in it or in a child."""
+        children = self.family.children.values()
+        return max([self.last_activity_at, *(child.latest_activity_at for child in children)])
 
     @contextmanager
     def using(self) -> Iterator[None]:

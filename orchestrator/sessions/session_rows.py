@@ -14,19 +14,21 @@ from orchestrator.policy.levels import Level
 from orchestrator.secrets.secret_rows import removing_all
 from orchestrator.sessions.lifecycle import LIVE, Suspension, Termination
 from orchestrator.sessions.session import Session
+from orchestrator.workspace import slots
 from paddock.contract.words import Rationale, Status
 
 
 def insert(connection: sqlite3.Connection, session: Session) -> None:
     """Writes a session that is being created and that its client does not know yet."""
+    origin = session.family.origin
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
         " work_id, reissues, policy_resolved_ref, episode_id, episodes, idle_action,"
         " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at,"
-        " consume, policy)"
+        " consume, policy, origin, parent_key, workspace_id)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)",
         (
             session.key,
             session.id,
@@ -58,6 +60,9 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.created_at,
             None if session.pack is None else json.dumps(session.pack.recorded()),
             json.dumps(session.policy.stored()),
+            None if origin is None else json.dumps(origin.stored()),
+            None if origin is None else origin.parent_key,
+            session.workspace.id if session.family.shares else None,
         ),
     )
     if session.pack is not None:
@@ -114,7 +119,8 @@ def with_end(
 ) -> Callable[[sqlite3.Connection], None]:
     """An effect that ends the session and forgets its handle and the values of its variables.
 
-    Raises RecordedBeforeError if the session has ended.
+    The workspace of a session that was spawned for one run is to be purged then. Raises
+    RecordedBeforeError if the session has ended.
     """
     end = updating(
         session,
@@ -136,6 +142,9 @@ def with_end(
         if termination.rationale_code is not Rationale.CONTEXT_MISS:
             pack_rows.forget(connection, session.key)
         removing_all(session.key)(connection)
+        origin = session.family.origin
+        if origin is not None and origin.runs and not session.family.shares:
+            slots.order_purge(connection, session.id)
 
     return apply
 

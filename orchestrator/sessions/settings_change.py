@@ -1,6 +1,7 @@
 """Changes a session's settings: who may, and what it costs; `LevelChange` changes the level."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
@@ -14,6 +15,7 @@ from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.spawning.narrowing import check_level, covers
 from orchestrator.task_scope import TaskScope
 
 
@@ -32,7 +34,10 @@ class SettingsChange:
         workspaces: Workspaces,
         level_change: LevelChange,
         tasks: TaskScope,
+        end: Callable[[Session, str], Awaitable[None]],
     ) -> None:
+        """`end` aborts a child for that reason."""
+        self._end = end
         self._levels = levels
         self._images = images
         self._recorder = recorder
@@ -51,8 +56,9 @@ class SettingsChange:
         """Sets the permission level; `ignored` lists what the client may not set, for the record.
 
         Raises: ValidationError for a level that does not permit the session's image;
-        PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
-        InvalidTransitionError while paused; RateLimitedError above the key's quota;
+        PermissionDeniedError above the key's `max_level` or the parent's level;
+        SessionTerminatedError, InvalidTransitionError while paused; RateLimitedError above the
+        key's quota;
         SandboxUnavailableError if the new sandbox does not start, AuditUnavailableError if a lower
         level can't be recorded. In these two cases nothing runs, and the session takes no work
         until its level is set again.
@@ -88,19 +94,36 @@ class SettingsChange:
             async with self._level_change.held(session, level):
                 session.check_live()
                 if level is not None and self._level_change.needed(session, level):
+                    _check_parent(session, level)
                     if lowers and not self._level_change.lowers(session, level):
                         raise ConflictError("the permission level was lowered meanwhile: try again")
+                    await self._end_children(session, level)
                     await self._change_level(principal, session, level, ignored)
+                    await self._end_children(session, level)
                 elif level is not None or ignored:
                     args = {"permission_level": session.level.name, "ignored": ignored}
                     await self._recorder.record(
                         session, EventDraft("session.settings", actor=principal.name, args=args)
                     )
 
+    async def _end_children(self, session: Session, level: Level) -> None:
+        """Ends children that the level does not cover, and those that use its workspace.
+
+        A child that is created meanwhile is there afterwards, or finds the new level.
+        """
+        above = [
+            child
+            for child in session.family.children.values()
+            if child.family.shares or not covers(level, child.level)
+        ]
+        error = f"the level of its parent is {level.name} now"
+        await asyncio.gather(*(self._end(child, error) for child in above))
+
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
-        """Raises PermissionDeniedError for a level above the limit of the caller's key."""
+        """Raises PermissionDeniedError for a level above that of the caller's key or the parent."""
         try:
             principal.bounds.check_level(level, self._levels)
+            _check_parent(session, level)
         except PermissionDeniedError as error:
             await self._recorder.refuse(
                 session,
@@ -119,15 +142,23 @@ class SettingsChange:
     ) -> None:
         limits = clamped_limits(level, session.requested_limits)
         workspace, size = session.workspace, limits.workspace_bytes
+        shares = session.family.shares  # its workspace keeps its size then
 
         @asynccontextmanager
         async def admitted() -> AsyncGenerator[None]:
             """Checks that the key's quota has room for those limits."""
             with self._shares.changing(principal, session, limits):
-                if size > session.limits.workspace_bytes:
+                if not shares and size > session.limits.workspace_bytes:
                     await self._workspaces.reserve(workspace, size, self._shares.quota(principal))
                 yield
 
         await self._level_change.run(session, principal, level, limits, ignored, admitted())
-        if not session.suspended:  # it is resized when it is restored
+        if not session.suspended and not shares:  # it is resized when it is restored
             await self._workspaces.resized(workspace, size)
+
+
+def _check_parent(session: Session, level: Level) -> None:
+    """Raises: PermissionDeniedError for a child above its parent."""
+    parent = session.family.parent
+    if parent is not None:
+        check_level(parent.level, level)

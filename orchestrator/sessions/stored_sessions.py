@@ -14,6 +14,7 @@ from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.lifecycle import Suspension, Termination
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.spawning.family import Family, Origin
 from orchestrator.turns.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
@@ -28,6 +29,7 @@ _COLUMNS = (
     " acknowledged,"
     " secret_names, seal_key, incarnation,"
     " sessions.created_at, consume, policy,"
+    " origin, coalesce(workspace_id, sessions.id) AS workspace_id,"
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
@@ -35,6 +37,9 @@ _COLUMNS = (
     # A suspension is no use of the session.
     " (SELECT time FROM events WHERE session_key = sessions.key"
     " AND operation <> 'session.suspended' ORDER BY seq DESC LIMIT 1) AS last_event"
+)
+_SESSIONS = (
+    "sessions LEFT JOIN workspaces ON workspaces.id = coalesce(sessions.workspace_id, sessions.id)"
 )
 # Large: only for sessions that may still be used.
 _PACK = "(SELECT pack FROM packs WHERE session_key = sessions.key) AS pack"
@@ -51,8 +56,9 @@ class SessionRow:
     ) -> None:
         level = restore_level(json.loads(row["level"]))
         requested = json.loads(row["limits"])
+        origin = Origin.restored(None if row["origin"] is None else json.loads(row["origin"]))
         workspace = Workspace(
-            row["id"],
+            row["workspace_id"],
             row["owner"],
             row["uid"],
             row["slot"],
@@ -78,7 +84,7 @@ class SessionRow:
             budget=_budget(row, level),
             handle_sha256=row["handle_sha256"] or "",
             workspace=workspace,
-            root_dir=root_dir(row["id"]),
+            root_dir=root_dir(row["workspace_id"]),
             created_at=row["created_at"],
             last_activity_at=row["last_event"] or row["created_at"],
             incarnation=row["incarnation"],
@@ -100,6 +106,7 @@ class SessionRow:
                 StoredSecrets(tuple(json.loads(row["secret_names"])), row["seal_key"])
             ),
             pack=_pack(row),
+            family=Family(origin),
             termination=_termination(row["termination"]),
         )
 
@@ -134,10 +141,7 @@ def load(
     # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
-    select = (
-        f"SELECT {_COLUMNS}, {_PACK} FROM sessions"  # noqa: S608
-        " LEFT JOIN workspaces ON workspaces.id = sessions.id"
-    )
+    select = f"SELECT {_COLUMNS}, {_PACK} FROM {_SESSIONS}"  # noqa: S608
     found = cursor.execute(
         f"{select} WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
         " ORDER BY terminated_at",
@@ -160,8 +164,7 @@ def load_with_pack(connection: sqlite3.Connection, session_key: str | None) -> s
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     row: sqlite3.Row | None = cursor.execute(
-        f"SELECT {_COLUMNS}, {_PACK} FROM sessions"  # noqa: S608
-        " LEFT JOIN workspaces ON workspaces.id = sessions.id WHERE sessions.key = ?",
+        f"SELECT {_COLUMNS}, {_PACK} FROM {_SESSIONS} WHERE sessions.key = ?",  # noqa: S608
         (session_key,),
     ).fetchone()
     return row
@@ -221,7 +224,8 @@ def find_key(
 class EndedPage:
     """Filters for ended sessions, newest first; filters that are None are off.
 
-    `before` is the (created_at, key) of the last session of the previous page.
+    `parent_key` is the session whose children they are; None: they are nobody's. `before` is the
+    (created_at, key) of the last session of the previous page.
     """
 
     owner: str | None
@@ -230,6 +234,7 @@ class EndedPage:
     before: tuple[str, str] | None
     limit: int
     work_id: str | None = None
+    parent_key: str | None = None
 
 
 def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
@@ -240,10 +245,13 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
         ("sessions.owner = ?", wanted.owner),
         ("status = ?", wanted.status),
         ("work_id = ?", wanted.work_id),
+        ("parent_key = ?", wanted.parent_key),
     ):
         if value is not None:
             conditions.append(condition)
             values.append(value)
+    if wanted.parent_key is None:
+        conditions.append("parent_key IS NULL")
     if wanted.label is not None:
         conditions.append(
             "EXISTS (SELECT 1 FROM json_each(labels) AS label"
@@ -256,8 +264,7 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(
-        f"SELECT {_COLUMNS}, NULL AS pack FROM sessions"  # noqa: S608
-        " LEFT JOIN workspaces ON workspaces.id = sessions.id"
+        f"SELECT {_COLUMNS}, NULL AS pack FROM {_SESSIONS}"  # noqa: S608
         f" WHERE {' AND '.join(conditions)}"
         " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
         (*values, wanted.limit),

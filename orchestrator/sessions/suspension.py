@@ -302,6 +302,8 @@ class Suspensions:
 
         def write(connection: sqlite3.Connection) -> None:
             row(connection)
+            if session.family.shares:
+                return
             slots.set_size(connection, session.workspace.id, size)  # it may have changed meanwhile
 
         try:

@@ -54,6 +54,9 @@ class Workspaces:
         def apply(connection: sqlite3.Connection) -> None:
             if slots.in_use(connection, session.id):
                 raise ConflictError("the end of the last session with this id is not recorded yet")
+            if session.family.shares:  # it has none of its own
+                session_rows.insert(connection, session)
+                return
             before = slots.holdings(connection, session.owner)
             session.workspace = slots.claim(
                 connection,
@@ -106,6 +109,10 @@ class Workspaces:
         slots.show(settings.workspaces_dir, workspace.id, data, slots_path(settings.state_dir))
         FaultPoint.CREATE_SHOWN.reached()
         return data
+
+    def data(self, workspace: Workspace) -> Path:
+        """The directory of its files, once it is prepared."""
+        return self._storage.data(workspace)
 
     async def stage(self, workspace: Workspace, session_key: str) -> StagingArea:
         """The session's staging area. Raises: the errors of `Storage.stage`."""

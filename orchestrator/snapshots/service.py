@@ -123,6 +123,8 @@ class Snapshots:
         self._recorder.check_room(session)
         if session.pack is not None:
             raise ConflictError("a session with a context pack has no snapshot: issue it again")
+        if session.family.shares:
+            raise ConflictError("a child that reads its parent's workspace has no snapshot")
         with ExitStack() as held:
             held.enter_context(self._place(principal))
             spool = self._spool()

@@ -30,6 +30,7 @@ from orchestrator.turns.programs import (
     PolicyViolation,
     Program,
     ScopeExceeded,
+    SpawnAll,
     TakeQueued,
     Tick,
 )
@@ -89,6 +90,8 @@ class ProgramDriver:
         match request:
             case Operation(name, args):
                 return await self._operate(name, args)
+            case SpawnAll():
+                return await self._spawn_all(request)
             case Enter():
                 await self._enter(request)
             case Leave():
@@ -137,6 +140,28 @@ class ProgramDriver:
         if operation.query:
             return (await operation.perform(self.context, **bound)).value
         return await self._perform(operation, bound)
+
+    async def _spawn_all(self, request: SpawnAll) -> Value:
+        """Waits for all, whatever becomes of one. Raises: the errors of `run` that end the turn."""
+        spawning = (
+            self._spawn(operation, call, len(request.operations))
+            for operation, call in zip(request.operations, request.calls, strict=True)
+        )
+        found: list[Value] = []
+        for each in await asyncio.gather(*spawning, return_exceptions=True):
+            if isinstance(each, BaseException):
+                raise each
+            found.append(each)
+        return tuple(found)
+
+    async def _spawn(self, asked: Operation, call: str, among: int) -> Value:
+        operation = OPERATIONS[asked.name]
+        try:
+            bound = operation.bind(asked.args)
+            value = await self._perform(operation, {**bound, "call": call, "among": among})
+        except (OperationFailed, PolicyViolation) as error:
+            return None, str(error), error.rule
+        return value, None, None
 
     async def _perform(self, operation: TurnOperation, args: Mapping[str, Value]) -> Value:
         """Does one operation, and records it whether it was done, refused, or failed."""

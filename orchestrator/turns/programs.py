@@ -50,7 +50,18 @@ class TakeQueued(NamedTuple):
     """What is queued is added to the timeline of a run. The answer is whether anything was."""
 
 
-Request: TypeAlias = Operation | Enter | Leave | Breath | Tick | NewMessage | TakeQueued
+class SpawnAll(NamedTuple):
+    """Operations `spawn` that are done at the same time, and the calls of tools that ask for them.
+
+    The answer has for each one its result, or nil with what went wrong and the rule if one refused
+    it: `(value, said, rule)`.
+    """
+
+    operations: tuple[Operation, ...]
+    calls: tuple[str, ...]
+
+
+Request: TypeAlias = Operation | Enter | Leave | Breath | Tick | NewMessage | TakeQueued | SpawnAll
 Program: TypeAlias = Generator[Request, Value, Value]
 
 

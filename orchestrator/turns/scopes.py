@@ -46,6 +46,11 @@ class Scopes:
         """The event of the innermost nested program; None: the turn's own is running."""
         return self._open[-1].program
 
+    @property
+    def nested(self) -> bool:
+        """Whether a part of the program is running that has a budget or a policy of its own."""
+        return len(self._open) > 1
+
     def enter(self, request: Enter, program: int | None = None) -> None:
         """Opens a scope, of a nested program with that event's number, or in the same program.
 

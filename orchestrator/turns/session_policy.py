@@ -19,9 +19,10 @@ CALLS = frozenset({"llm.complete", "llm.intent"})
 FACTS = frozenset({"assert", "fact?", "facts"})
 MEMORY = frozenset({"recall", "remember"})
 HOST = frozenset({"tool.call"})
+SPAWNS = frozenset({"spawn"})
 EVALUATIONS = frozenset({"eval", "subeval", "memo", "fixpoint"})
 # Every operation that a policy can name.
-OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY | HOST
+OPERATIONS = READS | WRITES | EXECUTIONS | CALLS | EVALUATIONS | FACTS | MEMORY | HOST | SPAWNS
 
 
 class PolicyRefusalError(PermissionDeniedError):

@@ -134,6 +134,7 @@ NAMES = (
     "set!",
     "shell",
     "sort",
+    "spawn",
     "sqrt",
     "starts-with?",
     "string->number",

@@ -30,6 +30,7 @@ from paddock.cli import (
     sessions,
     shell,
     snapshots,
+    spawn,
     tools,
     turns,
 )
@@ -106,6 +107,7 @@ def build() -> TyperGroup:
     budgets.add_to(app)
     turns.add_to(app)
     runs.add_to(app)
+    spawn.add_to(app)
     repl.add_to(app)
     ports.add_to(app)
     proposals.add_to(app)

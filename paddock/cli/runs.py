@@ -58,7 +58,7 @@ async def send(
     own = None if tools is None else _tools_of(tools)
     found = await paddock.sessions.get(session)
     ended: Run | None = None
-    shown = _Shown()
+    shown = RunView()
     stream = found.send_stream(
         message, model=model, max_ticks=max_ticks, permission_level=level, tools=own
     )
@@ -88,27 +88,47 @@ def _tools_of(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-class _Shown:
-    """What is shown of a run: text as it comes, and a line for each call and its result."""
+class RunView:
+    """What is shown of a run: text as it comes, and a line for each call and its result.
 
-    def __init__(self) -> None:
+    Of children that it spawns, only their beginnings and ends are shown.
+    """
+
+    def __init__(self, depth: int = 0) -> None:
+        """`depth` is how many spawns lead to the run."""
+        self._depth = depth
         self._in_line = False
 
     def show(self, event: "RunEvent") -> None:
         """Shows an event, if it has something to show."""
-        from paddock.client import Run, RunText, RunToolCall, RunToolResult
+        from paddock.client import (
+            RunText,
+            RunTick,
+            RunToolCall,
+            RunToolResult,
+            SpawnEnd,
+            SpawnStart,
+        )
+        from paddock.contract.turns import TurnStarted
 
+        if len(getattr(event, "spawn_path", ())) != self._depth:
+            return
         if isinstance(event, RunText):
             print_foreign(event.text, sys.stdout)
             self._in_line = not event.text.endswith("\n")
             return
-        if isinstance(event, RunToolCall | RunToolResult | Run) and self._in_line:
+        if not isinstance(event, RunTick | TurnStarted) and self._in_line:
             print_line(("", ""))
             self._in_line = False
         if isinstance(event, RunToolCall):
             print_line((f"{event.tool} ", "bold"), (_short(event.arguments), "dim"))
         elif isinstance(event, RunToolResult):
             print_line(("  ", ""), (_short(event.content), "dim"))
+        elif isinstance(event, SpawnEnd):
+            said = f"failed: {event.error}" if event.is_error else "done"
+            print_line((f"  {event.label or event.child_session_id} ", ""), (_short(said), "dim"))
+        elif isinstance(event, SpawnStart):
+            print_line((f"  {event.label or event.child_session_id} ", ""), ("spawned", "dim"))
 
 
 def _short(text: str) -> str:

@@ -47,12 +47,16 @@ async def list_all(
     work: Annotated[
         str | None, typer.Option("--work", metavar="ID", help="Only sessions of this work.")
     ] = None,
+    parent: Annotated[
+        str | None,
+        typer.Option("--parent", metavar="ID", help="The children of this session instead."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the sessions that the key may see, newest first."""
     wanted = pairs([label], "--label", ":") if label else {}
     sessions = await paddock.sessions.list(
-        status=status, label=next(iter(wanted.items()), None), work_id=work
+        status=status, label=next(iter(wanted.items()), None), work_id=work, parent=parent
     )
     found = [session.info for session in sessions]
     if as_json:

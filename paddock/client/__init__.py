@@ -81,12 +81,15 @@ from paddock.contract.runs import (
     RunTick,
     RunToolCall,
     RunToolResult,
+    SpawnEnd,
+    SpawnStart,
     Timeline,
     TimelineEntry,
 )
 from paddock.contract.secrets import Secret
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
+from paddock.contract.spawns import SpawnedRun
 from paddock.contract.system import (
     Explanation,
     Layer,
@@ -190,6 +193,9 @@ __all__ = [
     "SessionPolicy",
     "SessionSettings",
     "SessionTerminatedError",
+    "SpawnEnd",
+    "SpawnStart",
+    "SpawnedRun",
     "StartData",
     "StreamedOutput",
     "Sync",

@@ -17,8 +17,8 @@ from paddock.client.parsing import read, read_items
 from paddock.client.requests import EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
-from paddock.client.session import Session
-from paddock.client.sessions import Sessions, session_of
+from paddock.client.session import Session, session_of
+from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport

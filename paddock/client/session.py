@@ -24,6 +24,7 @@ from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.snapshots import BytesProgress, save
+from paddock.client.spawning import SessionSpawning
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
 from paddock.client.turns import SessionTurns
@@ -37,7 +38,7 @@ from paddock.contract.system import Explanation
 from paddock.contract.tools import Tool
 
 
-class Session(SessionRuns[F]):
+class Session(SessionRuns[F], SessionSpawning[F]):
     """A session: commands, files, terminals, runs of models, audit, lifecycle.
 
     As a context manager it closes the session at the end; the workspace stays, unless
@@ -329,6 +330,9 @@ class Session(SessionRuns[F]):
         self.info = read(SessionInfo, view)
         return self.info
 
+    def _child(self, view: dict[str, Any]) -> "Session[F]":
+        return session_of(self._link, view)
+
     async def _leave(self, failed: bool) -> None:
         """Closes the session unless it has ended; a failure does not hide an earlier one."""
         if self._closed:
@@ -360,3 +364,11 @@ class Session(SessionRuns[F]):
     ) -> None:
         if self._link.thread is not None:
             self._link.thread.run(self._leave(error is not None))
+
+
+def session_of(link: Link, view: dict[str, Any]) -> Session[F]:
+    """The session that an answer shows."""
+    handle = view.get("handle")
+    # `raw` may be shown and logged, so it must not contain the handle.
+    info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
+    return Session(link, info, handle if isinstance(handle, str) else None)

@@ -5,11 +5,11 @@ from typing import Any
 
 from paddock.client.audit import Audit
 from paddock.client.consume import Consume
-from paddock.client.faces import F, Face, Link, method
+from paddock.client.faces import F, Face, method
 from paddock.client.packs import pack_body
 from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, given, session_path
-from paddock.client.session import Session
+from paddock.client.session import Session, session_of
 from paddock.client.terminals import Terminals
 from paddock.client.transport import Transport
 from paddock.contract.inspection import InspectedSession
@@ -218,15 +218,18 @@ class Sessions(Face[F]):
         status: str | None = None,
         label: tuple[str, str] | None = None,
         work_id: str | None = None,
+        parent: str | None = None,
     ) -> tuple[Session[F], ...]:
         """Live and recently ended sessions, newest first, optionally of one `status` or work.
 
+        With `parent`, the children of the session with that id, which are not listed otherwise.
         With `ended`, or a final status, all sessions that ever ended so.
         """
         params: dict[str, Any] = {
             "limit": _PAGE,
             "status": status,
             "work_id": work_id,
+            "parent": parent,
             "cursor": None,
         }
         params["label"] = None if label is None else ":".join(label)
@@ -289,11 +292,3 @@ class Sessions(Face[F]):
 
     def _session(self, view: dict[str, Any]) -> Session[F]:
         return session_of(self._link, view)
-
-
-def session_of(link: Link, view: dict[str, Any]) -> Session[F]:
-    """The session that an answer shows."""
-    handle = view.get("handle")
-    # `raw` may be shown and logged, so it must not contain the handle.
-    info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
-    return Session(link, info, handle if isinstance(handle, str) else None)

@@ -69,8 +69,12 @@ POLICIES = {
     "policy-llm": f"Do without it, or {_OTHER_POLICY} allows it in `llm_rules`.",
     "policy-execution": f"Do without it, or {_OTHER_POLICY} allows it in `execution_rules`.",
 }
+SPAWNS = {
+    "parent-level": "Spawn the child at its parent's level, or at a lower one.",
+    "parent-policy": "Leave the policy out: the child has its parent's then.",
+}
 PAGES = {
     "foreign-origin": "Use the console of this control plane, or a program instead of a page; a "
     "reverse proxy must pass on the client's `Host`.",
 }
-REMEDIES = COMMANDS | TOOLS | KEYS | PACKS | POLICIES | PAGES
+REMEDIES = COMMANDS | TOOLS | KEYS | PACKS | POLICIES | SPAWNS | PAGES

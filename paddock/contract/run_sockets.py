@@ -14,11 +14,22 @@ from paddock.contract.runs import (
     RunTick,
     RunToolCall,
     RunToolResult,
+    SpawnEnd,
+    SpawnStart,
 )
 from paddock.contract.turns import TurnStarted
 
 RunSocketName: TypeAlias = Literal[
-    "start", "tick", "text", "tool_call", "tool_result", "end", "error", "refused"
+    "start",
+    "tick",
+    "text",
+    "tool_call",
+    "tool_result",
+    "spawn_start",
+    "spawn_end",
+    "end",
+    "error",
+    "refused",
 ]
 
 
@@ -34,7 +45,18 @@ class RunSocketFrame(Model):
     """A text frame of the server: one event, or why a frame was refused."""
 
     model_config = example({"event": "tick", "id": 1, "data": {"tick": 1}})
+    SPARSE = True
 
     event: RunSocketName
     id: int | None
-    data: TurnStarted | RunTick | RunText | RunToolCall | RunToolResult | Run | Problem
+    data: (
+        TurnStarted
+        | RunTick
+        | RunText
+        | RunToolCall
+        | RunToolResult
+        | SpawnStart
+        | SpawnEnd
+        | Run
+        | Problem
+    )

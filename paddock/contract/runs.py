@@ -15,6 +15,12 @@ MOST_TICKS = 100
 MOST_ENTRIES = 500
 _MOST_TEXT = 256 * KIB
 
+SPAWN_EXAMPLE: dict[str, Any] = {
+    "spawn_id": "spawn-6b1f4f0e-5a35-4f1c-9b7e-2f6f0e8b1f11",
+    "child_session_id": "sess-93d1c2aa70b14e5f",
+    "label": "reader",
+    "call_id": "call_1",
+}
 _ENTRY: dict[str, Any] = {
     "seq": 2,
     "turn_number": 1,
@@ -69,9 +75,14 @@ class QueueBody(Body):
 
     @model_validator(mode="after")
     def _not_too_much(self) -> Self:
-        if sum(len(each.content.encode()) for each in self.messages) > _MOST_TEXT:
-            raise ValueError(f"messages must have at most {_MOST_TEXT} bytes in all")
+        check_size(self.messages)
         return self
+
+
+def check_size(messages: list[Message]) -> None:
+    """Raises ValueError if the messages are too long in all."""
+    if sum(len(each.content.encode()) for each in messages) > _MOST_TEXT:
+        raise ValueError(f"messages must have at most {_MOST_TEXT} bytes in all")
 
 
 class SendBody(RenderBody, QueueBody):
@@ -100,7 +111,19 @@ class Run(Turn):
     model_config = example({**model_example(Turn), "text": "The README says hello."})
 
 
-class RunTick(Model):
+class OfRun(Model):
+    """What happens in a run, or in a run of a child that it has spawned."""
+
+    SPARSE = True
+
+    spawn_path: list[str] = Field(
+        default=[],
+        description="In a run of a child: the ids of the spawns that lead to it, the outermost "
+        "first. Missing in the run itself.",
+    )
+
+
+class RunTick(OfRun):
     """The model is called."""
 
     model_config = example({"tick": 1})
@@ -108,7 +131,7 @@ class RunTick(Model):
     tick: int = Field(ge=1)
 
 
-class RunText(Model):
+class RunText(OfRun):
     """A piece of the model's text."""
 
     model_config = example({"tick": 1, "text": "The README says "})
@@ -117,7 +140,7 @@ class RunText(Model):
     text: str
 
 
-class RunToolCall(Model):
+class RunToolCall(OfRun):
     """The model calls a tool."""
 
     model_config = example(
@@ -130,7 +153,7 @@ class RunToolCall(Model):
     arguments: str = Field(description="As the model wrote them.")
 
 
-class RunToolResult(Model):
+class RunToolResult(OfRun):
     """What the model is told of a call."""
 
     model_config = example({"tick": 1, "id": "call_1", "content": "hello\n"})
@@ -138,6 +161,36 @@ class RunToolResult(Model):
     tick: int = Field(ge=1)
     id: str
     content: str
+
+
+class SpawnStart(OfRun):
+    """A child runs, which is spawned for it."""
+
+    model_config = example(SPAWN_EXAMPLE)
+
+    spawn_id: str
+    child_session_id: str
+    label: str | None
+    call_id: str | None = Field(description="The call of a tool that asks for it.")
+
+
+class SpawnEnd(SpawnStart):
+    """The child's run and the child have ended; no more events of it follow."""
+
+    model_config = example(
+        {
+            **SPAWN_EXAMPLE,
+            "text": "The README says hello.",
+            "is_error": False,
+            "error": None,
+            "tokens_used": 30,
+        }
+    )
+
+    text: str | None = Field(description="The model's last text; null if it came to none.")
+    is_error: bool
+    error: str | None
+    tokens_used: Count
 
 
 class TimelineToolCall(Model):
@@ -185,5 +238,7 @@ RUN_EVENTS: dict[str, type[Model]] = {
     "text": RunText,
     "tool_call": RunToolCall,
     "tool_result": RunToolResult,
+    "spawn_start": SpawnStart,
+    "spawn_end": SpawnEnd,
     "end": Run,
 }

@@ -202,8 +202,8 @@ class SettingsBody(Body):
 class SessionsQuery(Query):
     """`label` is key:value; `cursor` is the `next` of the previous page.
 
-    With `ended`, or a final status, all sessions that ever ended so; otherwise live and recently
-    ended ones.
+    Without `parent`, it has the sessions that no session has spawned. With `ended`, or a final
+    status, all sessions that ever ended so; otherwise live and recently ended ones.
     """
 
     status: (
@@ -211,6 +211,9 @@ class SessionsQuery(Query):
     ) = None
     label: Label | None = None
     work_id: Reference | None = None
+    parent: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+        default=None, description="The id of a session whose children are listed."
+    )
     limit: PageSize = 100
     cursor: Annotated[str, Field(max_length=128)] | None = None
 

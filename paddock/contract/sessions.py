@@ -18,6 +18,7 @@ from paddock.contract.words import (
     Activity,
     IdleAction,
     Rationale,
+    SpawnedWorkspace,
     Start,
     Status,
 )
@@ -76,6 +77,10 @@ EXAMPLE: dict[str, Any] = {
     },
     "termination": None,
     "commands": [],
+    "parent": None,
+    "children": [],
+    "depth": 0,
+    "spawn": None,
 }
 
 
@@ -153,6 +158,16 @@ class Consume(Model):
     )
 
 
+class Spawn(Model):
+    """How a session was spawned."""
+
+    spawn_id: str
+    label: str | None
+    workspace: Annotated[SpawnedWorkspace, WORDS] = Field(
+        description="`own`, or `read-only` for its parent's."
+    )
+
+
 class Session(Model):
     """A session with its current state."""
 
@@ -193,6 +208,10 @@ class Session(Model):
     deadlines: Deadlines
     termination: Termination | None = Field(description="Null while it lives.")
     commands: list[Command] = Field(description="The running commands.")
+    parent: str | None = Field(description="The session that has spawned it; null: a client has.")
+    children: list[str] = Field(description="Ids of its live children.")
+    depth: Count = Field(description="How many sessions are above it.")
+    spawn: Spawn | None = Field(description="How it was spawned; null without a parent.")
 
     @property
     def live(self) -> bool:

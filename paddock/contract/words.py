@@ -40,6 +40,7 @@ OperationName = Literal[
     "recall",
     "remember",
     "tool.call",
+    "spawn",
 ]
 # What hooks are told about.
 HookEvent = Literal[
@@ -53,6 +54,7 @@ HookEvent = Literal[
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 HOOK_URL = 2048  # characters of a hook's URL
 HOOK_SECRET = (16, 256)  # characters of the secret that signs its messages
+SpawnedWorkspace = Literal["own", "read-only"]  # a child's: a new one, or its parent's
 SecretScope = Literal["instance", "key", "session"]  # whose sessions may use a secret
 OUTSIDE_SECRET = (8, 8192)  # characters of one that only the proxy has
 MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves the calendar

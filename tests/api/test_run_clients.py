@@ -12,12 +12,15 @@ from orchestrator.config.operator_models import OperatorModel
 from paddock import (
     Paddock,
     PaddockSync,
+    PermissionDeniedError,
     Run,
     RunText,
     RunTick,
     RunToolCall,
     RunToolResult,
     Session,
+    SpawnEnd,
+    SpawnStart,
     ValidationError,
 )
 from paddock.client.run_events import RunEvent
@@ -107,3 +110,69 @@ async def test_the_command_line_shows_a_run(
     assert last["outcome"]["reason"] == "max-iterations"
     ended = await run_beside("send", "web-1", "", "--model", "small")
     assert ended.status == 2
+
+
+async def test_a_session_spawns_children(session: Session, model: ModelServer) -> None:
+    child = await session.spawn(
+        label="reader", workspace="read-only", permission_level="low", budget={"commands": 5}
+    )
+    assert child.handle is not None
+    assert (child.info.parent, child.info.depth) == (session.id, 1)
+    assert child.info.spawn is not None
+    assert (child.info.spawn.label, child.info.permission_level) == ("reader", "low")
+    assert (await session.refresh()).children == [child.id]
+    async with Paddock(session._api.pool.url, ADMIN_KEY) as paddock:
+        assert [each.id for each in await paddock.sessions.list(parent=session.id)] == [child.id]
+    await child.close(purge=True)
+    model.answers = [calling(READ), Answer("It says hello.")]
+    ran = await session.spawn_run("read", label="reader", max_ticks=3)
+    assert (ran.text, ran.is_error, ran.label) == ("It says hello.", False, "reader")
+    assert ran.turn is not None
+    assert ran.turn.tokens_used == 30
+    model.answers = [calling(READ), Answer("It says hello.")]
+    async with aclosing(session.spawn_stream("read")) as stream:
+        told = [event async for event in stream]
+    start, *between, end = told
+    assert isinstance(start, SpawnStart)
+    assert isinstance(end, SpawnEnd)
+    assert all(each.spawn_path == [start.spawn_id] for each in between)
+    assert (end.text, end.tokens_used, end.spawn_path) == ("It says hello.", 30, [])
+    with pytest.raises(PermissionDeniedError, match="permission_level"):
+        await session.spawn(permission_level="high")
+
+
+async def test_the_blocking_client_spawns(api: Api, session: Session, model: ModelServer) -> None:
+    def spawn() -> list[object]:
+        with PaddockSync(f"http://127.0.0.1:{api.server.port}", ADMIN_KEY) as paddock:
+            parent = paddock.sessions.get("web-1")
+            with parent.spawn() as child:
+                assert child.info.parent == "web-1"
+            ran = parent.spawn_run("hello")
+            return [ran.text, *(type(each) for each in parent.spawn_stream("hello"))]
+
+    text, first, *_, last = await asyncio.to_thread(spawn)
+    assert (text, first, last) == ("done", SpawnStart, SpawnEnd)
+
+
+async def test_the_command_line_spawns(
+    api: Api, session: Session, model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    made = await run_beside("spawn", "web-1", "--label", "a", "--level", "low", "--json")
+    assert made.status == 0, made.err
+    child = json.loads(made.out)
+    assert (child["parent"], child["permission_level"]) == ("web-1", "low")
+    listed = await run_beside("sessions", "list", "--parent", "web-1", "--json")
+    assert [each["id"] for each in json.loads(listed.out)] == [child["id"]]
+    model.answers = [calling(READ, text="I look."), Answer("It says hello.")]
+    ended = await run_beside("spawn", "web-1", "read", "--workspace", "read-only")
+    assert ended.status == 0, ended.err
+    assert ended.out.splitlines()[0] == "I look."
+    assert ended.out.splitlines()[-1] == "It says hello."
+    assert ": 30 tokens" in ended.err
+    model.answers = [calling(READ)]
+    ended = await run_beside("spawn", "web-1", "read", "--max-ticks", "1")
+    assert ended.status == 1
+    assert "max-iterations" in ended.err
+    assert (await run_beside("spawn", "web-1", "--max-ticks", "1")).status == 2

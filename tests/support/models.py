@@ -38,9 +38,13 @@ class Answer:
 
 @dataclass
 class ModelServer:
-    """Answers with what is in `answers`, in order, and then with the last one again."""
+    """Answers with what is in `answers`, in order, and then with the last one again.
+
+    `conversations` has answers for those whose first user's message is that.
+    """
 
     answers: list[Answer] = field(default_factory=lambda: [Answer()])
+    conversations: dict[str, list[Answer]] = field(default_factory=dict)
     # What was asked for: fields and bodies.
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -59,7 +63,10 @@ class ModelServer:
         """The next answer."""
         self.headers.append(dict(request.headers))
         self.bodies.append(await request.json())
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        messages = self.bodies[-1]["messages"]
+        first = next((each["content"] for each in messages if each["role"] == "user"), "")
+        answers = self.conversations.get(first, self.answers)
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if answer.status != 200:
             error = {"error": {"message": answer.said, "type": "an_error", "code": None}}
             return web.json_response(error, status=answer.status, headers=answer.headers)

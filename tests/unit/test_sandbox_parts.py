@@ -35,6 +35,7 @@ from orchestrator.sandboxes.placing import Places
 from orchestrator.sandboxes.suitability import Suitability
 from orchestrator.sandboxes.tenancy import Tenancy
 from orchestrator.sessions.budget import Budget, Kind
+from orchestrator.spawning.family import Family
 from orchestrator.workspace import mounts
 from sandbox_agent.configuration import parse
 from sandbox_agent.protocol import PROTOCOL_VERSION
@@ -100,6 +101,7 @@ def plan_of(
         workspace=SimpleNamespace(uid=1234),
         stages=False,
         pack=None,
+        family=Family(),
         budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
         secrets=secrets,
     )
@@ -205,7 +207,7 @@ async def test_mounts_are_made_with_their_flags_and_unmade(
     directory, source = plan.directory, str(state_dir.resolve())
     points = [str(directory.mounts / name) for name in given]
     assert made == [
-        (str(plan.data), str(directory.workspace), {"noexec": True}),
+        (str(plan.data), str(directory.workspace), {"noexec": True, "read_only": False}),
         (source, points[0], {"noexec": True, "read_only": True}),
         (source, points[1], {"noexec": True, "read_only": False}),
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from orchestrator.access.keys import Principal
 from orchestrator.commands.execution import Executions
@@ -20,16 +20,29 @@ from orchestrator.turns.notes import Notes
 from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.turn_operation import StagedChange
 from orchestrator.turns.runs.conversation import Conversation
+from orchestrator.turns.runs.feed import RunFeed
 from orchestrator.turns.scopes import Scopes
 from orchestrator.turns.terminals import TurnTerminals
+from orchestrator.turns.turn import AgentRun
 from orchestrator.webhooks.host_tools import HostTools
+
+if TYPE_CHECKING:
+    from orchestrator.spawning.inheritance import SpawnRequest
+    from orchestrator.spawning.runs import SpawnedRun
+
+
+# The caller, the parent, the child to spawn, the run in it, where it is told, and the tool's call.
+Spawn: TypeAlias = Callable[
+    [Principal, Session, "SpawnRequest", AgentRun, RunFeed | None, str | None],
+    Awaitable["SpawnedRun"],
+]
 
 
 class Services(NamedTuple):
     """The parts of the control plane that operations use.
 
     `staged` gives what is proposed, and `roll_back` discards it for a turn with that number.
-    `using` gives a session a sandbox again that has none.
+    `using` gives a session a sandbox again that has none. `spawn` runs a model in a child.
     """
 
     files: Files
@@ -44,6 +57,7 @@ class Services(NamedTuple):
     terminals: Terminals
     session_tools: SessionTools
     host_tools: HostTools
+    spawn: Spawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from orchestrator.turns.operations import (
     models,
     notes,
     queries,
+    spawns,
     tools,
     world,
 )
@@ -15,7 +16,7 @@ from orchestrator.turns.operations.turn_operation import TurnOperation
 
 OPERATIONS: Mapping[str, TurnOperation] = {
     each.name: each
-    for module in (world, commands, tools, models, notes, memory, queries)
+    for module in (world, commands, tools, models, notes, memory, spawns, queries)
     for each in module.OPERATIONS
 }
 # The names that programs call as functions.

@@ -104,12 +104,14 @@ def turn_operation(
 ) -> TurnOperation:
     """The operation that a function performs; its signature has the parameters.
 
-    The first parameter is the `OperationContext`; the docstring is the summary.
+    The first parameter is the `OperationContext`; those by keyword only are the driver's, not the
+    program's. The docstring is the summary.
     """
     _, *parameters = inspect.signature(perform).parameters.values()
     read = tuple(
         Parameter(each.name, _type(each.annotation), each.default is not each.empty, each.default)
         for each in parameters
+        if each.kind is not each.KEYWORD_ONLY
     )
     summary = inspect.getdoc(perform) or ""
     return TurnOperation(name, read, summary.partition("\n")[0], perform, query, form)

@@ -1,6 +1,7 @@
 """The program of a run: ticks of its model, and the calls of tools between them."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from orchestrator.models.messages import ModelMessage, ToolCall
 from orchestrator.turns.outcome import Value, nonconverged
@@ -10,12 +11,14 @@ from orchestrator.turns.programs import (
     PolicyViolation,
     Program,
     Request,
+    SpawnAll,
     TakeQueued,
     Tick,
 )
 from orchestrator.turns.runs.conversation import Conversation
-from orchestrator.turns.runs.run_tool import ToolArgumentsError, result
+from orchestrator.turns.runs.run_tool import RunTool, ToolArgumentsError, result
 from orchestrator.turns.runs.toolbox import named
+from orchestrator.turns.runs.tools import SPAWN
 from paddock.contract.remedies import REMEDIES
 
 
@@ -35,8 +38,14 @@ def run_program(conversation: Conversation) -> Program:
                 return nonconverged(conversation.text, tick, "max-tokens")
             if not more:
                 return conversation.text
+        spawned: dict[ToolCall, str] = {}
         for number, call in enumerate(called.calls, 1):
-            text = yield from _done(call, conversation)
+            if call.name == SPAWN and call not in spawned:
+                spawned = yield from _spawned(called.calls, conversation)
+            if call in spawned:
+                text = spawned[call]
+            else:
+                text = yield from _done(call, conversation)
             if called.dropped and number == len(called.calls):
                 text += f"\n[{called.dropped} further calls at once were too many: not done]"
             yield NewMessage(ModelMessage("tool", text, call=call.id))
@@ -45,27 +54,63 @@ def run_program(conversation: Conversation) -> Program:
 
 def _done(call: ToolCall, conversation: Conversation) -> Generator[Request, Value, str]:
     """Does what a call asks for; the result, or why there is none."""
-    tool = named(conversation.tools, call.name)
-    if tool is None:
-        known = ", ".join(conversation.tools)
-        return f"Refused: there is no tool {call.name[:64]}: there are {known}"
     try:
-        given = tool.read(call.arguments)
+        tool, given = _read(call, conversation)
     except ToolArgumentsError as error:
-        cut_off = conversation.cut_off
-        why = ", because the answer had the most tokens and was cut off" if cut_off else ""
-        return f"Refused: {error}{why}"
+        return f"Refused: {error}"
     conversation.calling = call.id
     try:
         value = yield tool.operation(given)
-    except PolicyViolation as error:
-        return _refusal(str(error), error.rule)
-    except OperationFailed as error:
-        return f"Failed: {error}" if error.rule is None else _refusal(str(error), error.rule)
+    except (PolicyViolation, OperationFailed) as error:
+        return _failure(str(error), error.rule)
     return result(tool, given, value)
 
 
-def _refusal(said: str, rule: str | None) -> str:
-    remedy = REMEDIES.get(rule or "")
+def _spawned(
+    calls: Sequence[ToolCall], conversation: Conversation
+) -> Generator[Request, Value, dict[ToolCall, str]]:
+    """Does all calls of a tick that spawn children, at the same time; what each one is told."""
+    found: dict[ToolCall, str] = {}
+    read: dict[ToolCall, tuple[RunTool, Any]] = {}
+    for call in calls:
+        if call.name == SPAWN:
+            try:
+                read[call] = _read(call, conversation)
+            except ToolArgumentsError as error:
+                found[call] = f"Refused: {error}"
+    operations = tuple(tool.operation(given) for tool, given in read.values())
+    if operations:
+        answers = yield SpawnAll(operations, tuple(call.id for call in read))
+        for (call, (tool, given)), answer in zip(read.items(), _answers(answers), strict=True):
+            value, said, rule = answer
+            told = result(tool, given, value) if said is None else _failure(said, rule)
+            found[call] = told
+    return found
+
+
+def _answers(value: Value) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _read(call: ToolCall, conversation: Conversation) -> tuple[RunTool, Any]:
+    """The tool and its arguments. Raises: ToolArgumentsError."""
+    tool = named(conversation.tools, call.name)
+    if tool is None:
+        known = ", ".join(conversation.tools)
+        raise ToolArgumentsError(f"there is no tool {call.name[:64]}: there are {known}")
+    try:
+        return tool, tool.read(call.arguments)
+    except ToolArgumentsError as error:
+        cut_off = conversation.cut_off
+        why = ", because the answer had the most tokens and was cut off" if cut_off else ""
+        raise ToolArgumentsError(f"{error}{why}") from None
+
+
+def _failure(said: str, rule: str | None) -> str:
+    return f"Failed: {said}" if rule is None else _refusal(said, rule)
+
+
+def _refusal(said: str, rule: str) -> str:
+    remedy = REMEDIES.get(rule)
     named = f"Refused by {rule}: {said}"
     return named if remedy is None else f"{named}. {remedy}"

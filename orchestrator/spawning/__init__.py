@@ -1,0 +1,1 @@
+"""Children of sessions: spawned from them, with less, and ended with them."""

@@ -217,6 +217,30 @@ async def test_level_and_policy_open_the_memory(
     assert ("new" in await remembered(api)) is ("memory_write" in offered)
 
 
+async def test_levels_differ_in_the_memory_s_tools_only(api: Api, model: ModelServer) -> None:
+    """P13."""
+    others = set()
+    for level, refused in (
+        ("low", ["memory_search", "memory_write"]),
+        ("medium", ["memory_write"]),
+        ("high", []),
+    ):
+        path = await made(api, policy=MEMORY, permission_level=level)
+        model.answers = [
+            calling(("memory_search", {}), ("memory_write", {"text": "x"}), READ),
+            Answer("done"),
+        ]
+        await send(api, path)
+        *notes, read = results(model)
+        told = [text for text in notes if text.startswith("Refused by memory-level: ")]
+        assert [text.partition(".")[0].rpartition(": ")[2] for text in told] == refused
+        assert all(f"tool not allowed for permission level {level}: " in text for text in told)
+        assert read == "hello\n"
+        tools = {each["function"]["name"] for each in model.bodies[-1]["tools"]}
+        others.add(frozenset(name for name in tools if "memory" not in name))
+    assert len(others) == 1
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -482,6 +506,47 @@ async def test_a_level_comes_from_the_host_only(api: Api, model: ModelServer) ->
     assert run["text"] == "done"
 
 
+async def test_a_level_is_checked_before_anything_is_queued(api: Api, model: ModelServer) -> None:
+    """P16."""
+    path = await made(api)
+    model.answers = [Answer(hangs=True, body=[])]
+    sending = asyncio.create_task(send(api, path))
+    await model.hanging.wait()
+    for level in ("LOW", "high ", "", 1, ["low"]):
+        problem = await api.problem(
+            400, "validation_error", "POST", f"{path}/send", json=said("x", permission_level=level)
+        )
+        assert problem["detail"] == "permission_level must be low|medium|high"
+    await api.json("POST", f"{path}/interrupt")
+    assert (await sending)["turn_number"] == 1
+    assert (await api.json("GET", f"{path}/audit?operation=turn.queue"))["items"] == []
+    queued = await api.json("POST", f"{path}/queue", json=said("only this one"))
+    assert queued == {"queued": 1}
+    assert (await api.json("GET", path))["permission_level"] == "medium"
+
+
+async def test_records_of_runs_and_the_index_have_level_and_workspace(
+    api: Api, model: ModelServer
+) -> None:
+    """P19: each record has what was so when it was made."""
+    path = await made(api)
+    for level in ("medium", "low", "high"):
+        model.answers = [calling(READ), Answer("done")]
+        await send(api, path, permission_level=level)
+    root = (await api.json("GET", path))["workspace"]["root_dir"]
+    levels = [(name, root) for name in ("medium", "low", "high")]
+    for listed in (
+        (await api.json("GET", f"{path}/turns"))["items"],
+        [await api.json("GET", f"{path}/turns/{number}") for number in (1, 2, 3)],
+        (await api.json("GET", f"{path}/audit?operation=turn.start"))["items"],
+        (await api.json("GET", f"{path}/audit?operation=world.read"))["items"],
+    ):
+        shown = [(each["permission_level"], each["workspace_root"]) for each in listed]
+        assert shown == levels
+    (indexed,) = (await api.json("GET", "/api/sessions"))["items"]
+    assert (indexed["permission_level"], indexed["workspace"]["root_dir"]) == ("high", root)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -498,7 +563,8 @@ async def test_a_level_comes_from_the_host_only(api: Api, model: ModelServer) ->
         ({"messages": [{"content": "x"}], "max_timeline_entries": 501}, "max_timeline_entries"),
         ({"messages": [{"content": "x"}], "max_timeline_entries": "9"}, "max_timeline_entries"),
         ({"messages": [{"content": "x"}], "model": "absent"}, "model"),
-        ({"messages": [{"content": "x"}], "tools": []}, "tools"),
+        ({"messages": [{"content": "x"}], "tools": {}}, "tools"),
+        ({"messages": [{"content": "x"}], "stream": True}, "stream"),
     ],
 )
 async def test_a_malformed_request_is_refused(

@@ -38,7 +38,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    *("proposals", "runs"),
+    *("runs", "proposals"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 

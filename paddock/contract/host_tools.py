@@ -22,7 +22,7 @@ class HostTool(Body):
     """A tool of the host."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["create_ticket"])
-    description: Annotated[str, Field(min_length=1), MaxBytes(2 * KIB)] = Field(
+    description: Annotated[str, Field(min_length=1), MaxBytes(KIB)] = Field(
         description="What the model is told of it."
     )
     input_schema: dict[str, Any] = Field(

@@ -447,7 +447,7 @@ async def test_arguments_are_checked_before_anything_is_sent(
         ({"name": "exec"}, "tools.0.name"),
         ({"name": "show"}, "tools.0.name"),
         ({"description": ""}, "tools.0.description"),
-        ({"description": "x" * 2049}, "tools.0.description"),
+        ({"description": "x" * 1025}, "tools.0.description"),
         ({"input_schema": {"type": "array"}}, "tools.0.input_schema"),
         ({"input_schema": {"type": "object", "pattern": "("}}, "tools.0.input_schema"),
         ({"input_schema": {"type": "object", "title": "x" * 8192}}, "tools.0"),

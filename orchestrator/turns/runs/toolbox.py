@@ -16,9 +16,10 @@ from orchestrator.turns.runs.tools import TOOLS
 from orchestrator.turns.session_policy import EXECUTIONS, PolicyRefusalError, SessionPolicy
 from orchestrator.webhooks.host_tools import HostTool
 
-# What endpoints take in one request: tools, and characters of a name.
+# What endpoints take in one request: tools, and characters of a name and of a description.
 _MOST_OFFERED = 128
 _LONGEST_NAME = 64
+_LONGEST_DESCRIPTION = 1024
 
 
 def toolbox(listed: Sequence[ListedTool], host: Sequence[HostTool]) -> dict[str, RunTool]:
@@ -70,7 +71,7 @@ def _of_operator(listed: ListedTool) -> RunTool:
 
     return RunTool(
         _plain_name(listed.name),
-        listed.explained,
+        listed.explained[:_LONGEST_DESCRIPTION],
         SchemaArguments(listed.input_schema),
         ("world.tool",),
         operation,

@@ -1,8 +1,7 @@
 """The runner whose loop is in the caller's process, with a sandbox as its hands."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Protocol, cast
+from collections.abc import Sequence
 
 from paddock.app.hands import hands
 from paddock.app.reference import SessionRef
@@ -16,12 +15,6 @@ from paddock.client.session import Session
 
 class LevelDiffersError(PaddockError):
     """A sandbox with the session's id exists, at another level; it is left alone."""
-
-
-class _Spawns(Protocol):
-    def spawn(
-        self, *, label: str | None, workspace: str, permission_level: str
-    ) -> Awaitable[Session]: ...
 
 
 class LocalRunner(Runner):
@@ -95,6 +88,6 @@ class LocalRunner(Runner):
 
 async def _spawned(parent: asyncio.Task[Session], child: SessionRef) -> Session:
     """A sandbox below the parent's."""
-    return await cast(_Spawns, await parent).spawn(
+    return await (await parent).spawn(
         label=child.label, workspace=child.workspace, permission_level=child.level
     )

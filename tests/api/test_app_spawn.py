@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from paddock import Paddock
+from paddock import Paddock, PaddockError
 from paddock.app import Agent, App, LocalRunner, SpawnError, ToolContext
-from paddock.client.session import Session
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.apps import ScriptedModel, calls
 from tests.support.fake_agent import Play
@@ -29,20 +28,6 @@ async def workspaces(api: Api) -> set[str]:
     directory = api.plane.settings.workspaces_dir
     assert directory is not None
     return {each.name for each in directory.iterdir() if each.is_dir()}
-
-
-@pytest.fixture
-def below(paddock: Paddock, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Has sandboxes make children, and returns what each is asked for."""
-    asked = list[dict[str, Any]]()
-
-    async def spawn(parent: Session, **options: Any) -> Session:
-        asked.append({"parent": parent.id, **options})
-        level = options["permission_level"]
-        return await paddock.sessions.create(id=f"below-{len(asked)}", permission_level=level)
-
-    monkeypatch.setattr(Session, "spawn", spawn, raising=False)
-    return asked
 
 
 async def test_children_may_work_in_their_parent_s_sandbox(paddock: Paddock, api: Api) -> None:
@@ -94,25 +79,29 @@ async def test_an_interrupt_ends_what_a_child_does_in_its_parent_s_sandbox(
 
 @pytest.mark.parametrize("workspace", ["own", "read-only"])
 async def test_a_child_s_sandbox_is_below_its_parent_s_and_ends_with_it(
-    paddock: Paddock, api: Api, below: list[dict[str, Any]], workspace: Any
+    paddock: Paddock, api: Api, workspace: Any
 ) -> None:
-    worker = ScriptedModel(calls(("write_file", {"path": "a.txt", "text": "one"})))
+    worker = ScriptedModel(calls(("list_files", {})))
+    worker.gate.clear()
     async with App(paddock, model=ScriptedModel(), level="medium") as app:
         session = await app.session("a")
         agent = Agent(model=worker, level="low")
         run = session.spawn(agent, "x", label="scout", workspace=workspace)
-        assert (await run).text == "done"
-        asked = {"label": "scout", "workspace": workspace, "permission_level": "low"}
-        assert below == [{"parent": "a", **asked}]
-        assert worker.said()[-1] == ("tool", "3 bytes are written")
+        await worker.asked.wait()
         # The parent has a sandbox now: its child's is below it.
         assert await live(paddock) == {"a"}
-        assert "below-1" not in await workspaces(api)
+        [child] = await paddock.sessions.list(parent="a")
+        assert (child.info.parent, child.info.permission_level) == ("a", "low")
+        assert child.info.spawn is not None
+        assert (child.info.spawn.label, child.info.spawn.workspace) == ("scout", workspace)
+        worker.gate.set()
+        assert (await run).text == "done"
+        [child] = await paddock.sessions.list(parent="a")
+        assert child.info.status == "completed"
+        assert await workspaces(api) == {"a"}
 
 
-async def test_sandboxes_of_children_end_with_their_parent(
-    paddock: Paddock, below: list[dict[str, Any]]
-) -> None:
+async def test_sandboxes_of_children_end_with_their_parent(paddock: Paddock, api: Api) -> None:
     model = ScriptedModel()
     model.gate.clear()
     app = App(paddock, model=model)
@@ -123,25 +112,20 @@ async def test_sandboxes_of_children_end_with_their_parent(
     [child] = session.children
     runs.append(child.spawn(None, "x"))
     await model.asked.wait()
-    assert [each["parent"] for each in below] == ["a", "below-1"]
-    assert await live(paddock) == {"a", "below-1", "below-2"}
+    [first] = await paddock.sessions.list(parent="a")
+    [second] = await paddock.sessions.list(parent=first.id)
+    assert second.info.depth == 2
     await app.aclose()
     assert await live(paddock) == set()
     assert [(await run).status for run in runs] == ["aborted", "aborted"]
+    assert await workspaces(api) == {"a"}
 
 
-async def test_a_spawn_that_is_refused_is_the_handle_s_failure(
-    paddock: Paddock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse(parent: Session, **options: Any) -> Session:
-        # As for any bad request: the level is unknown.
-        return await paddock.sessions.create(permission_level="none")
-
-    monkeypatch.setattr(Session, "spawn", refuse, raising=False)
-    async with App(paddock, model=ScriptedModel()) as app:
+async def test_a_level_above_the_parent_s_is_the_handle_s_failure(paddock: Paddock) -> None:
+    async with App(paddock, model=ScriptedModel(), level="low") as app:
         session = await app.session("a")
-        with pytest.raises(Exception, match="permission_level"):
-            await session.spawn(None, "x")
+        with pytest.raises(PaddockError, match="level"):
+            await session.spawn(Agent(level="high"), "x")
         assert (session.status, session.children) == ("idle", ())
         assert (await session.send("y")).status == "completed"
 

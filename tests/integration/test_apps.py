@@ -1,6 +1,8 @@
 """Apps with real sandboxes: tools, children, many sessions, and a model that believes texts."""
 
+import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,61 @@ async def test_the_lowest_level_permits_every_tool_of_the_sandbox() -> None:
     assert listed == "src/\nsrc/a.txt"
     assert "one\\n-two\\n" in ran
     assert refused.startswith("error: ")
+
+
+async def test_a_child_sees_its_parent_s_files_and_leaves_nothing() -> None:
+    worker = ScriptedModel(
+        calls(("read_file", {"path": "a.txt"}), ("write_file", {"path": "b.txt", "text": "two"}))
+    )
+    alone = ScriptedModel(calls(("list_files", {})))
+    model = ScriptedModel(calls(("write_file", {"path": "a.txt", "text": "one"})))
+    async with (
+        leaving_nothing() as server,
+        Paddock(server.url, server.key) as paddock,
+        App(paddock, model=model, level="low") as app,
+    ):
+        session = await app.session("a")
+        await session.send("x")
+        await asyncio.gather(
+            session.spawn(Agent(model=worker), "x", workspace="read-only"),
+            session.spawn(Agent(model=alone), "x"),
+        )
+        read, wrote = (text for role, text in worker.said() if role == "tool")
+        assert read == "one"
+        assert wrote.startswith("error: ")
+        assert alone.said()[-1] == ("tool", "[nothing]")
+        workspaces = server.state_dir / "session-workspaces"
+        assert [each.name for each in workspaces.iterdir()] == ["a"]
+        assert [each.name for each in (workspaces / "a").iterdir()] == ["a.txt"]
+
+
+async def test_ten_levels_of_children_end_together() -> None:
+    async def deeper(context: ToolContext) -> str:
+        return (await context.spawn(None, "deeper")).text
+
+    deepest = asyncio.Event()
+
+    async def model(given: ModelInput) -> Reply | str:
+        last = given.timeline[-1]
+        if last.role == "tool":
+            assert "Maximum spawn depth (10) exceeded" in last.content
+            deepest.set()
+            await asyncio.Event().wait()
+        return calls(("deeper", {}))
+
+    async with (
+        leaving_nothing() as server,
+        Paddock(server.url, server.key) as paddock,
+        App(paddock, model=model, level="low", tools=[deeper]) as app,
+    ):
+        session = await app.session("a")
+        run = session.send("deeper")
+        await deepest.wait()
+        began = time.monotonic()
+        session.interrupt()
+        assert (await run).status == "aborted"
+        assert time.monotonic() - began < 10
+        assert [each.name for each in (server.state_dir / "session-workspaces").iterdir()] == ["a"]
 
 
 async def notes(given: ModelInput) -> Reply | str:

@@ -423,6 +423,17 @@ async def test_a_host_that_does_not_answer(api: Api, model: ModelServer, host: H
     host.free.set()
 
 
+async def test_a_host_s_answer_has_no_secret_of_the_session(
+    api: Api, model: ModelServer, host: Host
+) -> None:
+    path = await made(api, policy=POLICY, secrets={"SECRET_TOKEN": "canary-of-the-run"})
+    host.answer = web.Response(text="it is canary-of-the-run")
+    model.answers = [calling(("create_ticket", {"title": "a"})), Answer("done")]
+    await api.json("POST", f"{path}/send", json=said(tools=[host.tool()]))
+    assert results(model)[0].startswith("it is ")
+    assert "canary-of-the-run" not in str((model.bodies, await timeline(api, path)))
+
+
 async def test_arguments_are_checked_before_anything_is_sent(
     api: Api, model: ModelServer, host: Host
 ) -> None:

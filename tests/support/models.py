@@ -19,8 +19,8 @@ class Answer:
 
     `text` comes in pieces of four characters. `usage` is (input, output); None: not stated.
     `stream` False: one JSON object, whatever was asked for. `status` other than 200: an error with
-    `said`. `body` replaces the rest as it is, once `headers` are sent; `hangs`: nothing follows
-    until the client goes away. `calls` are names of tools and their arguments, in two pieces each.
+    `said`. `body` replaces the rest as it is, once `headers` are sent; `hangs`: its end never
+    follows. `calls` are names of tools and their arguments, in two pieces each.
     """
 
     text: str = "done"
@@ -138,6 +138,8 @@ def _called(answer: Answer) -> list[bytes]:
 def _pieces(answer: Answer) -> list[bytes]:
     texts = [answer.text[place : place + 4] for place in range(0, len(answer.text), 4)]
     found = [event(chunk(text)) for text in texts] + _called(answer)
+    if answer.hangs:
+        return found
     if answer.finish is not None:
         found.append(event(chunk(finish=answer.finish)))
     if answer.usage is not None:

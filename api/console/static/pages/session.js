@@ -11,10 +11,11 @@ import { Files } from "./session_files.js";
 import { LevelAndPolicy } from "./session_level.js";
 import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
+import { SessionRun } from "./session_run.js";
 import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
-  ["activity", "Activity"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"],
+  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"],
   ["files", "Files"], ["level", "Level and policy"], ["raw", "Raw"],
 ];
 
@@ -91,6 +92,7 @@ function Later({ load, ...members }) {
 
 function Tab({ tab, found, query }) {
   const { session } = found;
+  if (tab === "run") return html`<${SessionRun} found=${found} />`;
   if (tab === "turns") return html`<${SessionTurns} found=${found} />`;
   if (tab === "proposals") return html`<${Proposals} found=${found} />`;
   if (tab === "processes") return html`<${Processes} session=${session} query=${query} />`;

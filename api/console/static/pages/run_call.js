@@ -1,0 +1,43 @@
+// One call of a tool: a line that unfolds to its arguments, what was decided, and its output.
+
+import { html, useState } from "../vendor/preact.js";
+import { Badge, Raw } from "../parts.js";
+import { seconds } from "../format.js";
+import { commandLine, decisionOf, isLong, outputOf, shownArguments, subjectOf } from "./run_calls.js";
+
+const KINDS = { allow: "good", deny: "bad", failed: "warn" };
+
+function Arguments({ call }) {
+  const line = commandLine(call);
+  return html`<h3>${line === null ? "arguments" : "command"}</h3>
+    <pre tabindex="0" role="region" aria-label="arguments"><${Raw} text=${line ?? shownArguments(call)} /></pre>`;
+}
+
+function Output({ call }) {
+  const { exit, parts } = outputOf(call);
+  return html`${exit != null && html`<p class="exit"><${Badge} kind=${exit === 0 ? "good" : "warn"}>exit ${exit}<//></p>`}
+    ${parts.map(({ title, text, note }) => html`<h3 key=${title}>${title} ${note && html`<span class="cut">${note}</span>`}</h3>
+      ${text ? html`<pre class="output ${title}" tabindex="0" role="region" aria-label=${title}><${Raw} text=${text} /></pre>` : html`<p class="hint">nothing</p>`}`)}`;
+}
+
+const Refused = ({ verdict }) => html`<div class="why"><p><${Raw} text=${verdict.said} /></p>
+  <p>Rule: <code class="rule"><${Raw} text=${verdict.rule} /></code></p>
+  ${verdict.remedy && html`<p class="remedy">→ <${Raw} text=${verdict.remedy} /></p>`}</div>`;
+
+/** `state` says what a call without a result does; `children` are beneath it also while it is folded. */
+export function Call({ call, operation, state, children }) {
+  const [chosen, choose] = useState(null);
+  const verdict = decisionOf(call, operation);
+  const open = chosen ?? !isLong(call);
+  const toggle = (event) => { event.preventDefault(); choose(!open); };
+  return html`<div class="call ${verdict.decision ?? ""}"><details open=${open}>
+    <summary onClick=${toggle}><span class="tool mono"><${Raw} text=${call.tool} /></span>
+      <span class="mono subject"><${Raw} text=${subjectOf(call)} /></span>
+      ${verdict.decision && html`<${Badge} kind=${KINDS[verdict.decision]}>${verdict.decision}<//>`}
+      ${verdict.rule && html`<code class="rule"><${Raw} text=${verdict.rule} /></code>`}
+      ${call.result === null && html`<span class="hint">${state}</span>`}
+      <span class="num hint">${operation?.duration_ms == null ? "" : seconds(operation.duration_ms / 1000)}</span></summary>
+    ${open && html`<div class="unfolded"><${Arguments} call=${call} />
+      ${verdict.decision === "deny" ? html`<${Refused} verdict=${verdict} />` : call.result !== null && html`<${Output} call=${call} />`}</div>`}
+    </details>${children}</div>`;
+}

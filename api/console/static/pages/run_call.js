@@ -1,11 +1,9 @@
 // One call of a tool: a line that unfolds to its arguments, what was decided, and its output.
 
 import { html, useState } from "../vendor/preact.js";
-import { Badge, Raw } from "../parts.js";
+import { Badge, Decision, Raw } from "../parts.js";
 import { seconds } from "../format.js";
 import { commandLine, decisionOf, isLong, outputOf, shownArguments, subjectOf } from "./run_calls.js";
-
-const KINDS = { allow: "good", deny: "bad", failed: "warn" };
 
 function Arguments({ call }) {
   const line = commandLine(call);
@@ -30,10 +28,10 @@ export function Call({ call, operation, state, children }) {
   const verdict = decisionOf(call, operation);
   const open = chosen ?? !isLong(call);
   const toggle = (event) => { event.preventDefault(); choose(!open); };
-  return html`<div class="call ${verdict.decision ?? ""}"><details open=${open}>
+  return html`<div class="call ${verdict.failed ? "failed" : verdict.decision ?? ""}"><details open=${open}>
     <summary onClick=${toggle}><span class="tool mono"><${Raw} text=${call.tool} /></span>
       <span class="mono subject"><${Raw} text=${subjectOf(call)} /></span>
-      ${verdict.decision && html`<${Badge} kind=${KINDS[verdict.decision]}>${verdict.decision}<//>`}
+      <${Decision} decision=${verdict.decision} />${verdict.failed && html`<${Badge} kind="warn">failed<//>`}
       ${verdict.rule && html`<code class="rule"><${Raw} text=${verdict.rule} /></code>`}
       ${call.result === null && html`<span class="hint">${state}</span>`}
       <span class="num hint">${operation?.duration_ms == null ? "" : seconds(operation.duration_ms / 1000)}</span></summary>

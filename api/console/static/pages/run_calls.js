@@ -7,6 +7,7 @@ const SHORT_CHARACTERS = 600;
 const SHORT_LINES = 8;
 // How the control plane says that a text is not whole.
 const CUT = /\n?\[(\d+) of (\d+) characters\]$/;
+const REFUSED = /^Refused by ([\w-]+): /;
 const SOME_LINES = /\[(\d+) lines in all\]$/;
 
 /** The arguments as an object, or nothing if the model wrote none. */
@@ -102,11 +103,17 @@ function matched(calls, operations) {
   return calls.map((call) => (without(call) ? null : rest.shift()));
 }
 
-/** `{decision, rule, said, remedy}` of a call that was answered; `decision` is allow, deny, failed or null. */
+/**
+ * `{decision, failed, rule, said, remedy}` of a call that was answered; `decision` is allow, deny or
+ * null. That a call was refused is believed of a result whose operation did not succeed: no file
+ * wrote it.
+ */
 export function decisionOf({ result }, operation) {
-  if (!operation) return { decision: null };
-  const { decision, rule, error } = operation;
-  if (decision !== "deny") return { decision: error ? "failed" : decision, said: error };
+  if (!operation) return { decision: null, failed: false };
+  const { decision, error } = operation;
+  if (!error) return { decision, failed: false };
+  const rule = operation.rule ?? REFUSED.exec(result ?? "")?.[1];
+  if (decision !== "deny" && !rule) return { decision, failed: true };
   const told = `Refused by ${rule}: ${error}. `;
-  return { decision, rule, said: error, remedy: result?.startsWith(told) ? result.slice(told.length) : null };
+  return { decision: "deny", failed: false, rule, said: error, remedy: result?.startsWith(told) ? result.slice(told.length) : null };
 }

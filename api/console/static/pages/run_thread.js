@@ -142,7 +142,7 @@ function bounded(run) {
     if (entries.length > MOST_ENTRIES) now = shortened(now, key, entries.length - MOST_ENTRIES);
   }
   while (now.size > MOST_CHARACTERS) {
-    const key = largest(now);
+    const key = yielding(now);
     if (key === null) break;
     now = shortened(now, key, 1);
   }
@@ -152,12 +152,14 @@ function bounded(run) {
 /** The oldest child that has ended. */
 const ended = (run) => [...run.threads].find(([key, each]) => key !== OWN && hasEnded(each))?.[0];
 
-/** The thread that gives way: of children that have ended, else the one with the most entries. */
-function largest(run) {
-  const over = [...run.threads].filter(([key, each]) => key !== OWN && hasEnded(each) && each.entries.length);
-  if (over.length) return over[0][0];
-  const long = [...run.threads].filter(([, { entries }]) => entries.length > 1);
-  return long.sort(([, a], [, b]) => b.entries.length - a.entries.length)[0]?.[0] ?? null;
+/** The thread that gives way: of a child that has ended, else the longest, else of the oldest child. */
+function yielding(run) {
+  const threads = [...run.threads];
+  const children = threads.filter(([key, { entries }]) => key !== OWN && entries.length);
+  const over = children.find(([, each]) => hasEnded(each));
+  if (over) return over[0];
+  const [longest] = threads.sort(([, a], [, b]) => b.entries.length - a.entries.length);
+  return longest[1].entries.length > 1 ? longest[0] : children[0]?.[0] ?? null;
 }
 
 function shortened(run, key, count) {

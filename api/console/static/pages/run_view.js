@@ -54,9 +54,10 @@ function Child({ run, id }) {
   if (!thread) return html`<p class="hint">The page does not keep this child's thread any more.</p>`;
   const { session, label, tokens, result, problem } = thread;
   const state = childState(thread);
-  return html`<details class="child" open><summary><b><${Raw} text=${label || "child"} /></b> ${session && link(session)}
+  return html`<details class="child" open><summary><b><${Raw} text=${label || "child"} /></b>
       <${Badge} kind=${CHILD_KINDS[state]}>${state}<//> ${tokens != null && html`<span class="hint">${number(tokens)} tokens</span>`}</summary>
     <div class="nested-thread" role="group" aria-label="thread of ${label || session || "a child"}">
+      ${session && html`<p class="hint">Session ${link(session)}</p>`}
       <${Entries} thread=${thread} run=${run} operations=${thread.operations} />
       ${(result?.error ?? problem) && html`<p class="warning"><${Raw} text=${said(result?.error ?? problem)} /></p>`}</div></details>`;
 }

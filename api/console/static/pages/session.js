@@ -4,6 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
 import { Badge, Confirm, Failure, Loading, Raw, StatusBadge, Time, useLoaded } from "../parts.js";
 import { bytes, number, percent } from "../format.js";
+import { link } from "./overview_sessions.js";
 import { useSession } from "./session_record.js";
 import { Source } from "./file_view.js";
 import { Activity } from "./session_activity.js";
@@ -21,6 +22,8 @@ const TABS = [
 
 /** Only a session in proposal mode stages anything. */
 const tabsOf = ({ policy }) => TABS.filter(([name]) => name !== "proposals" || policy.world_rules?.proposal_mode);
+
+const MOST_CHILDREN = 20;
 
 const live = (session) => ["active", "paused"].includes(session.status);
 
@@ -64,6 +67,11 @@ function Figures({ session: { usage, disk, limits, budget } }) {
     ${commands != null && html`<${Figure} title="Commands" used=${commands} limit=${budget.limits.commands} show=${number} />`}</div>`;
 }
 
+/** The session that has spawned it, and those that it has spawned. */
+const Family = ({ session: { parent, children = [] } }) => html`${parent && html`<span>child of <b>${link(parent)}</b></span>`}
+  ${children.length > 0 && html`<span>children ${children.slice(0, MOST_CHILDREN).map((id, at) => html`${at > 0 && ", "}<b key=${id}>${link(id)}</b>`)}${
+    children.length > MOST_CHILDREN && ` and ${children.length - MOST_CHILDREN} more`}</span>`}`;
+
 function Head({ session, state }) {
   const labels = Object.entries(session.labels);
   return html`<section class="card session-head"><div class="session-title"><div>
@@ -73,7 +81,7 @@ function Head({ session, state }) {
         <${Badge}>policy ${session.policy.name ?? "of its own"}<//>
         ${state === "reconnecting" && html`<span class="connection" role="status">reconnecting</span>`}</p></div>
       <${Actions} session=${session} /></div>
-    <p class="facts hint"><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>
+    <p class="facts hint"><${Family} session=${session} /><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>
       ${session.termination ? html`<span>ended <${Time} at=${session.termination.terminated_at} />: <b>${session.termination.rationale_code}</b></span>`
         : html`<span>last used <${Time} at=${session.last_activity_at} /></span>`}
       ${labels.map(([name, value]) => html`<span key=${name}><${Raw} text=${name} />: <b><${Raw} text=${value} /></b></span>`)}</p>

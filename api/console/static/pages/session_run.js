@@ -58,7 +58,7 @@ function Composer({ conversation, members, usable }) {
       placeholder=${running ? "The run takes it in when the model calls no tool." : "What shall be done?"}></textarea></label>
     <p class="actions"><button class="primary" disabled=${!given || sending || !usable}>Send</button>
       ${running && html`<button type="button" class="danger" title="Ends the run and everything that runs in the session" onClick=${interrupt}>${
-        given ? "Interrupt with this message" : "Interrupt"}</button>`}
+        given ? "Interrupt with this message" : "Interrupt the run"}</button>`}
       ${more && html`<button type="button" disabled=${sending || !usable} title="Runs the model without a new message" onClick=${() => conversation.render(members)}>Continue</button>`}
       <span class="hint"><kbd>Enter</kbd> sends, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line.</span></p></form>`;
 }

@@ -69,7 +69,8 @@ async def model(served: ServedPlane) -> AsyncIterator[ModelServer]:
 async def sign_in(console: Console, key: str = KEY) -> None:
     await console.page.get_by_label("API key").fill(key)
     await console.page.keyboard.press("Enter")
-    await expect(console.page.locator("h1")).to_be_visible(timeout=PATIENCE_MS)
+    state = console.page.get_by_text("live", exact=True)
+    await expect(state).to_be_visible(timeout=PATIENCE_MS)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -310,9 +311,9 @@ async def sent_level(tab: Tab) -> str | None:
     """The level that goes with what is sent now."""
     async with tab.page.expect_request("**/send") as waiting:
         await tab.send("Go.")
-    found: str | None = (await waiting.value).post_data_json.get("permission_level")
+    sent: dict[str, Any] = (await waiting.value).post_data_json or {}
     await tab.says("has ended: ok")
-    return found
+    return sent.get("permission_level")
 
 
 async def test_the_level_is_chosen_kept_and_sent(
@@ -447,7 +448,7 @@ def child_ends(spawn: str, *within: str, **members: Any) -> tuple[str, dict[str,
 
 
 OUTCOME = {"tag": "ok", "value": "All done.", "metadata": {"tokens": 99}}
-TREE = (
+TREE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("start", {"turn_number": 1}),
     ("tick", {"tick": 1}),
     *(
@@ -537,6 +538,10 @@ async def test_what_can_not_be_sent_stays_with_the_reason(
     await tab.send("The only one.")
     await tab.says("Run 1 has ended: ok")
     await expect(tab.message).to_have_value("")
+    # No run begins without budget, and the session ends.
+    await tab.send("One too many.")
+    await admin.shows("A run needs an active session; this one is budget-exceeded.")
+    await tab.shows("The only one.")
 
 
 # Of the pages' pure modules: what a call returns.

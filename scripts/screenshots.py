@@ -29,6 +29,8 @@ from tests.support.plane import clear, opened
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1280, "height": 800}
+# The picture of a thread shows more of it.
+TALL: ViewportSize = {"width": 1280, "height": 1150}
 _SAMPLES = 50
 _KEYS_FILE = "/var/lib/paddock/keys.toml"
 _BUSY = "while sleep 0.$((RANDOM % 10)); do for i in {1..COUNT}; do :; done; done"
@@ -68,6 +70,11 @@ _TURNS = (
   (world.write "src/login.py" (replace (world.read "src/login.py") "TRIES = 3" "TRIES = 5"))
   (world.write "test/test_login.py" "from login import may_try\\n\\nassert may_try(4)\\n"))""",
 )
+_RUNS = {
+    **_POLICY,
+    "allowed_operations": ["llm.complete", "world.read", "world.write", "world.exec"],
+    "execution_rules": {"allow_shell_commands": True, "allow_network_calls": True},
+}
 # A run that repairs a package, and is refused what its policy does not permit.
 _SUMS = "def add(a, b):\n    return a - b\n"
 _SUMS_TEST = """import unittest
@@ -176,7 +183,7 @@ async def _propose(paddock: Paddock) -> None:
 
 async def _send(paddock: Paddock) -> None:
     """A run of the scripted model."""
-    session = await paddock.sessions.create(id="fix-sums", permission_level="high", policy=_POLICY)
+    session = await paddock.sessions.create(id="fix-sums", permission_level="high", policy=_RUNS)
     await session.files.write("src/sums.py", _SUMS, parents=True)
     await session.files.write("src/test_sums.py", _SUMS_TEST)
     await session.send("A test fails: repair the package.")
@@ -212,6 +219,7 @@ async def _take(url: str, key: str) -> None:
                 await page.locator(".head code").evaluate(
                     f"(code) => code.textContent = '{_KEYS_FILE}'"
                 )
+            await page.set_viewport_size(TALL if name == "run" else SIZE)
             await page.screenshot(path=IMAGES / f"console-{name}.png")
         await _in_a_shell(page, url)
         await _in_the_dark(page, url)

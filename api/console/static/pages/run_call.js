@@ -3,20 +3,13 @@
 import { html, useState } from "../vendor/preact.js";
 import { Badge, Decision, Raw } from "../parts.js";
 import { seconds } from "../format.js";
-import { commandLine, decisionOf, isLong, outputOf, shownArguments, subjectOf } from "./run_calls.js";
+import { decisionOf, isLong, outputOf, saysAll, shownArguments, subjectOf } from "./run_calls.js";
 
-function Arguments({ call }) {
-  const line = commandLine(call);
-  return html`<h3>${line === null ? "arguments" : "command"}</h3>
-    <pre tabindex="0" role="region" aria-label="arguments"><${Raw} text=${line ?? shownArguments(call)} /></pre>`;
-}
+const Arguments = ({ call }) => html`<h3>arguments</h3>
+  <pre tabindex="0" role="region" aria-label="arguments"><${Raw} text=${shownArguments(call)} /></pre>`;
 
-function Output({ call }) {
-  const { exit, parts } = outputOf(call);
-  return html`${exit != null && html`<p class="exit"><${Badge} kind=${exit === 0 ? "good" : "warn"}>exit ${exit}<//></p>`}
-    ${parts.map(({ title, text, note }) => html`<h3 key=${title}>${title} ${note && html`<span class="cut">${note}</span>`}</h3>
-      ${text ? html`<pre class="output ${title}" tabindex="0" role="region" aria-label=${title}><${Raw} text=${text} /></pre>` : html`<p class="hint">nothing</p>`}`)}`;
-}
+const Output = ({ parts }) => parts.map(({ title, text, note }) => html`<h3 key=${title}>${title} ${note && html`<span class="cut">${note}</span>`}</h3>
+  ${text ? html`<pre class="output ${title}" tabindex="0" role="region" aria-label=${title}><${Raw} text=${text} /></pre>` : html`<p class="hint">nothing</p>`}`);
 
 const Refused = ({ verdict }) => html`<div class="why"><p><${Raw} text=${verdict.said} /></p>
   <p>Rule: <code class="rule"><${Raw} text=${verdict.rule} /></code></p>
@@ -26,6 +19,7 @@ const Refused = ({ verdict }) => html`<div class="why"><p><${Raw} text=${verdict
 export function Call({ call, operation, state, children }) {
   const [chosen, choose] = useState(null);
   const verdict = decisionOf(call, operation);
+  const { exit, parts } = outputOf(call);
   const open = chosen ?? !isLong(call);
   const toggle = (event) => { event.preventDefault(); choose(!open); };
   return html`<div class="call ${verdict.failed ? "failed" : verdict.decision ?? ""}"><details open=${open}>
@@ -33,9 +27,10 @@ export function Call({ call, operation, state, children }) {
       <span class="mono subject"><${Raw} text=${subjectOf(call)} /></span>
       <${Decision} decision=${verdict.decision} />${verdict.failed && html`<${Badge} kind="warn">failed<//>`}
       ${verdict.rule && html`<code class="rule"><${Raw} text=${verdict.rule} /></code>`}
+      ${exit != null && html`<${Badge} kind=${exit === 0 ? "" : "warn"}>exit ${exit}<//>`}
       ${call.result === null && html`<span class="hint">${state}</span>`}
       <span class="num hint">${operation?.duration_ms == null ? "" : seconds(operation.duration_ms / 1000)}</span></summary>
-    ${open && html`<div class="unfolded"><${Arguments} call=${call} />
-      ${verdict.decision === "deny" ? html`<${Refused} verdict=${verdict} />` : call.result !== null && html`<${Output} call=${call} />`}</div>`}
+    ${open && html`<div class="unfolded">${!saysAll(call) && html`<${Arguments} call=${call} />`}
+      ${verdict.decision === "deny" ? html`<${Refused} verdict=${verdict} />` : call.result !== null && html`<${Output} parts=${parts} />`}</div>`}
     </details>${children}</div>`;
 }

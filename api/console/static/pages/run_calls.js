@@ -33,6 +33,13 @@ export function subjectOf(call) {
   return said == null ? (Object.keys(given).length ? JSON.stringify(given) : "") : String(said);
 }
 
+/** Whether that line has all that the call says. */
+export function saysAll(call) {
+  const given = parsed(call.arguments);
+  if (!given) return false;
+  return Object.keys(given).length < 2 && (commandLine(call) !== null || Object.values(given).every((value) => typeof value === "string"));
+}
+
 /** The arguments in full, for reading. */
 export function shownArguments(call) {
   const given = parsed(call.arguments);

@@ -72,7 +72,8 @@ const Family = ({ session: { parent, children = [] } }) => html`${parent && html
   ${children.length > 0 && html`<span>children ${children.slice(0, MOST_CHILDREN).map((id, at) => html`${at > 0 && ", "}<b key=${id}>${link(id)}</b>`)}${
     children.length > MOST_CHILDREN && ` and ${children.length - MOST_CHILDREN} more`}</span>`}`;
 
-function Head({ session, state }) {
+/** `brief` leaves room for the page. */
+function Head({ session, state, brief }) {
   const labels = Object.entries(session.labels);
   return html`<section class="card session-head"><div class="session-title"><div>
       <h1><${Raw} text=${session.id} /></h1>
@@ -85,7 +86,7 @@ function Head({ session, state }) {
       ${session.termination ? html`<span>ended <${Time} at=${session.termination.terminated_at} />: <b>${session.termination.rationale_code}</b></span>`
         : html`<span>last used <${Time} at=${session.last_activity_at} /></span>`}
       ${labels.map(([name, value]) => html`<span key=${name}><${Raw} text=${name} />: <b><${Raw} text=${value} /></b></span>`)}</p>
-    ${live(session) && html`<${Figures} session=${session} />`}</section>`;
+    ${live(session) && !brief && html`<${Figures} session=${session} />`}</section>`;
 }
 
 // Terminals are large: they are loaded when they are first looked at.
@@ -116,7 +117,7 @@ export function Session({ id, tab = "activity", query }) {
   const found = useSession(id);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
-  return html`<${Head} session=${session} state=${found.state} />
+  return html`<${Head} session=${session} state=${found.state} brief=${tab === "run"} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
     <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>

@@ -19,7 +19,8 @@ const NEAR_PX = 60;
 function useConversation({ session, events }) {
   const [conversation] = useState(() => new Conversation(session.id));
   const latest = events.find((event) => event.turn != null || event.operation.startsWith("turn."))?.seq ?? 0;
-  useEffect(() => { conversation.load(); }, [latest]);
+  // What a run of this page does comes in by itself.
+  useEffect(() => { if (!conversation.running?.live) conversation.load(); }, [latest]);
   useEffect(() => () => conversation.close(), []);
   return useLive(conversation);
 }
@@ -54,7 +55,7 @@ function Composer({ conversation, members, usable }) {
   const interrupt = async () => clear(await conversation.interrupt(given ? text : null));
   const more = !running && (conversation.waiting.length > 0 || conversation.shown.length > 0);
   return html`<form class="composer" onSubmit=${submit}>
-    <label class="grow">Message <textarea rows="3" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key}
+    <label class="grow">Message <textarea rows="2" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key}
       placeholder=${running ? "The run takes it in when the model calls no tool." : "What shall be done?"}></textarea></label>
     <p class="actions"><button class="primary" disabled=${!given || sending || !usable}>Send</button>
       ${running && html`<button type="button" class="danger" title="Ends the run and everything that runs in the session" onClick=${interrupt}>${
@@ -64,11 +65,11 @@ function Composer({ conversation, members, usable }) {
 }
 
 /** What is going on in a line, for those who listen to the page, too. */
-function statusOf({ running, sending, shown }) {
+function statusOf({ running, sending, shown }, waits) {
   if (running) {
     const tick = own(running).entries.findLast((entry) => entry.kind === "tick");
     const call = tick?.calls.find(({ result }) => result === null);
-    return [`Run ${running.turn} goes on`, tick && `tick ${tick.tick}`, call?.tool].filter(Boolean).join(", ");
+    return [`Run ${running.turn} goes on`, tick && `tick ${tick.tick}`, call?.tool, waits && "waits for approval"].filter(Boolean).join(", ");
   }
   if (sending) return "The message is sent.";
   const last = shown.at(-1);
@@ -115,7 +116,7 @@ function Conversing({ found, levels, models }) {
         onInput=${(event) => setTicks(event.target.value)} /></label>`}</section>
     ${!names.length && html`<${NoModel} />`}
     <${Thread} conversation=${conversation} found=${found} approvals=${approvals} onDecided=${decided} />
-    <p class="hint run-status" role="status">${statusOf(conversation)}</p>
+    <p class="hint run-status" role="status">${statusOf(conversation, approvals.length > 0)}</p>
     ${failed && html`<${Failure} error=${failed} />`}
     ${refused && html`<p class="notice" role="alert">It did not run: <${End} outcome=${refused} /></p>`}
     ${session.status === "active" && names.length > 0 && html`<${Composer} conversation=${conversation} members=${members} usable=${usable} />`}

@@ -71,8 +71,10 @@ _TURNS = (
   (world.write "test/test_login.py" "from login import may_try\\n\\nassert may_try(4)\\n"))""",
 )
 _RUNS = {
-    **_POLICY,
     "allowed_operations": ["llm.complete", "world.read", "world.write", "world.exec"],
+    "denied_operations": [],
+    "world_rules": {"write_patterns": ["src/**/*"], "read_only": False},
+    "llm_rules": {"allow_complete": True, "max_tokens_per_call": 1000},
     "execution_rules": {"allow_shell_commands": True, "allow_network_calls": True},
 }
 # A run that repairs a package, and is refused what its policy does not permit.

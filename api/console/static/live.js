@@ -107,7 +107,7 @@ export class Live {
     this.newest = event;
     if (event.decision === "deny") this.denied(event);
     const session = this.sessions.get(event.session_id);
-    if (!session && event.args.parent) this.parents.set(event.session_id, event.args.parent);
+    if (event.operation === "session.create" && event.args.parent) this.parents.set(event.session_id, event.args.parent);
     if (event.session_id && (!session || event.operation.startsWith("session."))) this.stale.add(event.session_id);
     else if (session) this.count(session, event);
     if (event.operation.startsWith("approval")) this.stale.add("");

@@ -15,7 +15,8 @@ export class Conversation {
     Object.assign(this, { id, runs: new Map(), waiting: [], gone: 0, loaded: false, error: null });
     // Of what was sent last: why it failed, the outcome of a run that did not begin, whether it is accepted.
     Object.assign(this, { failed: null, refused: null, sending: false });
-    this.seq = 0;
+    // What the timeline was read up to; counted anew in each round.
+    Object.assign(this, { seq: 0, round: 0 });
     this.listeners = new Set();
     this.stop = new AbortController();
   }
@@ -47,8 +48,10 @@ export class Conversation {
 
   async read() {
     const { signal } = this.stop;
+    const { round } = this;
     for (let after = this.seq; after != null;) {
       const { items, next } = await get(withQuery(ofSession(this.id, "timeline"), { after, limit: PAGE }), { signal });
+      if (round !== this.round) return;
       this.seq = items.at(-1)?.seq ?? this.seq;
       for (const entry of items) if (entry.role === "user" && !this.runs.get(entry.turn_number)?.live) this.begun([entry.content]);
       this.runs = withTimeline(this.runs, items);
@@ -92,7 +95,12 @@ export class Conversation {
     const others = this.running?.turn ?? null;
     this.changed({ failed: null, refused: null, sending: true });
     return new Promise((resolve) => {
-      const answer = (accepted) => { if (this.sending) this.changed({ sending: false }); resolve(accepted); };
+      let answered = false;
+      const answer = (accepted) => {
+        if (!answered) this.changed({ sending: false });
+        answered = true;
+        resolve(accepted);
+      };
       this.take(action, texts, json, others, answer).then(() => answer(false), (failed) => {
         if (!this.stop.signal.aborted) this.changed({ failed });
         answer(false);
@@ -117,7 +125,8 @@ export class Conversation {
         }
         this.hear(turn, name, data);
       }
-      if (!hasEnded(own(this.runs.get(turn)))) this.lose();
+      const run = this.runs.get(turn);
+      if (run && !hasEnded(own(run))) this.lose();
     } catch (error) {
       if (turn === null) throw error;
       if (!this.stop.signal.aborted) this.lose();
@@ -134,7 +143,7 @@ export class Conversation {
     }
     // What others have said in a run that goes on is only in the timeline.
     this.others = turn === others;
-    const before = this.others ? opening(known) : [...this.waiting, ...texts];
+    const before = known ? opening(known) : [...this.waiting, ...texts];
     if (!this.others) this.waiting = [];
     const run = newRun(turn, before, true);
     this.runs.set(turn, this.others ? texts.reduce(joined, run) : run);
@@ -162,7 +171,7 @@ export class Conversation {
 
   /** Begins anew with the timeline: the events of a run are not all there. */
   lose() {
-    Object.assign(this, { runs: new Map(), seq: 0, gone: 0 });
+    Object.assign(this, { runs: new Map(), seq: 0, gone: 0, round: this.round + 1 });
     this.load();
   }
 

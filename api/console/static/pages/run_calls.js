@@ -50,7 +50,7 @@ export function shownArguments(call) {
 export function outputOf({ tool, result }) {
   const ran = tool === "exec" && result !== null ? parsed(result) : null;
   if (typeof ran?.stdout !== "string" || typeof ran.stderr !== "string") return { exit: null, parts: [noted("output", result ?? "")] };
-  const parts = [noted("output", ran.stdout), noted("errors", ran.stderr)].filter(({ text }) => text);
+  const parts = [noted("output", ran.stdout), noted("stderr", ran.stderr)].filter(({ text }) => text);
   return { exit: ran.exit_code, parts: parts.length ? parts : [noted("output", "")] };
 }
 

@@ -486,7 +486,9 @@ TREE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tool_result", {"tick": 1, "id": "call_1", "content": "Failed: the second has failed"}),
     child_ends("a"),
     ("tool_result", {"tick": 1, "id": "call_0", "content": "the first is done"}),
-    # Of a child whose start was missed nothing is shown.
+    # Of a child whose events were missed, its last text is shown; of one whose start was, nothing.
+    child("d", "silent", None),
+    child_ends("d", text="said at its end"),
     ("text", {"tick": 1, "text": "said by nobody", "spawn_path": ["missed"]}),
     ("tick", {"tick": 2}),
     ("text", {"tick": 2, "text": "All done."}),
@@ -516,6 +518,8 @@ async def test_children_are_threads_beneath_the_calls_that_started_them(
         "href", "#/sessions/session-c"
     )
     await expect(second).to_be_visible()
+    silent = tab.run(1).get_by_role("group", name="thread of silent")
+    await expect(silent).to_contain_text("said at its end")
     await expect(tab.thread).not_to_contain_text("said by nobody")
     assert await tab.page.locator("main img, main script").count() == 0
     await expect(thread).to_contain_text("U+202Etxt")

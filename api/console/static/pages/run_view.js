@@ -59,6 +59,7 @@ function Child({ run, id }) {
     <div class="nested-thread" role="group" aria-label="thread of ${label || session || "a child"}">
       ${session && html`<p class="hint">Session ${link(session)}</p>`}
       <${Entries} thread=${thread} run=${run} operations=${thread.operations} />
+      ${!thread.entries.length && result?.text && html`<p class="text"><${Raw} text=${result.text} /></p>`}
       ${(result?.error ?? problem) && html`<p class="warning"><${Raw} text=${said(result?.error ?? problem)} /></p>`}</div></details>`;
 }
 

@@ -20,13 +20,17 @@ from api.server import http_options
 from orchestrator.access.key_bounds import KeyBounds
 from orchestrator.access.keys import Principal, Role
 from orchestrator.access.limits import KeyLimits
+from orchestrator.config.operator_models import OperatorModel
 from orchestrator.control_plane import ControlPlane
 from paddock import Paddock, PaddockAPIError
 from paddock.client.session import Session
+from tests.support.models import Answer, calling, model_server
 from tests.support.plane import clear, opened
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1280, "height": 800}
+# The picture of a thread shows more of it.
+TALL: ViewportSize = {"width": 1280, "height": 1150}
 _SAMPLES = 50
 _KEYS_FILE = "/var/lib/paddock/keys.toml"
 _BUSY = "while sleep 0.$((RANDOM % 10)); do for i in {1..COUNT}; do :; done; done"
@@ -66,6 +70,34 @@ _TURNS = (
   (world.write "src/login.py" (replace (world.read "src/login.py") "TRIES = 3" "TRIES = 5"))
   (world.write "test/test_login.py" "from login import may_try\\n\\nassert may_try(4)\\n"))""",
 )
+_RUNS = {
+    "allowed_operations": ["llm.complete", "world.read", "world.write", "world.exec"],
+    "denied_operations": [],
+    "world_rules": {"write_patterns": ["src/**/*"], "read_only": False},
+    "llm_rules": {"allow_complete": True, "max_tokens_per_call": 1000},
+    "execution_rules": {"allow_shell_commands": True, "allow_network_calls": True},
+}
+# A run that repairs a package, and is refused what its policy does not permit.
+_SUMS = "def add(a, b):\n    return a - b\n"
+_SUMS_TEST = """import unittest
+from sums import add
+
+
+class SumsTest(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(add(2, 2), 4)
+"""
+_TEST = ("exec", {"argv": ["bash", "-c", "cd src && python3 -B -m unittest test_sums"]})
+_ANSWERS = (
+    calling(_TEST, ("read_file", {"path": "src/sums.py"}), text="I run the tests first."),
+    calling(
+        ("write_file", {"path": ".github/check.yml", "text": "on: push\n"}),
+        ("write_file", {"path": "src/sums.py", "text": _SUMS.replace("-", "+")}),
+        _TEST,
+        text="The sign is wrong. I repair it, and add a check.",
+    ),
+    Answer("The test passes now: add() subtracted. I could not add a check outside of src."),
+)
 # By what a shell shows before: what is typed in it.
 _TYPED = {
     "$": "ls -la --color",
@@ -82,6 +114,7 @@ PAGES = {
     "session": ("sessions/docs-search", "cat /etc/passwd"),
     "level": ("sessions/web-agent/level", "medium"),
     "turns": ("sessions/fix-login/turns", "Turn 3"),
+    "run": ("sessions/fix-sums/run", "Run 1 has ended"),
     "proposals": ("sessions/fix-login/proposals", "Commit all"),
     "processes": ("sessions/build-42/processes", "sandbox agent"),
     "files": ("sessions/build-42/files?path=src%2Fwords.py", "return"),
@@ -133,6 +166,7 @@ async def _work(paddock: Paddock) -> None:
     await build.files.write("README.md", "# Words\n")
     await _ask(build)
     await _propose(paddock)
+    await _send(paddock)
     short = await paddock.sessions.create(id="spent", budget={"commands": 1})
     for _ in range(2):
         with suppress(PaddockAPIError):
@@ -147,6 +181,14 @@ async def _propose(paddock: Paddock) -> None:
     await session.proposals.commit()
     for code in _TURNS:
         await session.turns.run(code)
+
+
+async def _send(paddock: Paddock) -> None:
+    """A run of the scripted model."""
+    session = await paddock.sessions.create(id="fix-sums", permission_level="high", policy=_RUNS)
+    await session.files.write("src/sums.py", _SUMS, parents=True)
+    await session.files.write("src/test_sums.py", _SUMS_TEST)
+    await session.send("A test fails: repair the package.")
 
 
 async def _ask(session: Session) -> None:
@@ -179,6 +221,7 @@ async def _take(url: str, key: str) -> None:
                 await page.locator(".head code").evaluate(
                     f"(code) => code.textContent = '{_KEYS_FILE}'"
                 )
+            await page.set_viewport_size(TALL if name == "run" else SIZE)
             await page.screenshot(path=IMAGES / f"console-{name}.png")
         await _in_a_shell(page, url)
         await _in_the_dark(page, url)
@@ -208,7 +251,10 @@ async def _in_the_dark(page: Page, url: str) -> None:
 async def main() -> None:
     """Runs sessions, and takes the pictures."""
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
-        async with _served(Path(directory)) as (plane, url):
+        served, scripted = _served(Path(directory)), model_server(*_ANSWERS)
+        async with served as (plane, url), scripted as server:
+            small = OperatorModel.model_validate(server.setting())
+            plane.models.configured["small"] = small
             key = (plane.settings.state_dir / "admin.key").read_text().strip()
             async with Paddock(url, key) as paddock:
                 for each in _KEYS:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from api.access import Access
+from api.access import ROLES, Access
 from api.context import Context
 from api.operation import operation
 from api.views.levels import level
@@ -15,7 +15,7 @@ from orchestrator.policy.layers import Reaches
 from orchestrator.turns.explain import explain_operation
 from orchestrator.turns.session_policy import SessionPolicy
 from paddock.contract.policies import OperationArgs
-from paddock.contract.system import ExplainBody, Explanation, Levels
+from paddock.contract.system import ExplainBody, Explanation, Level, Levels
 from sandbox_agent.commands import CommandError
 
 
@@ -30,10 +30,18 @@ from sandbox_agent.commands import CommandError
 async def list_policies(context: Context) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
-        items=[level(each) for each in context.plane.levels.values()],
+        items=[_level(context, each) for each in context.plane.levels.values()],
         session_policies=[policy(each) for each in context.plane.session_policies.values()],
         next=None,
     )
+
+
+def _level(context: Context, shown: levels.Level) -> Level:
+    """A level, and whether the caller may give it to a session."""
+    caller = context.principal
+    refused = caller.bounds.refuses_level(shown, context.plane.levels)
+    allowed = refused is None and caller.role in ROLES[Access.MANAGE]
+    return level(shown, allowed=allowed, rule=None if refused is None else refused[0])
 
 
 @operation(

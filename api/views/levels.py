@@ -12,12 +12,17 @@ from paddock.contract.system import (
 )
 
 
-def level(shown: levels.Level) -> Level:
-    """The level; `commands` and `environment` are null for "any"."""
+def level(shown: levels.Level, *, allowed: bool, rule: str | None) -> Level:
+    """The level; `commands` and `environment` are null for "any".
+
+    `allowed` and `rule` are about the caller.
+    """
     return Level.model_validate(
         members(
             Level,
             shown,
+            allowed=allowed,
+            rule=rule,
             commands=None if shown.commands is None else sorted(shown.commands),
             environment=None if shown.environment is None else list(shown.environment),
             mounts=list(shown.mounts),

@@ -20,20 +20,24 @@ class KeyBounds:
 
     def check_level(self, level: Level, levels: Mapping[str, Level]) -> None:
         """Raises PermissionDeniedError if the level is too high, or if that can't be decided."""
+        refused = self.refuses_level(level, levels)
+        if refused is not None:
+            raise PermissionDeniedError(refused[1], rule=refused[0])
+
+    def refuses_level(self, level: Level, levels: Mapping[str, Level]) -> tuple[str, str] | None:
+        """The rule and a message if no session may have the level."""
         if self.max_level is None:
-            return
+            return None
         highest = levels.get(self.max_level)
         if highest is None:
-            raise PermissionDeniedError(
+            return MAX_LEVEL, (
                 f"the max_level of this key, {self.max_level}, no longer exists: the operator "
-                "must fix the keys file",
-                rule=MAX_LEVEL,
+                "must fix the keys file"
             )
         if level.rank > highest.rank:
-            raise PermissionDeniedError(
-                f"the max_level of this key is {self.max_level}: {level.name} is higher",
-                rule=MAX_LEVEL,
-            )
+            message = f"the max_level of this key is {self.max_level}: {level.name} is higher"
+            return MAX_LEVEL, message
+        return None
 
     def default_level(self, levels: Mapping[str, Level]) -> str:
         """The level of a session that names none: the usual one, or the highest one below it."""

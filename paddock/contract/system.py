@@ -39,6 +39,8 @@ _LIMITS = {
 _LOW = {
     "name": "low",
     "rank": 100,
+    "allowed": True,
+    "rule": None,
     "risk_tier": "low",
     "commands": ["cat", "ls", "pwd"],
     "network": "none",
@@ -205,6 +207,10 @@ class Level(Model):
 
     name: LevelName
     rank: Count = Field(description="The order of levels: a lower level has a lower rank.")
+    allowed: bool = Field(description="Whether the caller may give it to a session.")
+    rule: str | None = Field(
+        description="`key-max-level` for a level above the `max_level` of the caller's key."
+    )
     risk_tier: RiskTier = Field(description="The highest risk tier of a tool's command.")
     commands: list[str] | None = Field(description="The commands that may run; null: any.")
     network: Annotated[Literal["none", "egress", "open"], WORDS]

@@ -70,6 +70,10 @@ async def test_no_session_is_higher_than_its_keys_level(api: Api) -> None:
         await denied(api, "key-max-level", "POST", "/api/sessions", json=body)
         await denied(api, "key-max-level", "PUT", "/api/sessions/box", json=body)
     assert (await api.json("GET", "/api/sessions", **MINE))["items"] == []
+    listed = (await api.json("GET", "/api/policies", **MINE))["items"]
+    refused = {each["name"]: (each["allowed"], each["rule"]) for each in listed}
+    above = (False, "key-max-level")
+    assert refused == {"low": (True, None), "medium": above, "high": above}
     # A request without a level gets a level that the key may have.
     session = await api.session(**MINE, id="box")
     assert session["permission_level"] == "low"

@@ -145,6 +145,12 @@ async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) ->
     await api.json("DELETE", "/api/sessions/box")
 
 
+async def test_a_viewer_may_give_no_level(api: Api) -> None:
+    for key, allowed in ((VIEWER, False), (OPERATOR_KEY, True)):
+        levels = (await api.json("GET", "/api/policies", key=key))["items"]
+        assert {(each["allowed"], each["rule"]) for each in levels} == {(allowed, None)}
+
+
 async def test_a_viewer_sees_the_sessions_of_its_owner(api: Api) -> None:
     mine = await api.session(key=OPERATOR_KEY, id="mine")
     await api.session(key=OTHER_KEY, id="theirs")

@@ -1,11 +1,11 @@
 """A page of the console in a real browser, and everything that goes wrong in it."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 # Markup, and a character that turns what follows around.
@@ -35,11 +35,20 @@ class Console:
             self.complaints.append(text)
 
     async def open(self) -> None:
-        """Loads the page, again if its scripts were cut off."""
+        """Loads the page."""
+        await self._load(self.page.goto(self.address), self.page.get_by_label("API key"))
+
+    async def reload(self) -> None:
+        """Loads the page again, with the credential that it has."""
+        await self._load(self.page.reload(), self.page.locator("main"))
+
+    async def _load(self, first: Awaitable[object], shown: Locator) -> None:
+        """Waits for what is shown, and loads again if the page's scripts were cut off."""
+        await first
         for _ in range(MOST_LOADS):
-            await self.page.goto(self.address)
             with suppress(PlaywrightTimeoutError):
-                return await self.page.get_by_label("API key").wait_for(timeout=LOAD_MS)
+                return await shown.wait_for(timeout=LOAD_MS)
+            await self.page.reload()
         raise AssertionError("the page does not load")
 
     async def go(self, place: str) -> None:

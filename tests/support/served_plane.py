@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from api.server import http_options
+from orchestrator.access.keys import Principal
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
@@ -69,10 +70,10 @@ class ServedPlane:
         self.plane = await reopened(self.settings, self._engine, self.agents)
         await self.serve()
 
-    async def session(self, **members: Any) -> Session:
-        """A new session of an admin."""
+    async def session(self, principal: Principal = TESTER, **members: Any) -> Session:
+        """A new session, of an admin unless another key is given."""
         members = {"permission_level": "low", **members}
-        session, *_ = await self.plane.sessions.create(TESTER, NewSession(**members))
+        session, *_ = await self.plane.sessions.create(principal, NewSession(**members))
         return session
 
     async def close(self) -> None:

@@ -88,10 +88,13 @@ export async function follow(path, after, position, onEvent, onState, signal) {
   }
 }
 
-/** The events `{name, data}` of a stream, until it ends; `onOpen` is called once it has begun. */
-export async function* streamed(path, signal, onOpen = () => {}) {
-  const accept = { Accept: "text/event-stream" };
-  const response = await request("GET", path, { signal, headers: accept });
+/**
+ * The events `{name, data}` of a stream, until it ends; `onOpen` is called once it has begun. With `json`
+ * it is the answer to a POST.
+ */
+export async function* streamed(path, signal, onOpen = () => {}, json = undefined) {
+  const headers = { Accept: "text/event-stream" };
+  const response = await request(json === undefined ? "GET" : "POST", path, { signal, headers, json });
   onOpen();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

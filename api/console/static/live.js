@@ -8,6 +8,7 @@ import { Usage } from "./usage.js";
 const GATHER_MS = 250;
 const MOST_LOADING = 4;
 const PAGE = 500;
+const MOST_SESSIONS = 2000;
 const MOST_PENDING = 100;
 // Commands whose end was heard: a list that was made before may still have them.
 const MOST_ENDED = 1000;
@@ -32,6 +33,8 @@ export class Live {
     this.stale = new Set();
     this.ended = new Set();
     this.awaited = new Map();
+    // By new session: the one that has spawned it.
+    this.parents = new Map();
     this.stop = new AbortController();
   }
 
@@ -53,7 +56,18 @@ export class Live {
       const page = await get(withQuery("/api/sessions", { limit: PAGE, cursor }));
       this.listed(page.items);
       cursor = page.next;
-    } while (cursor && this.sessions.size < 2000);
+    } while (cursor && this.sessions.size < MOST_SESSIONS);
+    await this.loadChildren([...this.sessions.values()]);
+  }
+
+  /** The children of these sessions, and theirs: the list has the sessions that nothing has spawned. */
+  async loadChildren(sessions) {
+    const parents = sessions.filter(({ children }) => children?.some((id) => !this.sessions.has(id)));
+    for (const { id: parent } of parents) {
+      const { items } = await get(withQuery("/api/sessions", { parent, limit: PAGE }));
+      this.listed(items);
+      if (this.sessions.size < MOST_SESSIONS) await this.loadChildren(items);
+    }
   }
 
   /** Of sessions with the same id, the latest is kept. */
@@ -93,6 +107,7 @@ export class Live {
     this.newest = event;
     if (event.decision === "deny") this.denied(event);
     const session = this.sessions.get(event.session_id);
+    if (event.operation === "session.create" && event.args.parent) this.parents.set(event.session_id, event.args.parent);
     if (event.session_id && (!session || event.operation.startsWith("session."))) this.stale.add(event.session_id);
     else if (session) this.count(session, event);
     if (event.operation.startsWith("approval")) this.stale.add("");
@@ -137,7 +152,10 @@ export class Live {
   async load(id) {
     try {
       if (id === "") await this.countApprovals();
-      else if (this.sessions.has(id)) this.keep(await get(ofSession(id)));
+      else if (this.sessions.has(id)) {
+        this.keep(await get(ofSession(id)));
+        await this.loadChildren([this.sessions.get(id)]);
+      }
       else await this.await(id);
     } catch (error) {
       if (error.status === 404) this.sessions.delete(id);
@@ -146,9 +164,12 @@ export class Live {
 
   /** A session whose creation is on record can be seen once its sandbox runs: no event says when. */
   async await(id) {
-    this.listed((await get(withQuery("/api/sessions", { limit: NEWEST }))).items);
+    this.listed((await get(withQuery("/api/sessions", { limit: NEWEST, parent: this.parents.get(id) }))).items);
     const times = (this.awaited.get(id) ?? 0) + 1;
-    if (this.sessions.has(id) || times > MOST_TIMES) return this.awaited.delete(id);
+    if (this.sessions.has(id) || times > MOST_TIMES) {
+      this.parents.delete(id);
+      return this.awaited.delete(id);
+    }
     this.awaited.set(id, times);
     setTimeout(() => { this.stale.add(id); this.gather(); }, AGAIN_MS);
   }

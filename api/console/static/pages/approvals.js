@@ -1,63 +1,13 @@
 // Lines that wait for a person, and what was decided.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { get, ofSession, send, withQuery } from "../api.js";
+import { get, withQuery } from "../api.js";
 import { Badge, Empty, Failure, Loading, Raw, Table, Time, useLoaded } from "../parts.js";
-import { pieces } from "../format.js";
 import { useLive } from "../live.js";
-import { Screen } from "./approvals_screen.js";
+import { ApprovalCard } from "./approval_card.js";
 import { link } from "./overview_sessions.js";
 
-const RISK = { info: "good", low: "good", medium: "warn", high: "bad", critical: "bad" };
 const MOST = 200;
-
-/** How many characters of the text can't be seen, or change the direction of others. */
-const hiddenIn = (text) => pieces(text).filter((piece) => piece.hidden).length;
-
-/** The pattern that the line matches, and what the command is for. */
-function Matches({ approval }) {
-  const [tools] = useLoaded(() => get(ofSession(approval.session_id, "tools")), [approval.session_id]);
-  const tool = tools?.items.find((each) => each.name === approval.tool);
-  if (!tool) return null;
-  return html`<dt>Matches</dt><dd>${tool.pattern ? html`<code><${Raw} text=${tool.pattern} /></code>` : "the words of a oneshot tool"}
-    <div class="hint"><${Raw} text=${tool.description} /></div></dd>`;
-}
-
-function Waiting({ approval, live, focused, onDecided }) {
-  const [reason, setReason] = useState("");
-  const [error, setError] = useState(null);
-  const [busy, setBusy] = useState(false);
-  const card = useRef(null);
-  useEffect(() => { if (focused) card.current?.focus(); }, [focused]);
-  const decide = async (decision) => {
-    if (busy) return;
-    setBusy(true);
-    setError(null);
-    try {
-      await send("POST", `/api/approvals/${encodeURIComponent(approval.id)}`, { decision, reason: reason || null });
-      onDecided();
-    } catch (failed) { setError(failed); setBusy(false); }
-  };
-  const key = (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "BUTTON", "A"].includes(event.target.tagName)) return;
-    if (event.key === "a") decide("approve");
-    if (event.key === "d") decide("deny");
-  };
-  const hidden = hiddenIn(approval.command);
-  return html`<section class="card approval" tabindex="0" ref=${card} onKeyDown=${key} aria-label="approval of ${approval.tool}">
-    <div class="head"><h2><${Raw} text=${approval.tool} /> <${Badge} kind=${RISK[approval.risk_tier]}>${approval.risk_tier} risk<//></h2>
-      <span class="hint"><${Time} at=${approval.requested_at} /></span></div>
-    <h3>Exactly this is sent</h3><pre class="exact"><${Raw} text=${approval.command} /></pre>
-    ${hidden > 0 && html`<p class="warning">${hidden} ${hidden === 1 ? "character" : "characters"} that can't be seen, or that change the direction of the text, are shown as their codes.</p>`}
-    <dl><dt>Session</dt><dd>${link(approval.session_id)} <span class="hint">of <${Raw} text=${approval.owner} /></span></dd>
-      <dt>Asked by</dt><dd><${Raw} text=${approval.requested_by} /></dd><${Matches} approval=${approval} />
-      ${Object.entries(approval.files).map(([path, hash]) => html`<dt>With the file</dt><dd><code><${Raw} text=${path} /></code> <span class="mono hint">${hash}</span></dd>`)}</dl>
-    ${approval.terminal_id && html`<${Screen} approval=${approval} newest=${live.newest} />`}
-    <div class="decide"><label class="grow">Reason, on record <input value=${reason} maxlength="1024" onInput=${(event) => setReason(event.target.value)} /></label>
-      <button class="primary" disabled=${busy} onClick=${() => decide("approve")}>Approve <kbd>a</kbd></button>
-      <button class="danger" disabled=${busy} onClick=${() => decide("deny")}>Deny <kbd>d</kbd></button></div>
-    ${error && html`<${Failure} error=${error} />`}</section>`;
-}
 
 const STATUS = { approved: "good", denied: "bad" };
 const DECIDED = [
@@ -100,7 +50,7 @@ export function Approvals({ live, query }) {
   const focused = query.get("id") ?? (decided ? waiting[0]?.id : null);
   return html`<div class="head"><h1>Approvals</h1><${Notify} /></div>
     ${waiting.length > 0 && html`<p class="hint">Tab to a card, then <kbd>a</kbd> approves and <kbd>d</kbd> denies it.</p>`}
-    ${waiting.length ? html`<div class="stack">${waiting.map((approval) => html`<${Waiting} key=${approval.id} approval=${approval} live=${live}
+    ${waiting.length ? html`<div class="stack">${waiting.map((approval) => html`<${ApprovalCard} key=${approval.id} approval=${approval} newest=${live.newest}
       focused=${approval.id === focused} onDecided=${done} />`)}</div>` : html`<${Empty}>Nothing waits. Lines of tools whose manifest asks for a person appear here.<//>`}
     <h2>Decided</h2>${error && html`<${Failure} error=${error} again=${reload} />`}
     ${list ? html`<${Table} label="decided approvals" columns=${DECIDED} of=${(approval) => approval.id}

@@ -36,7 +36,8 @@ function Card({ level, chosen, current, onChoose }) {
     ${level.commands && html`<p class="hint mono names">${level.commands.join(" ")}</p>`}</label>`;
 }
 
-function Raise({ from, to, onYes, onNo }) {
+/** Asks whether a session may have a higher level. */
+export function Raise({ from, to, onYes, onNo }) {
   return html`<${Confirm} title="Raise to ${to.name}?" yes="Raise" onYes=${onYes} onNo=${onNo}>
     <p>It will permit more:</p><dl>${gained(from, to).map(([of, before, after]) => html`<dt>${of}</dt><dd>${before} → <b>${after}</b></dd>`)}</dl>
     <p>The sandbox is replaced: what runs now is ended, the workspace stays.</p><//>`;

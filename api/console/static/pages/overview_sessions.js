@@ -9,6 +9,7 @@ import { bytes, number, percent } from "../format.js";
 export const link = (id) => html`<a href="#/sessions/${encodeURIComponent(id)}"><${Raw} text=${id} /></a>`;
 
 const CORE = 100;
+const MOST_INDENT = 10;
 const running = (session) => session.running.size;
 const activity = (session) => (session.status === "paused" ? "paused" : session.activity);
 const last = (values) => values?.at(-1) ?? null;
@@ -33,16 +34,16 @@ const COLUMNS = [
 
 class Row extends Component {
   shouldComponentUpdate(next) {
-    return next.session !== this.props.session || next.used !== this.props.used;
+    return next.session !== this.props.session || next.used !== this.props.used || next.depth !== this.props.depth;
   }
 
-  render({ session, used }) {
+  render({ session, used, depth }) {
     const { limits } = session;
     const budget = mostUsed(session);
     const cpu = last(used?.cpu_percent);
     const memory = last(used?.memory_bytes);
     return html`<tr>
-      <th scope="row" class="who"><div>${link(session.id)}</div>
+      <th scope="row" class="who ${depth ? `child depth-${Math.min(depth, MOST_INDENT)}` : ""}"><div>${link(session.id)}${depth > 0 && html`<span class="sr"> child of <${Raw} text=${session.parent} /></span>`}</div>
         <div><${Badge} kind=${`level-${session.permission_level}`}>${session.permission_level}<//> <span class="hint"><${Raw} text=${session.owner} /></span></div></th>
       <td><span class="activity ${activity(session)}">${activity(session)}</span>
         ${running(session) > 0 && html`<div class="hint">${number(running(session))} ${running(session) === 1 ? "command" : "commands"}</div>`}</td>
@@ -72,6 +73,19 @@ function arranged(sessions, usage, { text, level, by, down }) {
   return keyed.sort(([a], [b]) => compare(a, b) * (down && a != null && b != null ? -1 : 1)).map(([, session]) => session);
 }
 
+/** The sessions as `[session, depth]`, in that order, with each one's children beneath it. */
+export function nested(sessions) {
+  const ids = new Set(sessions.map(({ id }) => id));
+  const beneath = Map.groupBy(sessions, ({ parent }) => (ids.has(parent) ? parent : null));
+  const found = [];
+  const add = (session, depth) => {
+    found.push([session, depth]);
+    for (const child of beneath.get(session.id) ?? []) add(child, depth + 1);
+  };
+  for (const root of beneath.get(null) ?? []) add(root, 0);
+  return found;
+}
+
 export function LiveSessions({ sessions, usage, query }) {
   const [wanted, setWanted] = useState({
     text: query.get("text") ?? "", level: query.get("level") ?? "", by: query.get("by") ?? "", down: query.get("down") === "1",
@@ -93,7 +107,7 @@ export function LiveSessions({ sessions, usage, query }) {
       <thead><tr>${COLUMNS.map((column) => html`<th scope="col" class=${column.wide ? "wide" : ""}
         aria-sort=${wanted.by === column.name ? (wanted.down ? "descending" : "ascending") : undefined}>
         <button class="sort" onClick=${() => sort(column)}>${column.title}</button></th>`)}</tr></thead>
-      <tbody>${shown.map((session) => html`<${Row} key=${`${session.id} ${session.incarnation}`} session=${session} used=${usage.of(session)} />`)}</tbody></table></div>`
+      <tbody>${nested(shown).map(([session, depth]) => html`<${Row} key=${`${session.id} ${session.incarnation}`} session=${session} used=${usage.of(session)} depth=${depth} />`)}</tbody></table></div>`
       : html`<${Empty}>${sessions.length ? "No session matches. Change the filter."
         : html`No session is live. Start one: <code>paddock run -- ls</code>`}<//>`}</section>`;
 }

@@ -4,6 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
 import { Badge, Confirm, Failure, Loading, Raw, StatusBadge, Time, useLoaded } from "../parts.js";
 import { bytes, number, percent } from "../format.js";
+import { link } from "./overview_sessions.js";
 import { useSession } from "./session_record.js";
 import { Source } from "./file_view.js";
 import { Activity } from "./session_activity.js";
@@ -11,15 +12,18 @@ import { Files } from "./session_files.js";
 import { LevelAndPolicy } from "./session_level.js";
 import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
+import { SessionRun } from "./session_run.js";
 import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
-  ["activity", "Activity"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"],
+  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"],
   ["files", "Files"], ["level", "Level and policy"], ["raw", "Raw"],
 ];
 
 /** Only a session in proposal mode stages anything. */
 const tabsOf = ({ policy }) => TABS.filter(([name]) => name !== "proposals" || policy.world_rules?.proposal_mode);
+
+const MOST_CHILDREN = 20;
 
 const live = (session) => ["active", "paused"].includes(session.status);
 
@@ -63,7 +67,13 @@ function Figures({ session: { usage, disk, limits, budget } }) {
     ${commands != null && html`<${Figure} title="Commands" used=${commands} limit=${budget.limits.commands} show=${number} />`}</div>`;
 }
 
-function Head({ session, state }) {
+/** The session that has spawned it, and those that it has spawned. */
+const Family = ({ session: { parent, children = [] } }) => html`${parent && html`<span>child of <b>${link(parent)}</b></span>`}
+  ${children.length > 0 && html`<span>children ${children.slice(0, MOST_CHILDREN).map((id, at) => html`${at > 0 && ", "}<b key=${id}>${link(id)}</b>`)}${
+    children.length > MOST_CHILDREN && ` and ${children.length - MOST_CHILDREN} more`}</span>`}`;
+
+/** `brief` leaves room for the page. */
+function Head({ session, state, brief }) {
   const labels = Object.entries(session.labels);
   return html`<section class="card session-head"><div class="session-title"><div>
       <h1><${Raw} text=${session.id} /></h1>
@@ -72,11 +82,11 @@ function Head({ session, state }) {
         <${Badge}>policy ${session.policy.name ?? "of its own"}<//>
         ${state === "reconnecting" && html`<span class="connection" role="status">reconnecting</span>`}</p></div>
       <${Actions} session=${session} /></div>
-    <p class="facts hint"><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>
+    <p class="facts hint"><${Family} session=${session} /><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>
       ${session.termination ? html`<span>ended <${Time} at=${session.termination.terminated_at} />: <b>${session.termination.rationale_code}</b></span>`
         : html`<span>last used <${Time} at=${session.last_activity_at} /></span>`}
       ${labels.map(([name, value]) => html`<span key=${name}><${Raw} text=${name} />: <b><${Raw} text=${value} /></b></span>`)}</p>
-    ${live(session) && html`<${Figures} session=${session} />`}</section>`;
+    ${live(session) && !brief && html`<${Figures} session=${session} />`}</section>`;
 }
 
 // Terminals are large: they are loaded when they are first looked at.
@@ -91,6 +101,7 @@ function Later({ load, ...members }) {
 
 function Tab({ tab, found, query }) {
   const { session } = found;
+  if (tab === "run") return html`<${SessionRun} found=${found} />`;
   if (tab === "turns") return html`<${SessionTurns} found=${found} />`;
   if (tab === "proposals") return html`<${Proposals} found=${found} />`;
   if (tab === "processes") return html`<${Processes} session=${session} query=${query} />`;
@@ -106,7 +117,7 @@ export function Session({ id, tab = "activity", query }) {
   const found = useSession(id);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
-  return html`<${Head} session=${session} state=${found.state} />
+  return html`<${Head} session=${session} state=${found.state} brief=${tab === "run"} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
     <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>

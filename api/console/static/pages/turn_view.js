@@ -7,7 +7,7 @@ import { number, seconds } from "../format.js";
 import { Event } from "./session_event.js";
 
 const MOST_OPERATIONS = 200;
-const TAGS = { ok: "good", proposed: "good", error: "bad", needs: "warn", nonconverged: "warn", cycle: "warn" };
+export const TAGS = { ok: "good", proposed: "good", error: "bad", needs: "warn", nonconverged: "warn", cycle: "warn" };
 const KINDS = { good: "allow", bad: "deny", warn: "pending" };
 // What an outcome says in a line, and in full; `value` and `context` are data.
 const SAID = ["message", "error_type", "need_type", "description", "reason", "iterations", "cycle_length"];

@@ -1,0 +1,126 @@
+// What is shown of a run's calls of tools: their arguments, their output, and what was decided. Pure.
+
+import { words } from "../format.js";
+
+// Longer ones are collapsed until they are looked at.
+const SHORT_CHARACTERS = 600;
+const SHORT_LINES = 8;
+// How the control plane says that a text is not whole.
+const CUT = /\n?\[(\d+) of (\d+) characters\]$/;
+const REFUSED = /^Refused by ([\w-]+): /;
+const SOME_LINES = /\[(\d+) lines in all\]$/;
+
+/** The arguments as an object, or nothing if the model wrote none. */
+function parsed(text) {
+  try {
+    const found = JSON.parse(text || "{}");
+    return found && typeof found === "object" && !Array.isArray(found) ? found : null;
+  } catch { return null; }
+}
+
+/** The command line that a call runs, if it is one. */
+export function commandLine({ tool, arguments: text }) {
+  const given = tool === "exec" ? parsed(text) : null;
+  if (typeof given?.command === "string") return given.command;
+  return Array.isArray(given?.argv) ? words(given.argv.map(String)) : null;
+}
+
+/** A call in a line: what it is about. */
+export function subjectOf(call) {
+  const given = parsed(call.arguments);
+  if (!given) return call.arguments;
+  const said = commandLine(call) ?? given.path ?? given.query ?? given.text ?? given.label;
+  return said == null ? (Object.keys(given).length ? JSON.stringify(given) : "") : String(said);
+}
+
+/** Whether that line has all that the call says. */
+export function saysAll(call) {
+  const given = parsed(call.arguments);
+  if (!given) return false;
+  return Object.keys(given).length < 2 && (commandLine(call) !== null || Object.values(given).every((value) => typeof value === "string"));
+}
+
+/** The arguments in full, for reading. */
+export function shownArguments(call) {
+  const given = parsed(call.arguments);
+  return given ? JSON.stringify(given, null, 2) : call.arguments;
+}
+
+/** A result as `[{title, text, note}]`: the streams of a command, or the text. `exit` is its exit code. */
+export function outputOf({ tool, result }) {
+  const ran = tool === "exec" && result !== null ? parsed(result) : null;
+  if (typeof ran?.stdout !== "string" || typeof ran.stderr !== "string") return { exit: null, parts: [noted("output", result ?? "")] };
+  const parts = [noted("output", ran.stdout), noted("stderr", ran.stderr)].filter(({ text }) => text);
+  return { exit: ran.exit_code, parts: parts.length ? parts : [noted("output", "")] };
+}
+
+function noted(title, text) {
+  const [said, kept, whole] = CUT.exec(text) ?? [];
+  // A file may end like this, too, but then the numbers do not agree.
+  if (said && [...text.slice(0, -said.length)].length === Number(kept)) return { title, text, note: `cut off: the first ${kept} of ${whole} characters` };
+  const lines = SOME_LINES.exec(text);
+  return { title, text, note: lines && `a part of ${lines[1]} lines` };
+}
+
+export function isLong({ arguments: given, result }) {
+  const text = `${given}${result ?? ""}`;
+  return text.length > SHORT_CHARACTERS || text.split("\n", SHORT_LINES + 1).length > SHORT_LINES;
+}
+
+/**
+ * The operations of each tick, by the tick's `at`: `{model, calls}`. An operation is null where it is
+ * not on record yet, or where it can't be told for sure whose it is.
+ */
+export function operationsOf({ entries, operations }) {
+  const ticks = entries.filter((entry) => entry.kind === "tick");
+  const found = groups(operations);
+  // The oldest ticks may not be kept any more.
+  const first = Math.max(0, found.length - ticks.length);
+  return new Map(ticks.map((tick, at) => {
+    const { model = null, rest = [] } = found[first + at] ?? {};
+    return [tick.at, { model, calls: matched(tick.calls, rest) }];
+  }));
+}
+
+/** Each answer of the model, with the operations that followed it. */
+function groups(operations) {
+  const found = [];
+  for (const each of operations) {
+    if (each.operation === "llm.complete") { if (!each.error) found.push({ model: each, rest: [] }); } else found.at(-1)?.rest.push(each);
+  }
+  return found;
+}
+
+/**
+ * Each call is one operation, in order, or none if it was refused before. Results say which ones
+ * were; as a file may say the same, that is believed only if the numbers agree.
+ */
+function matched(calls, operations) {
+  const none = calls.map(() => null);
+  const missing = calls.length - operations.length;
+  if (missing === 0) return operations;
+  const without = (call) => call.result?.startsWith("Refused: ") ?? false;
+  const before = calls.filter(without).length;
+  if (calls.some(({ result }) => result === null)) {
+    // While the tick goes on, the record may be one ahead of the results.
+    return before ? none : calls.map((_, at) => operations[at] ?? null);
+  }
+  if (before !== missing) return none;
+  const rest = [...operations];
+  return calls.map((call) => (without(call) ? null : rest.shift()));
+}
+
+/**
+ * `{decision, failed, rule, said, remedy}` of a call that was answered; `decision` is allow, deny or
+ * null. That a call was refused is believed of a result whose operation did not succeed: no file
+ * wrote it.
+ */
+export function decisionOf({ result }, operation) {
+  if (!operation) return { decision: null, failed: false };
+  const { decision, error } = operation;
+  if (!error) return { decision, failed: false };
+  const rule = operation.rule ?? REFUSED.exec(result ?? "")?.[1];
+  if (decision !== "deny" && !rule) return { decision, failed: true };
+  const told = `Refused by ${rule}: ${error}. `;
+  return { decision: "deny", failed: false, rule, said: error, remedy: result?.startsWith(told) ? result.slice(told.length) : null };
+}

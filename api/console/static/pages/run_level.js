@@ -1,0 +1,79 @@
+// The permission level in the head of a session's runs: what is chosen here goes with each of them.
+
+import { html, useState } from "../vendor/preact.js";
+import { credential, ofSession, send } from "../api.js";
+import { Confirm, Failure } from "../parts.js";
+import { Raise } from "./level_selector.js";
+
+const PLACE = "paddock.levels";
+const MOST_KEPT = 200;
+
+/** What was chosen in this browser, by session, the latest last. */
+function kept() {
+  try { return new Map(JSON.parse(localStorage.getItem(PLACE) ?? "[]")); } catch { return new Map(); }
+}
+
+function keep(session, level) {
+  const levels = kept();
+  levels.delete(session);
+  const entries = [...levels, [session, level]].slice(-MOST_KEPT);
+  try { localStorage.setItem(PLACE, JSON.stringify(entries)); } catch { /* a browser may keep nothing */ }
+}
+
+/** Why the level can't be changed here, or nothing. */
+export function fixed(session, levels) {
+  if (credential().session) return "Only the session's host may change its level.";
+  if (levels.length && levels.every(({ allowed, rule }) => !allowed && !rule)) return "A viewer's key only reads.";
+  if (session.status !== "active") return "Only an active session's level can be changed.";
+  return null;
+}
+
+/** The level that goes with a run: the one that is shown, if the caller may give it. */
+export const levelOfRun = (session, levels) =>
+  (!fixed(session, levels) && levels.find(({ name }) => name === session.permission_level)?.allowed ? session.permission_level : undefined);
+
+/** Levels above what the key may give can't be chosen; why is said below. */
+function Hint({ session, levels, busy, reason }) {
+  const above = levels.filter(({ allowed }) => !allowed).map(({ name }) => name);
+  if (busy) return `Changing to ${busy}: a new sandbox starts.`;
+  if (reason) return reason;
+  return above.length ? `Above the max_level of your key: ${above.join(", ")}.` : "Goes with each run.";
+}
+
+const Lower = ({ to, onYes, onNo }) => html`<${Confirm} title="Change to ${to}?" yes="Change" onYes=${onYes} onNo=${onNo}>
+  <p>The run that goes on is ended, and the sandbox is replaced. The workspace stays.</p><//>`;
+
+/** `running`: a change ends the run that goes on. `onChanged` is called after a change. */
+export function RunLevel({ session, levels, running, onChanged }) {
+  const [asked, setAsked] = useState(null);
+  const [busy, setBusy] = useState(null);
+  const [failed, setFailed] = useState(null);
+  const [round, setRound] = useState(0);
+  const { id, permission_level: now } = session;
+  const named = (name) => levels.find((level) => level.name === name);
+  const reason = fixed(session, levels);
+  async function change(name) {
+    setAsked(null); setFailed(null); setBusy(name);
+    try {
+      await send("PUT", ofSession(id, "settings"), { settings: { permission_level: name } });
+      keep(id, name);
+    } catch (error) { setFailed(error); }
+    setBusy(null);
+    await onChanged();
+    setRound((number) => number + 1);
+  }
+  const rises = (name) => named(now) && named(name).rank > named(now).rank;
+  const choose = (name) => (running || rises(name) ? setAsked(name) : change(name));
+  const cancel = () => { setAsked(null); setRound((number) => number + 1); };
+  const before = kept().get(id);
+  const offered = !reason && !busy && before !== now && named(before)?.allowed;
+  const names = levels.length ? levels.map(({ name }) => name) : [now];
+  return html`<div class="run-level"><label>Permission level
+      <select key=${`${round} ${now}`} value=${busy ?? now} disabled=${Boolean(reason ?? busy)} aria-describedby="run-level-hint" onChange=${(event) => choose(event.target.value)}>
+        ${names.map((name) => html`<option key=${name} value=${name} disabled=${named(name)?.allowed === false}>${name}</option>`)}</select></label>
+    <p class="hint" id="run-level-hint"><${Hint} session=${session} levels=${levels} busy=${busy} reason=${reason} /></p>
+    ${offered && html`<p class="hint">It was ${before} here, and was changed elsewhere. <button class="plain link" onClick=${() => choose(before)}>Change to ${before}</button></p>`}
+    ${failed && html`<${Failure} error=${failed} />`}
+    ${asked && (rises(asked) ? html`<${Raise} from=${named(now)} to=${named(asked)} onYes=${() => change(asked)} onNo=${cancel} />`
+      : html`<${Lower} to=${asked} onYes=${() => change(asked)} onNo=${cancel} />`)}</div>`;
+}

@@ -1,13 +1,21 @@
 """One POST to a URL of the operator."""
 
+import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import aiohttp
+from aiohttp import abc
 from yarl import URL
+
+from orchestrator.threads import Threads
 
 FAILURES = (OSError, ValueError, aiohttp.ClientError)
 _UNBOUNDED = aiohttp.ClientTimeout(total=None)
+# Of names, by one owner.
+_LOOKUPS_AT_ONCE = 4
+_LOOKUP_SECONDS = 10.0
 
 
 class Posted(NamedTuple):
@@ -16,6 +24,37 @@ class Posted(NamedTuple):
     status: int
     body: bytes
     cut: bool
+
+
+class NameLookups(abc.AbstractResolver):
+    """Looks names up in threads of its own.
+
+    Without it, all share the loop's threads, so a name server that hangs for one delays the others.
+    """
+
+    def __init__(self) -> None:
+        self._threads = Threads("look-ups of names", _LOOKUPS_AT_ONCE)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[abc.ResolveResult]:
+        """The addresses of a host. Raises: OSError, among them TimeoutError."""
+        look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
+        found = await self._threads.call(look_up, _LOOKUP_SECONDS)
+        return [
+            abc.ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=port,
+                family=found_family,
+                proto=proto,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for found_family, _, proto, _, address in found
+        ]
+
+    async def close(self) -> None:
+        """Does nothing: threads end with their calls."""
 
 
 async def post(url: str, headers: Mapping[str, str], body: bytes) -> int:
@@ -28,9 +67,16 @@ async def post(url: str, headers: Mapping[str, str], body: bytes) -> int:
 
 
 async def post_and_read(
-    url: str, headers: Mapping[str, str], body: bytes, most_bytes: int
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    most_bytes: int,
+    lookups: NameLookups | None = None,
 ) -> Posted:
-    """Like `post`, with at most so many bytes of the answer's body, however many there are."""
+    """Like `post`, with at most so many bytes of the answer's body, however many there are.
+
+    `lookups` finds the host's addresses; None: the loop's threads do.
+    """
     named = {
         "User-Agent": "paddock",
         "Content-Type": "application/json",
@@ -39,7 +85,12 @@ async def post_and_read(
         **headers,
     }
     async with (
-        aiohttp.ClientSession(timeout=_UNBOUNDED, headers=named, auto_decompress=False) as client,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(resolver=lookups),
+            timeout=_UNBOUNDED,
+            headers=named,
+            auto_decompress=False,
+        ) as client,
         client.post(URL(url, encoded=True), data=body, allow_redirects=False) as response,
     ):
         found = bytearray()

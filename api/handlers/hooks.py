@@ -30,13 +30,13 @@ _MOST_SHOWN = 100
 @operation(
     "GET",
     _HOOKS,
-    Access.MANAGE,
+    Access.READ_ALL,
     tag=_TAG,
     summary="List hooks",
     answers="The hooks, without their secrets.",
 )
 async def list_hooks(context: Context) -> Hooks:
-    """The hooks that the caller's key has added; for an admin all."""
+    """The hooks that the caller's key has added; for an admin all, for a viewer none."""
     hooks = context.plane.hooks
     shown = [
         Hook(**hook_members(hook, hooks.counts(hook))) for hook in hooks.visible(context.principal)

@@ -6,6 +6,7 @@ delivered at least once, whenever the control plane ends.
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,10 +23,10 @@ from orchestrator.tasks import Rounds
 from orchestrator.webhooks import delivery_rows, hook_rows
 from orchestrator.webhooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
 from orchestrator.webhooks.clock import WallClock
-from orchestrator.webhooks.delivery_rows import Delivery, DeliveryCounts, NewDelivery
+from orchestrator.webhooks.delivery_rows import Delivery, DeliveryCounts, FailedTry, NewDelivery
 from orchestrator.webhooks.hook import Hook
 from orchestrator.webhooks.messages import body_of, delivery_id, messages_of, operations_for
-from orchestrator.webhooks.signed_post import FAILURES, signed_post
+from orchestrator.webhooks.signed_post import FAILURES, NameLookups, signed_post
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ TRY_SECONDS = 10.0
 KEPT = timedelta(days=7)
 _MOST_ANSWER_BYTES = 64 * 1024
 _MOST_ERROR = 200
-_ROUND_SECONDS = 60.0
+_ROUND_SECONDS = 120.0
 
 
 class HookDeliveries:
@@ -61,6 +62,7 @@ class HookDeliveries:
         self._metrics = metrics
         self._refusal = refusal
         self._clock = clock
+        self._lookups = NameLookups()
         # Something may be due; there may be room in the queue.
         self._news = asyncio.Event()
         self._room = asyncio.Event()
@@ -183,6 +185,7 @@ class HookDeliveries:
                 headers,
                 seconds=TRY_SECONDS,
                 most_bytes=_MOST_ANSWER_BYTES,
+                lookups=self._lookups,
             )
         except TimeoutError:
             return f"no answer within {TRY_SECONDS:g} s"
@@ -191,38 +194,27 @@ class HookDeliveries:
         return None if 200 <= posted.status < 300 else f"status {posted.status}"
 
     async def _settle(self, delivery: Delivery, error: str | None) -> None:
+        """Stores how a try went. Raises: StoreError."""
+        step, outcomes = self._outcome(delivery, error)
+        self.counts = await self._database.write(step)
+        for outcome in outcomes:
+            self._metrics.hook_delivery(outcome)
+        if "undelivered" in outcomes:
+            log.error("hook %s: %s is undelivered: %s", self.hook.id, delivery.id, error)
+
+    def _outcome(
+        self, delivery: Delivery, error: str | None
+    ) -> tuple[Callable[[sqlite3.Connection], DeliveryCounts], tuple[str, ...]]:
+        """What is stored of a try, and what is counted."""
         now, tries = self._clock.now(), delivery.tries + 1
         if error is None:
-            self._metrics.hook_delivery("delivered")
-            step = partial(delivery_rows.deliver, delivery=delivery, now=now)
-            self.counts = await self._database.write(step)
-            return
-        self._metrics.hook_delivery("failed")
-        tried_at = recorded_now()
+            return partial(delivery_rows.deliver, delivery=delivery, now=now), ("delivered",)
+        failed = FailedTry(delivery, error, recorded_now())
         if tries < MOST_TRIES:
             due_at = now + pause(tries, random())  # noqa: S311 - no secret
-            self.counts = await self._database.write(
-                partial(
-                    delivery_rows.postpone,
-                    delivery=delivery,
-                    error=error,
-                    tried_at=tried_at,
-                    due_at=due_at,
-                )
-            )
-            return
-        log.error("hook %s: %s is undelivered: %s", self.hook.id, delivery.id, error)
-        self.counts = await self._database.write(
-            partial(
-                delivery_rows.give_up,
-                delivery=delivery,
-                error=error,
-                tried_at=tried_at,
-                now=now,
-                kept_since=kept_since(),
-            )
-        )
-        self._metrics.hook_delivery("undelivered")
+            return partial(delivery_rows.postpone, failed=failed, due_at=due_at), ("failed",)
+        give_up = partial(delivery_rows.give_up, failed=failed, now=now, kept_since=kept_since())
+        return give_up, ("failed", "undelivered")
 
 
 def kept_since() -> str:

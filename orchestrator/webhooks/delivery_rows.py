@@ -54,6 +54,14 @@ class Delivery:
         return "waiting" if self.undelivered_at is None else "undelivered"
 
 
+class FailedTry(NamedTuple):
+    """A try that failed, why, and when."""
+
+    delivery: Delivery
+    error: str
+    at: str
+
+
 class DeliveryCounts(NamedTuple):
     """Messages of a hook that wait, and that were given up."""
 
@@ -158,24 +166,17 @@ def deliver(connection: sqlite3.Connection, delivery: Delivery, now: float) -> D
     return counts(connection, delivery.hook_id)
 
 
-def postpone(
-    connection: sqlite3.Connection, delivery: Delivery, error: str, tried_at: str, due_at: float
-) -> DeliveryCounts:
+def postpone(connection: sqlite3.Connection, failed: FailedTry, due_at: float) -> DeliveryCounts:
     """Stores that a try failed, and when the next one is due."""
     connection.execute(
         "UPDATE hook_deliveries SET error = ?, tried_at = ?, due_at = ? WHERE number = ?",
-        (error, tried_at, due_at, delivery.number),
+        (failed.error, failed.at, due_at, failed.delivery.number),
     )
-    return counts(connection, delivery.hook_id)
+    return counts(connection, failed.delivery.hook_id)
 
 
 def give_up(
-    connection: sqlite3.Connection,
-    delivery: Delivery,
-    error: str,
-    tried_at: str,
-    now: float,
-    kept_since: str,
+    connection: sqlite3.Connection, failed: FailedTry, now: float, kept_since: str
 ) -> DeliveryCounts:
     """Keeps a delivery as undelivered; the session's next one is due.
 
@@ -184,8 +185,9 @@ def give_up(
     connection.execute(
         "UPDATE hook_deliveries SET error = ?, tried_at = ?, due_at = NULL, undelivered_at = ?"
         " WHERE number = ?",
-        (error, tried_at, tried_at, delivery.number),
+        (failed.error, failed.at, failed.at, failed.delivery.number),
     )
+    delivery = failed.delivery
     _begin_next(connection, delivery.hook_id, delivery.session_key, now)
     connection.execute(
         "DELETE FROM hook_deliveries WHERE number IN (SELECT number FROM hook_deliveries"

@@ -127,7 +127,9 @@ class Hooks:
     def total(self) -> DeliveryCounts:
         """What all have together."""
         each = [running.deliveries.counts for running in self._running.values()]
-        return DeliveryCounts(sum(one.waiting for one in each), sum(one[1] for one in each))
+        return DeliveryCounts(
+            sum(one.waiting for one in each), sum(one.undelivered for one in each)
+        )
 
     def sends(self, hook_id: str) -> bool:
         """Whether anything may be sent to it."""

@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from orchestrator.http_post import FAILURES, Posted, post_and_read
+from orchestrator.http_post import FAILURES, NameLookups, Posted, post_and_read
 from paddock.contract.signatures import signature
 
-__all__ = ["FAILURES", "Posted", "signed_headers", "signed_post"]
+__all__ = ["FAILURES", "NameLookups", "Posted", "signed_headers", "signed_post"]
 
 
 def signed_headers(secret: bytes, body: bytes) -> dict[str, str]:
@@ -27,13 +27,14 @@ async def signed_post(
     *,
     seconds: float,
     most_bytes: int,
+    lookups: NameLookups | None = None,
 ) -> Posted:
     """The answer to a signed JSON body, with at most `most_bytes` of the answer's.
 
-    It takes at most `seconds`, the answer's body included. Redirects are not followed. Raises:
-    FAILURES, among them TimeoutError.
+    It takes at most `seconds`, the answer's body included. Redirects are not followed. `lookups`
+    finds the host's addresses, so that name servers delay its owner only. Raises: FAILURES, among
+    them TimeoutError.
     """
     async with asyncio.timeout(seconds):
-        return await post_and_read(
-            url, {**headers, **signed_headers(secret, body)}, body, most_bytes
-        )
+        signed = {**headers, **signed_headers(secret, body)}
+        return await post_and_read(url, signed, body, most_bytes, lookups)

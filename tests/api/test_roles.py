@@ -31,7 +31,7 @@ DECLARED = {
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
     "list_session_secrets",
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
-    "search_all_audit list_secrets list_memory show_usage count_denials list_all_tools",
+    "search_all_audit list_secrets list_hooks list_memory show_usage count_denials list_all_tools",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "read_archive write_archive list_proposals rollback_proposals "
     "make_directory make_link move_file open_terminal interact close_terminal "
@@ -43,7 +43,7 @@ DECLARED = {
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
     "commit_proposals take_snapshot restore_session "
     "add_memory change_memory remove_memory "
-    "list_hooks add_hook remove_hook list_hook_deliveries retry_hook_delivery "
+    "add_hook remove_hook list_hook_deliveries retry_hook_delivery "
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
     "create_ticket open_live_terminal report_usage",

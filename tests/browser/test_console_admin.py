@@ -16,11 +16,15 @@ from orchestrator.errors import PaddockError
 from orchestrator.node.base import Gauged, Load
 from orchestrator.node.processes import Usage
 from orchestrator.sessions.requests import ExecRequest
+from orchestrator.webhooks import delivering
+from orchestrator.webhooks.service import WantedHook
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 from tests.support.fake_agent import Play
+from tests.support.receiver import ERROR, OK, receiving
 from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -269,6 +273,34 @@ async def test_policies_and_the_system_have_addresses(admin: Console, served: Se
     await expect(page.locator(".plot canvas").first).to_be_visible(timeout=PATIENCE_MS)
     served.settings.keys_path.write_text("")
     await served.plane.reload.look()
+
+
+async def test_messages_that_were_given_up_are_sent_again(
+    admin: Console, served: ServedPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "MOST_TRIES", 1)
+    page = admin.page
+    async with receiving() as receiver:
+        receiver.answer = lambda _: ERROR
+        wanted = WantedHook(receiver.url, ("session.closed",), None, None)
+        hook = await served.plane.hooks.add(TESTER, wanted)
+        session = await served.session(id="told-of")
+        await served.plane.sessions.close(TESTER, session, purge=False)
+        await until(lambda: served.plane.hooks.total().undelivered == 1)
+        await admin.go("system")
+        hooks = page.get_by_role("region", name="hooks")
+        await expect(hooks).to_contain_text(hook.id, timeout=PATIENCE_MS)
+        await page.get_by_label(f"Show undelivered messages to {hook.id}").click()
+        messages = page.get_by_role("region", name="undelivered messages")
+        await expect(messages).to_contain_text("told-of", timeout=PATIENCE_MS)
+        await expect(messages).to_contain_text("status 500")
+        receiver.answer = lambda _: OK
+        await page.get_by_role("button", name="Send dlv-").click()
+        await admin.shows("Every message is delivered, or tried again.")
+        await until(lambda: len(receiver.requests) == 2)
+        first, second = receiver.requests
+        assert first.json == second.json
+    await served.plane.hooks.remove(TESTER, hook.id)
 
 
 async def test_a_page_goes_on_after_the_control_plane_has_started_again(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.store import database
 from orchestrator.webhooks import delivery_rows as rows
-from orchestrator.webhooks.delivery_rows import NewDelivery
+from orchestrator.webhooks.delivery_rows import FailedTry, NewDelivery
 
 HOOK, LONG_AGO, AT = "hook-1", "2026-01-01", "2026-03-04"
 SCHEMA = (database._MIGRATIONS / "0037_hooks.sql").read_text()
@@ -73,9 +73,9 @@ def test_any_steps_keep_the_order_of_each_session(steps: list[tuple[str, int]]) 
                         if each.number not in again:
                             delivered[session].append(each.number)
                     elif step == "postpone":
-                        rows.postpone(connection, each, "e", AT, 50.0)
+                        rows.postpone(connection, FailedTry(each, "e", AT), 50.0)
                     else:
-                        rows.give_up(connection, each, "e", AT, 5.0, LONG_AGO)
+                        rows.give_up(connection, FailedTry(each, "e", AT), 5.0, LONG_AGO)
             _check_one_due(connection)
         assert all(numbers == sorted(numbers) for numbers in delivered.values())
 
@@ -116,7 +116,7 @@ def test_one_that_is_sent_again_precedes_later_ones_that_wait() -> None:
         for name in "abc":
             put(connection, name, "s1")
         (first,) = claimed(connection)
-        rows.give_up(connection, first, "e", AT, 5.0, LONG_AGO)
+        rows.give_up(connection, FailedTry(first, "e", AT), 5.0, LONG_AGO)
         (second,) = claimed(connection)
         assert rows.try_again(connection, HOOK, first.id, 5.0, LONG_AGO)
         rows.deliver(connection, second, 5.0)
@@ -130,14 +130,14 @@ def test_undelivered_ones_are_bounded_in_number_and_age(monkeypatch: pytest.Monk
         for number, day in enumerate(["2026-02-01", "2026-03-01", "2026-03-02", "2026-03-03"]):
             put(connection, f"{number}", "s1")
             (each,) = claimed(connection)
-            rows.give_up(connection, each, "e", day, 5.0, "2026-02-15")
+            rows.give_up(connection, FailedTry(each, "e", day), 5.0, "2026-02-15")
         assert listed(connection) == ["2", "3"]
         assert listed(connection, since="2026-03-03") == ["3"]
         old = f"{HOOK}-2"
         assert rows.try_again(connection, HOOK, old, 5.0, "2026-03-03") is None
         put(connection, "4", "s1")
         (each,) = claimed(connection)
-        rows.give_up(connection, each, "e", "2026-03-04", 5.0, "2026-03-04")
+        rows.give_up(connection, FailedTry(each, "e", "2026-03-04"), 5.0, "2026-03-04")
         assert listed(connection) == ["4"]
 
 

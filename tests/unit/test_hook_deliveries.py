@@ -1,11 +1,14 @@
 """Deliveries to one hook, from the ledger to a server that answers well, badly or never."""
 
 import asyncio
+import socket
+import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -185,6 +188,34 @@ async def test_one_that_hangs_delays_no_other_session(place: Place) -> None:
         await place.count("delivered", 10)
 
 
+async def test_names_that_nobody_finds_delay_no_other_hook(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's own threads would all be in calls that hang."""
+    look_up, goes_on, asked = socket.getaddrinfo, threading.Event(), 0
+
+    def hanging(host: str, *more: Any, **named: Any) -> Any:
+        nonlocal asked
+        if host == "hangs.example":
+            asked += 1
+            goes_on.wait()
+            raise socket.gaierror("nobody knows it")
+        return look_up(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    port = place.receiver.url.split(":")[2]
+    async with AsyncExitStack() as stack:
+        for number in range(16):
+            stuck = place.delivering(f"stuck-{number}", f"http://hangs.example:{port}")
+            await stack.enter_async_context(stuck)
+        await place.record(*"abcd")
+        await until(lambda: asked == 16 * AT_ONCE)
+        async with place.delivering("live", f"http://localhost:{port}"):
+            await place.record("e")
+            await place.count("delivered", 1)
+        goes_on.set()
+
+
 async def test_what_is_given_up_is_kept_and_can_be_sent_again(place: Place) -> None:
     place.receiver.answer = failing("s-a")
     async with place.delivering() as deliveries:
@@ -298,7 +329,9 @@ async def test_a_dead_hook_takes_bounded_room_and_delays_no_other(
             assert len(dead.requests) == len(stuck._sending) == AT_ONCE
             assert 200 <= stuck.counts.waiting <= 300  # a page of the record above the limit
             (rows,) = await place.database.read(
-                lambda c: c.execute("SELECT count(*) FROM hook_deliveries").fetchone()
+                lambda c: c.execute(
+                    "SELECT count(*) FROM hook_deliveries WHERE hook_id = 'dead'"
+                ).fetchone()
             )
             assert rows == stuck.counts.waiting
             assert len(numbers(place.receiver)) == 1000

@@ -1,9 +1,10 @@
-// Whether sessions can be created, how the instance does, what was read again, and the images.
+// Whether sessions can be created, how the instance does, what was read again, the images and the hooks.
 
 import { html } from "../vendor/preact.js";
 import { Problem, get, withQuery } from "../api.js";
 import { Badge, Failure, Loading, Raw, Table, Time, useLoaded } from "../parts.js";
 import { useLive } from "../live.js";
+import { Hooks } from "./system_hooks.js";
 import { Metrics } from "./system_metrics.js";
 
 const KIND = { ok: "good", warning: "warn", failure: "bad" };
@@ -54,5 +55,5 @@ function Images() {
 export function System({ live }) {
   useLive(live);
   return html`<div class="head"><h1>System</h1><a href="/api/docs">The API's description</a></div>
-    <${Doctor} /><${Metrics} usage=${live.usage} /><${Reloads} /><${Images} />`;
+    <${Doctor} /><${Metrics} usage=${live.usage} /><${Reloads} /><${Images} /><${Hooks} />`;
 }

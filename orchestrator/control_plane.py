@@ -99,6 +99,7 @@ from orchestrator.turns.rollbacks import TurnRollbacks
 from orchestrator.turns.service import SessionTurns
 from orchestrator.webhooks.clock import WallClock
 from orchestrator.webhooks.gauges import HookGauges
+from orchestrator.webhooks.hook_rules import HookRules
 from orchestrator.webhooks.service import Hooks
 
 log = logging.getLogger(__name__)
@@ -472,11 +473,10 @@ class ControlPlane:
         settings = self.settings
         self.hooks = Hooks(
             settings.hooks,
-            settings.hook_prefixes,
+            HookRules(self.keys, settings.hook_prefixes),
             self.database,
             self._recorder,
             self.followers,
-            self.keys,
             self._sealer,
             self.metrics,
             self.tasks,

@@ -73,23 +73,32 @@ _COLUMNS = (
     "number, id, hook_id, session_key, session_id, type, body, tries, due_at, tried_at, error,"
     " undelivered_at"
 )
-_FIRST_WAITING = """
-    SELECT min(number) FROM hook_deliveries
-    WHERE hook_id = :hook AND session_key = :key AND undelivered_at IS NULL
+# By their indexes alone, because they follow every change.
+_COUNTS = (
+    "SELECT count(*) FROM hook_deliveries INDEXED BY hook_deliveries_waiting"
+    " WHERE hook_id = ? AND undelivered_at IS NULL",
+    "SELECT count(*) FROM hook_deliveries INDEXED BY hook_deliveries_undelivered"
+    " WHERE hook_id = ? AND undelivered_at IS NOT NULL",
+)
+_BEGIN_NEXT = """
+    UPDATE hook_deliveries SET due_at = :now
+    WHERE number = (
+        SELECT min(number) FROM hook_deliveries INDEXED BY hook_deliveries_waiting
+        WHERE hook_id = :hook AND session_key = :key AND undelivered_at IS NULL
+    ) AND NOT EXISTS (
+        SELECT 1 FROM hook_deliveries INDEXED BY hook_deliveries_waiting
+        WHERE hook_id = :hook AND session_key = :key AND undelivered_at IS NULL
+            AND due_at IS NOT NULL
+    )
 """
 
 
 def counts(connection: sqlite3.Connection, hook_id: str) -> DeliveryCounts:
     """What a hook has."""
-    return DeliveryCounts(
-        *(
-            connection.execute(
-                f"SELECT count(*) FROM hook_deliveries WHERE hook_id = ? AND {condition}",  # noqa: S608
-                (hook_id,),
-            ).fetchone()[0]
-            for condition in ("undelivered_at IS NULL", "undelivered_at IS NOT NULL")
-        )
+    (waiting,), (undelivered,) = (
+        connection.execute(statement, (hook_id,)).fetchone() for statement in _COUNTS
     )
+    return DeliveryCounts(waiting, undelivered)
 
 
 def enqueue(
@@ -257,13 +266,7 @@ def clear(connection: sqlite3.Connection, hook_id: str) -> bool:
 
 def _begin_next(connection: sqlite3.Connection, hook_id: str, session_key: str, now: float) -> None:
     """The session's first message that waits is due, unless it is already, or one behind it is."""
-    place = {"hook": hook_id, "key": session_key, "now": now}
-    connection.execute(
-        f"UPDATE hook_deliveries SET due_at = :now WHERE number = ({_FIRST_WAITING})"  # noqa: S608
-        " AND NOT EXISTS (SELECT 1 FROM hook_deliveries WHERE hook_id = :hook"
-        " AND session_key = :key AND undelivered_at IS NULL AND due_at IS NOT NULL)",
-        place,
-    )
+    connection.execute(_BEGIN_NEXT, {"hook": hook_id, "key": session_key, "now": now})
 
 
 def _deliveries(connection: sqlite3.Connection, where: str, values: Any) -> list[Delivery]:

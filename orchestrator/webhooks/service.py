@@ -9,24 +9,13 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from orchestrator.access.keys import ADMIN_NAME, KeyRing, Principal, Role
+from orchestrator.access.keys import ADMIN_NAME, Principal
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.follow import Followers
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import Effect
-from orchestrator.config.operator_hooks import (
-    HOOK_PREFIX,
-    OperatorHook,
-    checked_hook_url,
-    load_hook_secret,
-)
-from orchestrator.errors import (
-    AuditUnavailableError,
-    ConflictError,
-    NotFoundError,
-    PermissionDeniedError,
-    ValidationError,
-)
+from orchestrator.config.operator_hooks import HOOK_PREFIX, OperatorHook, load_hook_secret
+from orchestrator.errors import AuditUnavailableError, ConflictError, NotFoundError
 from orchestrator.observe.metrics import Metrics
 from orchestrator.secrets.sealing import Sealer
 from orchestrator.store.database import Database, StoreError
@@ -35,23 +24,14 @@ from orchestrator.webhooks import delivery_rows, hook_rows
 from orchestrator.webhooks.clock import WallClock
 from orchestrator.webhooks.delivering import HookDeliveries, kept_since
 from orchestrator.webhooks.delivery_rows import Delivery, DeliveryCounts, DeliveryStatus
-from orchestrator.webhooks.hook import Hook, beneath
-from paddock.contract.words import HookEvent
+from orchestrator.webhooks.hook import Hook
+from orchestrator.webhooks.hook_rules import HookRules, WantedHook, manager_of, may_see
 
 log = logging.getLogger(__name__)
 
 # Added over the API: by one key, or by all admins; and by all together.
 MOST_OF_KEY = 10
 MOST_HOOKS = 100
-
-
-class WantedHook(NamedTuple):
-    """A hook that a caller wants. `secret` None: one is made; `key` None: all sessions."""
-
-    url: str
-    events: tuple[HookEvent, ...]
-    key: str | None
-    secret: SecretStr | None
 
 
 class _Running(NamedTuple):
@@ -65,24 +45,22 @@ class Hooks:
     def __init__(
         self,
         configured: Mapping[str, OperatorHook],
-        prefixes: tuple[str, ...],
+        rules: HookRules,
         database: Database,
         recorder: Recorder,
         followers: Followers,
-        keys: KeyRing,
         sealer: Sealer,
         metrics: Metrics,
         tasks: Tasks,
         clock: WallClock,
     ) -> None:
-        """`prefixes`: where hooks of keys that are no admins' may send. Raises: ConfigError."""
+        """Raises: ConfigError."""
         created = now()
         self._hooks = {name: _configured(name, hook, created) for name, hook in configured.items()}
-        self._prefixes = prefixes
         self._database = database
         self._recorder = recorder
         self._followers = followers
-        self._keys = keys
+        self._rules = rules
         self._sealer = sealer
         self._metrics = metrics
         self._tasks = tasks
@@ -97,11 +75,21 @@ class Hooks:
             if secret is None:
                 log.error("the secret of the hook %s is lost: add it again", hook.id)
             self._hooks[hook.id] = hook.with_secret(secret)
+        try:
+            await self._follow_configuration()
+        except StoreError as error:
+            # A full disk must not prevent the start; the tasks and the next start repeat it.
+            log.error("hooks of the configuration: %s", error)
+        for hook in self._hooks.values():
+            self._begin(hook)
+
+    async def _follow_configuration(self) -> None:
+        """Clears hooks that left it; new ones are told of all from here on. Raises: StoreError."""
         known = frozenset(self._hooks)
         for gone in await self._database.read(partial(hook_rows.unknown, known=known)):
             await self._clear(gone)
         for hook in self._hooks.values():
-            self._begin(hook)
+            await self._database.write(partial(hook_rows.position, hook_id=hook.id))
 
     async def close(self) -> None:
         """Stops delivering; the next start continues."""
@@ -110,12 +98,12 @@ class Hooks:
 
     def visible(self, principal: Principal) -> list[Hook]:
         """Those that the caller manages, and for admins all."""
-        return [hook for hook in self._hooks.values() if _may_see(principal, hook)]
+        return [hook for hook in self._hooks.values() if may_see(principal, hook)]
 
     def get(self, principal: Principal, hook_id: str) -> Hook:
         """Raises: NotFoundError."""
         hook = self._hooks.get(hook_id)
-        if hook is None or not _may_see(principal, hook):
+        if hook is None or not may_see(principal, hook):
             raise NotFoundError(f"there is no hook {hook_id}")
         return hook
 
@@ -141,8 +129,8 @@ class Hooks:
         Raises: ValidationError for its URL or key; PermissionDeniedError for those that the caller
         may not use; ConflictError if there are too many; AuditUnavailableError.
         """
-        managed_by = None if principal.role is Role.ADMIN else principal.name
-        self._check(wanted, managed_by)
+        managed_by = manager_of(principal)
+        self._rules.check(wanted, managed_by)
         async with self._changing:
             self._check_count(managed_by)
             hook = Hook(
@@ -232,27 +220,6 @@ class Hooks:
             self._running[hook_id].deliveries.wake(counts)
         return delivery
 
-    def _check(self, wanted: WantedHook, managed_by: str | None) -> None:
-        """Raises: ValidationError, PermissionDeniedError."""
-        try:
-            checked_hook_url(wanted.url)
-        except ValueError as error:
-            raise ValidationError(f"url {error}", field="url") from None
-        if managed_by is None:
-            if wanted.key not in (None, ADMIN_NAME) and self._keys.named(wanted.key or "") is None:
-                raise ValidationError(f"there is no key {wanted.key}", field="key")
-            return
-        if wanted.key not in (None, managed_by):
-            raise PermissionDeniedError(
-                "only an admin may add hooks for sessions of other keys", field="key"
-            )
-        if not beneath(wanted.url, self._prefixes):
-            permitted = ", ".join(self._prefixes) or "none"
-            raise PermissionDeniedError(
-                f"the operator does not permit hooks at this URL; permitted: {permitted}",
-                field="url",
-            )
-
     def _check_count(self, managed_by: str | None) -> None:
         """Raises: ConflictError."""
         added = [hook for hook in self._hooks.values() if not hook.configured]
@@ -266,7 +233,7 @@ class Hooks:
 
     def _begin(self, hook: Hook) -> None:
         deliveries = HookDeliveries(
-            hook, self._database, self._followers, self._metrics, self._refusal, self._clock
+            hook, self._database, self._followers, self._metrics, self._rules.refusal, self._clock
         )
         task = self._tasks.start(TaskName.HOOKS, deliveries.run, rounds=deliveries.rounds)
         self._running[hook.id] = _Running(deliveries, task)
@@ -276,29 +243,12 @@ class Hooks:
         if running is not None:
             await running.task.close()
 
-    def _refusal(self, hook: Hook) -> str | None:
-        """Why nothing may be sent to it at present: what permitted it may be gone."""
-        if hook.managed_by is None:
-            return None
-        known = self._keys.named(hook.managed_by)
-        if known is None or self._keys.current(known) is None or known.role is not Role.OPERATOR:
-            return f"the key {hook.managed_by} is not valid any more"
-        if not beneath(hook.url, self._prefixes):
-            return "the operator does not permit hooks at this URL any more"
-        return None
-
     async def _record(self, hook: Hook, draft: EventDraft, effect: Effect) -> None:
         await self._recorder.record_of_key(hook.managed_by or ADMIN_NAME, draft, effect)
 
     async def _clear(self, hook_id: str) -> None:
         while await self._database.write(partial(delivery_rows.clear, hook_id=hook_id)):
             pass
-
-
-def _may_see(principal: Principal, hook: Hook) -> bool:
-    return principal.role is Role.ADMIN or (
-        principal.role is Role.OPERATOR and hook.managed_by == principal.name
-    )
 
 
 def _configured(name: str, hook: OperatorHook, created: str) -> Hook:

@@ -14,6 +14,8 @@ from orchestrator.config.operator_models import OperatorModel
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.store.database import Database, StoreError
+from orchestrator.tasks import TaskName
 from orchestrator.webhooks import service
 from orchestrator.webhooks.backoff import MOST_TRIES
 from paddock import NotFoundError, Paddock
@@ -298,6 +300,8 @@ async def test_hooks_are_bounded(
         await api.problem(409, "conflict", "POST", HOOKS, json=body, key=key)
     await api.json("DELETE", f"{HOOKS}/{hooks[0]['id']}", key=OPERATOR_KEY)
     await add(api, receiver)
+    tasks = [task for task in api.plane.tasks._started if task.name is TaskName.HOOKS]
+    assert len(tasks) == 3
 
 
 async def test_a_secret_is_shown_once_and_stored_sealed(
@@ -482,6 +486,33 @@ async def test_configured_hooks_are_kept_in_the_configuration(
     )
     assert left == (0,)
     assert plane.hooks.total() == (0, 0)
+    await plane.close()
+
+
+async def test_a_full_disk_does_not_prevent_the_start(
+    settings: Settings,
+    engine: FakeEngine,
+    agents: Agents,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hook = OperatorHook.model_validate({"url": receiver.url, "secret": CANARY, "events": ENDS})
+    configured = settings.model_copy(update={"hooks": {"ci": hook}})
+    write, full = Database.write, True
+
+    async def refuse(self: Database, function: Any, **how: Any) -> Any:
+        if full and "hook" in getattr(getattr(function, "func", None), "__module__", ""):
+            raise StoreError("the disk is full")
+        return await write(self, function, **how)
+
+    monkeypatch.setattr(Database, "write", refuse)
+    plane = await ControlPlane.open(configured, engine)
+    async with served(plane, engine, agents) as api:
+        await until(lambda: "hooks" in plane.tasks.check().detail)
+        full = False
+        await until(lambda: bool(plane.followers._of_all))
+        await end(api, id="told-of")
+        assert (await got(receiver, 1))[0].json["session"]["id"] == "told-of"
     await plane.close()
 
 

@@ -17,7 +17,7 @@ from orchestrator.node.base import Gauged, Load
 from orchestrator.node.processes import Usage
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.webhooks import delivering
-from orchestrator.webhooks.service import WantedHook
+from orchestrator.webhooks.hook_rules import WantedHook
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened

@@ -31,6 +31,7 @@ CREATE TABLE hook_deliveries (
     error          TEXT,
     undelivered_at TEXT
 );
+CREATE INDEX hook_deliveries_of_hook ON hook_deliveries (hook_id, number);
 CREATE INDEX hook_deliveries_due ON hook_deliveries (hook_id, due_at)
     WHERE due_at IS NOT NULL;
 CREATE INDEX hook_deliveries_waiting ON hook_deliveries (hook_id, session_key, number)

@@ -14,6 +14,7 @@ from orchestrator.config.operator_models import OperatorModel
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.secrets.sealing import KEY_FILE
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import TaskName
 from orchestrator.webhooks import service
@@ -452,6 +453,23 @@ async def test_a_restart_continues_and_a_prefix_that_is_gone_ends_it(
         (waits,) = (await api.json("GET", f"{HOOKS}/{hook['id']}/deliveries"))["items"]
         assert "does not permit" in waits["error"]
         assert len(receiver.requests) == 3
+    await plane.close()
+
+
+async def test_a_secret_that_can_not_be_read_any_more_is_told_of(
+    settings: Settings, engine: FakeEngine, agents: Agents, receiver: Receiver
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    async with served(plane, engine, agents) as api:
+        await add(api, receiver)
+    await plane.close()
+    (settings.state_dir / KEY_FILE).unlink()
+    plane = await reopened(settings, engine, agents)
+    async with served(plane, engine, agents) as api:
+        assert [each["lost"] for each in await listed(api)] == [True]
+        await end(api)
+        await until(lambda: _failed(api) == 1)
+        assert receiver.requests == []
     await plane.close()
 
 

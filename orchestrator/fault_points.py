@@ -24,6 +24,10 @@ class FaultPoint(StrEnum):
     CREATE_PART_OPENED = "create.part_opened"  # any of its sandbox
     CREATE_ACKNOWLEDGED = "create.acknowledged"
 
+    SPAWN_RECORDED = "spawn.recorded"  # there is no child yet
+    SPAWN_JOINED = "spawn.joined"  # the child is acknowledged, but its client does not know it
+    SPAWN_ENDING = "spawn.ending"  # the child has ended, which its parent has not on record
+
     EXEC_RECORDED = "exec.recorded"
     EXEC_DISPATCHED = "exec.dispatched"
     EXEC_REPORTED = "exec.reported"  # the agent's event is durable, but not acknowledged

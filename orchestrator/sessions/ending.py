@@ -112,7 +112,7 @@ class Ending:
             # Before its own end, after which nothing is recorded.
             self._spawn_ends.of_children(session)
             self._record_end(session, principal, status, termination, result, error)
-            self._spawn_ends.of_child(session, status, error)
+            self._record_in_parent(session, status, error)
             if then is not None:
                 self._record_then(session, then)
             hands_over = await self._stops.recorded(session) and thaws
@@ -225,6 +225,18 @@ class Ending:
                 session, EventDraft(operation, actor=principal.name, args=args, time=at, stop=True)
             ),
         )
+
+    def _record_in_parent(self, session: Session, status: Status, error: str | None) -> None:
+        """Not before the end itself is on record: the next start would find the child alive."""
+
+        parent = session.family.parent
+        if parent is None:
+            return
+
+        async def tell() -> None:
+            self._spawn_ends.of_child(parent, session, status, error)
+
+        self._stops.add(session, tell)
 
     def _record_then(self, session: Session, draft: EventDraft) -> None:
         async def write() -> None:

@@ -3,6 +3,7 @@
 from orchestrator.audit.events import EventDraft, Made, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
+from orchestrator.fault_points import FaultPoint
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
 from orchestrator.spawning import spawn_rows
@@ -36,17 +37,21 @@ class SpawnEnds:
             time=at,
             stop=True,
         )
-        effect = spawn_rows.closing(spawn_id)
-        self._stops.add(parent, lambda: self._recorder.record(parent, draft, effect))
+
+        async def write() -> None:
+            FaultPoint.SPAWN_ENDING.reached()
+            await self._recorder.record(parent, draft, spawn_rows.closing(spawn_id))
+
+        self._stops.add(parent, write)
 
     async def recorded(self, parent: Session) -> bool:
         """Whether they are on record; waits for it a short time."""
         return await self._stops.recorded(parent)
 
-    def of_child(self, child: Session, status: Status, error: str | None) -> None:
-        """Records it in the parent of a child that is ending with that status."""
-        parent, origin = child.family.parent, child.family.origin
-        if parent is None or origin is None or not parent.live:
+    def of_child(self, parent: Session, child: Session, status: Status, error: str | None) -> None:
+        """Records it in the parent, if that lives, of a child that has ended with that status."""
+        origin = child.family.origin
+        if origin is None or not parent.live:
             return
         failed = status is not Status.COMPLETED
         said = (error or f"the child has ended ({status})") if failed else None

@@ -42,9 +42,9 @@ class SpawnRecovery:
                 parent.family.unended[spawn.origin.spawn_id] = spawn
 
     async def finish(self) -> None:
-        """Ends children without a parent, and those of runs; records ends that are missing.
+        """Ends children without a parent, those of runs, and those whose end is on record already.
 
-        A run that was going on was interrupted.
+        A run that was going on was interrupted. Records ends that are missing.
         """
         await asyncio.gather(
             *(
@@ -62,8 +62,10 @@ class SpawnRecovery:
 
 
 def _is_left(child: Session) -> bool:
-    """Whether nobody waits for the child, or would end it."""
+    """Whether nobody waits for the child, or would end it, or its end had begun."""
     origin, parent = child.family.origin, child.family.parent
     if origin is None or not child.live:
         return False
-    return origin.runs or parent is None or not parent.live
+    if origin.runs or parent is None or not parent.live:
+        return True
+    return origin.spawn_id not in parent.family.unended

@@ -4,6 +4,7 @@ from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import ConflictError, PaddockError
+from orchestrator.fault_points import FaultPoint
 from orchestrator.policy.levels import Levels
 from orchestrator.sessions.requests import Child, NewSession, Registered
 from orchestrator.sessions.service import Sessions
@@ -68,10 +69,13 @@ class Spawning:
             parent.budget.children.append(child.budget)
             try:
                 await self._record(principal, request, child, call_id)
-                return await self._created(owner, request, child)
+                FaultPoint.SPAWN_RECORDED.reached()
+                born = await self._created(owner, request, child)
             except BaseException:
                 parent.budget.settle(child.budget)
                 raise
+            FaultPoint.SPAWN_JOINED.reached()
+            return born
 
     def _owner(self, parent: Session) -> Principal:
         """The key to which a child belongs. Raises: ConflictError if it is not valid any more."""

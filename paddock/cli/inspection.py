@@ -26,6 +26,8 @@ def show(info: "InspectedSession") -> None:
             ("labels", " ".join(f"{k}={v}" for k, v in info.labels.items()) or None),
             ("work", info.work_id),
             ("episode", info.episode_id),
+            ("parent", info.parent),
+            ("children", " ".join(info.children) or None),
             ("workspace", info.workspace.root_dir),
             ("sandbox", _sandbox(info)),
             ("followed by", _streams(info)),

@@ -165,6 +165,9 @@ async def test_the_command_line_spawns(
     assert (child["parent"], child["permission_level"]) == ("web-1", "low")
     listed = await run_beside("sessions", "list", "--parent", "web-1", "--json")
     assert [each["id"] for each in json.loads(listed.out)] == [child["id"]]
+    for shown, line in (("web-1", f"children {child['id']}"), (child["id"], "parent web-1")):
+        told = (await run_beside("sessions", "show", shown)).out
+        assert line in [" ".join(each.split()) for each in told.splitlines()]
     model.answers = [calling(READ, text="I look."), Answer("It says hello.")]
     ended = await run_beside("spawn", "web-1", "read", "--workspace", "read-only")
     assert ended.status == 0, ended.err

@@ -121,6 +121,21 @@ async def test_ends_that_are_not_on_record_are_recorded_once(
         assert (budget["consumed"]["commands"], budget["remaining"]["commands"]) == (1, 99)
 
 
+async def test_a_child_whose_end_is_on_record_ends(api: Api, restart: Restart) -> None:
+    path = await root(api)
+    child = await spawned(api, path)
+    parent = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
+    assert parent is not None
+    ends = api.plane.sessions.spawn_ends
+    # As a parent that is ending does, before it and the child have ended.
+    ends.of_children(parent)
+    assert await ends.recorded(parent)
+    async with restart() as again:
+        assert (await again.json("GET", path_of(child)))["status"] == "aborted"
+        assert (await again.json("GET", path))["children"] == []
+        assert len(await events(again, path, "session.spawn_end")) == 1
+
+
 async def test_children_of_a_lost_parent_end(api: Api, restart: Restart) -> None:
     path = await root(api)
     child = await spawned(api, path)

@@ -22,6 +22,9 @@ from tests.chaos.run import ROOM_FOR_FEW, Chaos, Kill, chaos
 VISITS = {
     FaultPoint.START_TAKEN_UP: 3,
     FaultPoint.CREATE_PART_OPENED: 13,
+    FaultPoint.SPAWN_RECORDED: 3,
+    FaultPoint.SPAWN_JOINED: 3,
+    FaultPoint.SPAWN_ENDING: 2,
     FaultPoint.EXEC_REPORTED: 3,
     FaultPoint.LEVEL_ENDED: 2,
     FaultPoint.LEVEL_REMOVED: 2,

@@ -41,7 +41,12 @@ async def examine(clients: Clients) -> list[str]:
     live = {name: item for name, item in shown.items() if item["status"] in _LIVE}
     found += [f"{name}: nobody knows it" for name in live if name not in clients.sessions]
     uids = int(clients.server.environment["PADDOCK_UID_BASE"])
-    found += await asyncio.to_thread(lambda: list(_host(state_dir, list(live.values()), uids)))
+    children = [child for item in live.values() for child in await _below(clients, item)]
+    found += await asyncio.to_thread(
+        lambda: list(_host(state_dir, [*live.values(), *children], uids))
+    )
+    for item in (*live.values(), *children):
+        found += await _spawned(clients, item)
     for session, item in shown.items():
         if session in clients.sessions and _missed(item):
             found += await _refinable(clients, session, clients.sessions[session])
@@ -96,6 +101,45 @@ async def _unhalved(clients: Clients, session: str, expected: Expected) -> list[
         if turn["outcome"]["tag"] != tag:
             found.append(f"{session}: turn {number} was {tag}, and is {turn['outcome']}")
     return found
+
+
+async def _below(clients: Clients, item: dict[str, Any]) -> list[dict[str, Any]]:
+    """The live sessions below it."""
+    path = f"/api/sessions?parent={item['id']}&status="
+    listed = [await clients.server.ok("GET", path + status) for status in _LIVE]
+    children = [child for page in listed for child in page["items"]]
+    return [*children, *[each for child in children for each in await _below(clients, child)]]
+
+
+async def _spawned(clients: Clients, item: dict[str, Any]) -> list[str]:
+    """Each spawn has one end on record, or a child that lives; what children use counts once."""
+    found, session = [], item["id"]
+    begun = await _args(clients, session, "session.spawn")
+    ended = [each["spawn_id"] for each in await _args(clients, session, "session.spawn_end")]
+    if len(ended) != len(set(ended)) or not set(ended) <= {each["spawn_id"] for each in begun}:
+        found.append(f"{session}: ends of spawns: {ended}")
+    open_ = {each["child_session_id"] for each in begun if each["spawn_id"] not in ended}
+    if open_ != set(item["children"]):
+        found.append(f"{session}: spawns without an end: {open_}, children: {item['children']}")
+    counted, run = item["budget"]["consumed"]["commands"], await _commands(clients, session)
+    if begun and counted != run:
+        found.append(f"{session}: {counted} commands are counted, {run} were run")
+    return found
+
+
+async def _commands(clients: Clients, session: str) -> int:
+    """How many commands were begun in it, and in all that it has spawned."""
+    own = len(await _args(clients, session, "command.start"))
+    begun = await _args(clients, session, "session.spawn")
+    below = [await _commands(clients, each["child_session_id"]) for each in begun]
+    return own + sum(below)
+
+
+async def _args(clients: Clients, session: str, operation: str) -> list[dict[str, Any]]:
+    """The arguments of such events on its record; none if it was never created."""
+    path = f"/api/sessions/{session}/audit?operation={operation}&limit=500"
+    status, answer = await clients.server.call("GET", path)
+    return [event["args"] for event in answer["items"]] if status == 200 else []
 
 
 def _content(top: Path) -> dict[str, bytes]:

@@ -15,6 +15,18 @@ async def create(clients: Clients, new: str, idle: str) -> None:
     await clients.create(new, "low")
 
 
+async def spawn(clients: Clients, new: str, idle: str) -> None:
+    """Spawns a child and one below it, both in the parent's workspace, and ends the child."""
+    body = {"workspace": "read-only"}
+    status, child = await clients.call("POST", f"/api/sessions/{idle}/spawn", body)
+    if status == 201:
+        path = f"/api/sessions/{child['id']}"
+        await clients.call("POST", f"{path}/spawn", body)
+        await clients.call("POST", f"{path}/exec", {"argv": ["pwd"]})
+        await clients.call("DELETE", path)
+    await clients.call("POST", f"/api/sessions/{idle}/spawn", body)
+
+
 async def execute(clients: Clients, new: str, idle: str) -> None:
     """Runs a command to its end, and one in the background."""
     path = f"/api/sessions/{idle}/exec"
@@ -153,6 +165,7 @@ async def close(clients: Clients, new: str, idle: str) -> None:
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
 SCENARIOS: dict[str, Scenario] = {
     "create": create,
+    "spawn": spawn,
     "exec": execute,
     "file": write,
     "terminal": open_terminal,

@@ -11,6 +11,7 @@ from tests.chaos.run import Kill, chaos
 # The points at which most is half done.
 KILLS = [
     Kill(FaultPoint.CREATE_PART_OPENED, 9),
+    Kill(FaultPoint.SPAWN_ENDING),
     Kill(FaultPoint.EXEC_REPORTED),
     Kill(FaultPoint.TERMINAL_STARTED),
     Kill(FaultPoint.LEVEL_REMOVED),

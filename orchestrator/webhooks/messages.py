@@ -34,7 +34,7 @@ def _some(values: Members | None, *names: str) -> dict[str, Any]:
 
 
 def _created(event: Event) -> Members:
-    return _some(event["args"], "image", "labels", "role", "work_id", "episode_id")
+    return _some(event["args"], "image", "labels", "role", "work_id", "episode_id", "parent")
 
 
 def _closed(event: Event) -> Members:

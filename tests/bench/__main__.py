@@ -25,6 +25,7 @@ from tests.bench import (
     recovery,
     runs,
     sessions,
+    spawning,
     suspension,
     turns,
 )
@@ -38,7 +39,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    *("runs", "proposals"),
+    *("runs", "proposals", "spawning"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
@@ -83,6 +84,8 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await proposals.proposals(plane, times, files))
             if "runs" in arguments.parts:
                 print_table(await runs.runs(3 if arguments.quick else 20))
+            if "spawning" in arguments.parts:
+                print_table(await spawning.spawning(2 if arguments.quick else 8))
         finally:
             floors.close()
 
@@ -119,7 +122,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "recovery (how long a start takes after a kill), egress (what the way out costs), ports "
         "(what an open port costs), suspension (of idle sessions), console (when it is seen), "
         "turns (how fast their programs are evaluated, and what their reads cost), proposals "
-        "(what staging and committing a tree cost), or runs (what a tick costs besides its model)",
+        "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
+        "or spawning (what a child costs beside a session)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -22,6 +22,7 @@ _RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} |
     "ALLOW_PTRACE",
     "MOUNT",
     "SESSION_TOOLS",
+    "TOOL_URL",
 }
 # Modules whose functions return a rule.
 _RETURNING = {"curl.py", "operands.py"}

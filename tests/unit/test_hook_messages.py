@@ -42,6 +42,8 @@ def test_each_type_is_told_of_its_event() -> None:
     assert created[0] == "session.created"
     assert created[1]["labels"] == {"a": "b"}
     assert "env" not in created[1]
+    (child,) = told("session.create", args={"parent": "fix-0"})
+    assert (child[1]["parent"], created[1]["parent"]) == ("fix-0", None)
     ended = {"status": "completed", "rationale_code": "normal"}
     (closed,) = told("session.terminated", result=ended, error="why")
     assert closed[0] == "session.closed"

@@ -528,6 +528,28 @@ async def test_children_are_threads_beneath_the_calls_that_started_them(
     assert await tab.page.evaluate("document.documentElement.scrollWidth") == 360
 
 
+async def test_children_that_a_model_spawns_are_such_threads(
+    admin: Console, served: ServedPlane, model: ModelServer
+) -> None:
+    tasks = [{"task": f"part {number}", "label": f"piece-{number}"} for number in (1, 2)]
+    model.conversations["whole"] = [calling(*(("spawn", each) for each in tasks)), Answer("Both.")]
+    for each in tasks:
+        reads = calling(("read_file", {"path": "README.md"}))
+        model.conversations[each["task"]] = [reads, Answer(f"{each['task']} is done")]
+    policy = {**EDIT, "allowed_operations": [*EDIT["allowed_operations"], "spawn"]}
+    # Of a key that is there: others spawn nothing.
+    tab = await tab_of(admin, served, policy=policy, principal=Principal("admin", Role.ADMIN))
+    await tab.send("whole")
+    await tab.says("Run 1 has ended: ok")
+    for each in tasks:
+        thread = tab.run(1).get_by_role("group", name=f"thread of {each['label']}")
+        await expect(thread).to_contain_text("README.md", timeout=PATIENCE_MS)
+        await expect(thread).to_contain_text(f"{each['task']} is done")
+    spawns = tab.calls().filter(has_text="piece-")
+    await expect(spawns.first).to_contain_text("allow", timeout=PATIENCE_MS)
+    await expect(tab.thread).to_contain_text("Both.")
+
+
 async def test_a_stream_that_breaks_off_is_replaced_by_the_timeline(
     admin: Console, served: ServedPlane, model: ModelServer
 ) -> None:

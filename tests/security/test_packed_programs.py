@@ -123,6 +123,8 @@ async def missed_in_all(box: Box, count: int) -> None:
 async def assert_ended(box: Box) -> None:
     """The session has ended because of a miss, on record in that order, and nothing is left."""
     await box.event("coordination.context_refinement_request")
+    # It is on record a moment before the session has it.
+    await until(lambda: box.session.termination is not None)
     assert box.session.termination is not None
     assert box.session.termination.rationale_code is Rationale.CONTEXT_MISS
     names = [event["operation"] for event in await box.events()]

@@ -1,6 +1,6 @@
 """The program of a run: ticks of its model, and the calls of tools between them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from orchestrator.models.messages import ModelMessage, ToolCall
@@ -20,6 +20,8 @@ from orchestrator.turns.runs.run_tool import RunTool, ToolArgumentsError, result
 from orchestrator.turns.runs.toolbox import named
 from orchestrator.turns.runs.tools import SPAWN
 from paddock.contract.remedies import REMEDIES
+
+_MOST_NAMED = 16
 
 
 def run_program(conversation: Conversation) -> Program:
@@ -96,7 +98,7 @@ def _read(call: ToolCall, conversation: Conversation) -> tuple[RunTool, Any]:
     """The tool and its arguments. Raises: ToolArgumentsError."""
     tool = named(conversation.tools, call.name)
     if tool is None:
-        known = ", ".join(conversation.tools)
+        known = _some(conversation.tools)
         raise ToolArgumentsError(f"there is no tool {call.name[:64]}: there are {known}")
     try:
         return tool, tool.read(call.arguments)
@@ -104,6 +106,12 @@ def _read(call: ToolCall, conversation: Conversation) -> tuple[RunTool, Any]:
         cut_off = conversation.cut_off
         why = ", because the answer had the most tokens and was cut off" if cut_off else ""
         raise ToolArgumentsError(f"{error}{why}") from None
+
+
+def _some(names: Iterable[str]) -> str:
+    """Names in a sentence: an operator may have very many tools."""
+    first, others = list(names)[:_MOST_NAMED], list(names)[_MOST_NAMED:]
+    return ", ".join(first) + (f" and {len(others)} more" if others else "")
 
 
 def _failure(said: str, rule: str | None) -> str:

@@ -17,11 +17,11 @@ async def spawning(rounds: int) -> list[Result]:
     """The rows, without sandboxes that wait."""
     async with measured_plane() as plane, Paddock(plane.url, plane.key) as paddock:
         created, spawned, ended, closed = await by_turns(
-            rounds, *(partial(turn, paddock) for turn in (_create, _spawn, _end_ten, _close_ten))
+            rounds, *(partial(turn, paddock) for turn in (_create, _spawn, _end_ten, _close_eleven))
         )
     return [
         compare("spawn a child", spawned, "create a session", created),
-        compare("end ten levels of children", ended, "close ten sessions, one by one", closed),
+        compare("end ten levels of children", ended, "close eleven sessions, one by one", closed),
     ]
 
 
@@ -52,7 +52,7 @@ async def _end_ten(paddock: Paddock) -> Sequence[float]:
     return [time.perf_counter() - began]
 
 
-async def _close_ten(paddock: Paddock) -> Sequence[float]:
+async def _close_eleven(paddock: Paddock) -> Sequence[float]:
     sessions = [await paddock.sessions.create(permission_level=_LEVEL) for _ in range(_LEVELS + 1)]
     began = time.perf_counter()
     for session in sessions:

@@ -18,7 +18,12 @@ from sandbox_agent.guard_messages import Failed, Step
 
 # Private, but unchanged from Python 3.11 on; it is called by position.
 _fork_exec: Callable[..., int] = _posixsubprocess.fork_exec
-_ARGUMENTS = 23
+_ARGUMENTS = [
+    *("args", "executable_list", "close_fds", "pass_fds", "cwd", "env"),
+    *("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"),
+    *("errpipe_read", "errpipe_write", "restore_signals", "call_setsid", "pgid_to_set"),
+    *("gid", "extra_groups", "uid", "child_umask", "preexec_fn", "allow_vfork"),
+]
 # What C code exits with if it could not execute the program.
 _FAILED_STATUS = 255 << 8
 # What it says then: "OSError:<errno in hexadecimal>:", and a word if it did not come to `execve`.
@@ -47,7 +52,7 @@ def _available() -> bool:
         return True
     signature = _posixsubprocess.fork_exec.__text_signature__ or ""
     names = [name.strip() for name in signature.strip("()").split(",")]
-    return len([name for name in names if name.isidentifier()]) == _ARGUMENTS
+    return [name for name in names if name.isidentifier()] == _ARGUMENTS
 
 
 class Spawner:

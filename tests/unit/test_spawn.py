@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,13 +47,21 @@ def test_only_what_needs_no_further_step_is_started_so() -> None:
         assert not spawn.applies(profile, plan), (profile, plan)
 
 
-def test_an_interpreter_with_other_arguments_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other:
-        __text_signature__ = "($module, args, executable_list, close_fds, /)"
-
-    monkeypatch.setattr(sys, "version_info", (3, 99, 0))
-    monkeypatch.setattr(_posixsubprocess, "fork_exec", Other)
-    assert not spawn.applies(PROFILE, PLAN)
+def test_only_an_interpreter_with_the_known_arguments_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As Python 3.12 and 3.13 tell them.
+    known = ", ".join(["$module", *spawn._ARGUMENTS, "/"])
+    for signature, used in (
+        (f"({known})", True),
+        (f"({known.replace('gid, extra_groups', 'extra_groups, gid')})", False),
+        (f"({known.replace(', allow_vfork', '')})", False),
+        (None, False),
+    ):
+        told = SimpleNamespace(__text_signature__=signature)
+        monkeypatch.setattr(sys, "version_info", (3, 99, 0))
+        monkeypatch.setattr(_posixsubprocess, "fork_exec", told)
+        assert spawn.applies(PROFILE, PLAN) == used, signature
 
 
 def test_it_has_a_session_and_the_streams_and_variables_of_its_own() -> None:

@@ -44,7 +44,8 @@ recorder = ExecRecorder(loop, events, 54321)
 def guard(kind):
     return Guard(Setup(54321, 100, kind), recorder, meter)
 
-TRUE, NESTED = ["/bin/true"], ["/bin/sh", "-c", "exec /bin/true"]
+# By bare names, because only then processes with and without reports are started in the same way.
+TRUE, NESTED = ["true"], ["sh", "-c", "exec /bin/true"]
 sides = {
     "confined": (guard(confined), TRUE),
     "bare": (guard(bare), TRUE),

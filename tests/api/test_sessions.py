@@ -203,3 +203,21 @@ async def test_no_room(api: Api, plane: Any) -> None:
     api.engine.fail_next("create")
     await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json={})
     assert (await api.json("GET", "/api/sessions"))["items"] == []
+
+
+async def test_labels_are_free_text(api: Api) -> None:
+    text = "Approved by Zoë – see #12: “only until Friday”, 50 % = half"
+    labels = {"Jira ticket (of the team)": text, "Größe": "x" * 1024, "k" * 128: ""}
+    session = await api.session(labels=labels)
+    assert session["labels"] == labels
+    for name, value in labels.items():
+        found = await api.json("GET", "/api/sessions", params={"label": f"{name}:{value}"})
+        assert [each["id"] for each in found["items"]] == [session["id"]], name
+
+
+@each("name", ["", "a:b", "a=b", "a\nb", "a\tb", "\x7f", "k" * 129])
+async def test_labels_whose_names_would_be_ambiguous(api: Api, name: str) -> None:
+    body = {"labels": {name: "x"}}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert problem["field"].startswith("labels")
+    assert (await api.json("GET", "/api/sessions"))["items"] == []

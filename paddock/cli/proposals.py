@@ -1,7 +1,7 @@
 """Proposals of a session: look at them, commit them, discard them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -22,7 +22,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 class _Commands(TyperGroup):
     """Takes the session before the command, too; without a command, it shows what is staged."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Puts the command first."""
         if args and not args[0].startswith("-") and args[0] not in self.commands:
             session, *rest = args

@@ -136,6 +136,7 @@ def _build(
         # The broker of a session with a manifest reports executions.
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
+        listened=consume is None,
     )
     reads = None
     if consume is not None and cookie is not None:

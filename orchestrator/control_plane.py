@@ -290,7 +290,7 @@ class ControlPlane:
         self.models = Models(settings.models)
         self._resources.push_async_callback(self.models.close)
         self.executions = Executions(
-            self._recorder, self.metrics, self._budgets, self.secrets.variables
+            *(self._recorder, self.metrics, self._budgets, self.secrets.variables, settings.mounts)
         )
         self._resources.push_async_callback(self.executions.close)
         self._firewall = ContextFirewall(

@@ -1,6 +1,7 @@
 """Permission levels, and explanations of their decisions."""
 
 from dataclasses import asdict
+from functools import partial
 
 from api.access import ROLES, Access
 from api.context import Context
@@ -10,7 +11,7 @@ from api.views.policies import named_or_given, policy
 from orchestrator.access.keys import Role
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy import explain, levels
-from orchestrator.policy.decision import command_field
+from orchestrator.policy.decision import command_field, command_size
 from orchestrator.policy.layers import Reaches
 from orchestrator.turns.explain import explain_operation
 from orchestrator.turns.session_policy import SessionPolicy
@@ -76,7 +77,9 @@ async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
             _policy(context, body), body.operation, args.ref, args.max_tokens, args.network
         )
     else:
-        explained = _explained(*_judges(context, body), body)
+        size = command_size(body.command, body.argv)
+        judges = _judges(context, body)
+        explained = await context.plane.aside.call(size, partial(_explained, *judges, body))
     shown = asdict(explained)
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from orchestrator.access.keys import Principal
+from orchestrator.aside import Aside
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
@@ -50,12 +51,13 @@ class Executions:
         metrics: Metrics,
         budgets: Budgets,
         variables: Callable[[Session], Mapping[str, str]],
+        aside: Aside,
     ) -> None:
         """`variables` are the operator's for the session's commands."""
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
-        self._rules = CommandRules(recorder, variables)
+        self._rules = CommandRules(recorder, variables, aside)
         self._tasks = TaskScope("what follows of a command")
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:

@@ -38,14 +38,19 @@ from paddock.contract.words import (
     MOUNT_NAME,
 )
 
-_MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
+_MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME, max_length=64)]
 _SessionId = Annotated[
     str,
-    Field(min_length=1, json_schema_extra={"pattern": f"^{ID_PATTERN}$", "maxLength": 128}),
+    Field(min_length=1, max_length=128, json_schema_extra={"pattern": f"^{ID_PATTERN}$"}),
 ]
+_MOST_WISHES = 64
 _SETTINGS_SCHEMA = {
     "type": "object",
-    "properties": {"permission_level": LEVEL_SCHEMA, "workspace": {"type": "object"}},
+    "properties": {
+        "permission_level": LEVEL_SCHEMA,
+        "workspace": {"type": "object", "maxProperties": _MOST_WISHES},
+    },
+    "maxProperties": _MOST_WISHES,
 }
 
 
@@ -185,6 +190,9 @@ class SettingsBody(Body):
             check_level("settings.permission_level", settings["permission_level"], info)
         if not isinstance(settings.get("workspace", {}), dict):
             raise sentence("settings.workspace must be an object")
+        for name, members in (("settings", settings), ("workspace", settings.get("workspace", {}))):
+            if len(members) > _MOST_WISHES:
+                raise sentence(f"{name} must have at most {_MOST_WISHES} members")
         return value
 
     @property

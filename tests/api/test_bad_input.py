@@ -13,6 +13,7 @@ from api.app import create_app
 from orchestrator.control_plane import ControlPlane
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each
+from tests.support.limits import WAIT_SECONDS
 
 SESSIONS = "/api/sessions"
 
@@ -242,7 +243,7 @@ async def test_a_client_that_vanishes_creating(api: Api) -> None:
     await api.json("GET", "/healthz")
     hold.set()
     stream = await api.call("GET", "/api/events?after=0")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while b"session.terminated" not in await stream.content.readline():
             pass
     stream.close()
@@ -307,7 +308,7 @@ async def exchange(api: Api, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(api.server.host, api.server.port)
     try:
         writer.write(data)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await reader.read(64 * 1024)
     except ConnectionError:
         return b""

@@ -22,6 +22,7 @@ from tests.api.test_governed import ADMIN, TOOLS
 from tests.api.test_oneshot import SHOW
 from tests.support.cases import each
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -435,7 +436,7 @@ async def test_an_idle_conversation_ends(
     monkeypatch.setattr("api.mcp.conversations.IDLE_SECONDS", 0.01)
     session = api.plane.sessions.finder.find(ADMIN, talk.session["id"])
     conversation = found.begin(ADMIN, session, "2025-06-18", 0, lambda _ended: ended.set())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ended.wait()
     with pytest.raises(NotFoundError):
         found.find(conversation.id, ADMIN, session)

@@ -16,6 +16,7 @@ from paddock.app import (
     ToolCall,
 )
 from tests.support.apps import ScriptedModel, bare_app, calls
+from tests.support.limits import WAIT_SECONDS
 
 
 def add(a: int, b: int = 1) -> int:
@@ -324,7 +325,7 @@ async def test_a_hook_of_a_run_that_a_close_ends_may_close_the_session() -> None
         sessions.append(await app.session())
         run = sessions[0].send("x")
         await model.asked.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await sessions[0].close()
         assert (await run).status == "aborted"
 

@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, Rates, SandboxSpec
 from orchestrator.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
 from orchestrator.errors import EngineUnavailableError
+from sandbox_agent.protocol import HOST_NAME
 
 # The kernel's default scheduling period, in microseconds.
 CPU_PERIOD = 100_000
@@ -17,7 +18,7 @@ def container_config(spec: SandboxSpec, instance: str) -> dict[str, Any]:
     """The body of `POST /containers/create`; the image's entry point is the agent."""
     return {
         "Image": spec.image,
-        "Hostname": "sandbox",
+        "Hostname": HOST_NAME,
         "Labels": {**spec.labels, LABEL_INSTANCE: instance},
         "HostConfig": host_config(spec),
     }
@@ -34,6 +35,8 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Init": False,  # the agent is PID 1 and reaps
         "RestartPolicy": {"Name": "no"},
         "NetworkMode": spec.network or "none",
+        # On a network, the engine gives the name an address.
+        "ExtraHosts": [] if spec.network else [f"{HOST_NAME}:127.0.0.1"],
         "Mounts": [terminals(), *(_mount(bind) for bind in spec.binds)],
         "MaskedPaths": list(HIDDEN),
         "Sysctls": kernel_objects(spec.limits),

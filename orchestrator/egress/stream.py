@@ -84,7 +84,7 @@ class Stream:
         with select.epoll() as watch:
             # Nothing is asked for: the end of both directions is always reported.
             watch.register(self.writer.get_extra_info("socket").fileno(), 0)
-            loop.add_reader(watch.fileno(), lambda: told.done() or told.set_result(None))
+            loop.add_reader(watch.fileno(), _tell, told)
             try:
                 await told
             finally:
@@ -93,6 +93,11 @@ class Stream:
     def abort(self) -> None:
         """Ends it at once."""
         self.writer.transport.abort()
+
+
+def _tell(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
 
 
 async def accepted(connection: socket.socket, head_bytes: int) -> Stream:

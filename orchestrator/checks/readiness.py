@@ -11,12 +11,14 @@ from orchestrator.checks.kernel import check_prompts
 from orchestrator.checks.levels import enforceable
 from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
+from orchestrator.checks.uids import range_check
 from orchestrator.config.settings import Settings
 from orchestrator.node.base import Node
 from orchestrator.reload import Reload
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.threads import within
+from orchestrator.workspace.uid_range import UidRange
 
 AUDIT = "audit"
 _SECONDS = 5.0
@@ -33,6 +35,7 @@ class Readiness:
         database: Database,
         policy: Reload,
         tasks: Tasks,
+        uids: UidRange,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
@@ -41,6 +44,7 @@ class Readiness:
         self._policy = policy
         self._quota = quota_check(node.storage.choice, reasons=False)
         self._tasks = tasks
+        self._uids = range_check(uids)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -64,7 +68,7 @@ class Readiness:
         levels = enforceable(self._policy.levels, await self._node.facts())
         policy = policy_check(self._policy.problems)
         tasks = self._tasks.check()
-        advice = [policy, tasks, self._quota, check_prompts()]
+        advice = [policy, tasks, self._quota, self._uids, check_prompts()]
         return [engine, image, audit, *resources, *advice, *levels]
 
     async def _resources(self) -> list[Check]:

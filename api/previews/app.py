@@ -104,7 +104,7 @@ class _Previews:
         with self._share(session), port.in_use.by_this_task(), tunnels.used():
             port.requests += 1
             connect = partial(tunnels.connect, port.port)
-            return await forward(request, path, connect, self._limits)
+            return await forward(request, path, port, connect, self._limits)
 
     @contextlib.contextmanager
     def _share(self, session: Session) -> Iterator[None]:

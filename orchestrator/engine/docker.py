@@ -301,7 +301,7 @@ class DockerEngine(Engine):
     def _create(self, client: docker.APIClient, spec: SandboxSpec) -> str:
         try:
             made = client.create_container_from_config(  # type: ignore[no-untyped-call]
-                container_config(spec, self.instance), spec.name
+                container_config(spec, self.instance, ipv6=docker_kernel.has_ipv6()), spec.name
             )
         except ImageNotFound as error:
             raise missing_image(spec.image) from error

@@ -97,8 +97,8 @@ class Storage:
         """Creates what is missing, limits it to `size` bytes, and returns the data directory.
 
         What other sessions than that with the key `stages` have staged goes. Raises:
-        CapacityExhaustedError if the host's disk is full; ConflictError while something on the host
-        uses a file that must be resized; StorageError, ImageError, MountError; PurgeError,
+        CapacityExhaustedError if the host's disk is full; WorkspaceInUseError while something on
+        the host uses a file that must be resized; StorageError, ImageError, MountError; PurgeError,
         ProposalsError.
         """
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)

@@ -26,6 +26,7 @@ from tests.support.egress import (
 )
 from tests.support.limits import WAIT_SECONDS
 from tests.support.plane import clear, opened, running, state
+from tests.support.ports import web_server
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -156,6 +157,32 @@ async def test_programs_find_the_proxy_by_themselves(plane: ControlPlane, server
     box = await Box.create(plane, "free")
     said = await box.python(URLLIB, f"http://allowed.example:{server.port}/")
     assert said.stdout == "hello\n\n", said
+
+
+async def test_a_request_without_tls_in_a_tunnel_arrives(plane: ControlPlane, server: Web) -> None:
+    """As Node's clients and `curl -p` send it."""
+    box = await Box.create(plane, "free")
+    said = await box.bash(f"curl -sSp http://allowed.example:{server.port}/tunnelled")
+    assert (said.exit_code, said.stdout) == (0, "hello\n"), said
+    assert server.received[-1].startswith(b"GET /tunnelled HTTP/1.1\r\n")
+    assert [each["args"].get("path") for each in await box.events("egress.request")][-2:] == [
+        None,
+        "/tunnelled",
+    ]
+
+
+async def test_programs_of_the_sandbox_s_own_are_reached_without_the_proxy(
+    plane: ControlPlane,
+) -> None:
+    box = await Box.create(plane, "free")
+    await box.write("index.html", b"own")
+    await web_server(box)
+    for host in ("localhost", "127.0.0.1", "127.0.0.2", "0.0.0.0", "sandbox", "$(hostname)"):
+        said = await box.bash(f"curl -sS --max-time 20 http://{host}:8000/")
+        assert said.stdout == "own", (host, said)
+    assert await box.events("egress.request") == []
+    shown = await box.bash("echo $NODE_USE_ENV_PROXY")
+    assert shown.stdout == "1\n"
 
 
 async def test_a_denied_host_is_told_the_rule_and_the_remedy(box: Box, server: Web) -> None:

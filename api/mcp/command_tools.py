@@ -133,10 +133,11 @@ async def _feed(caller: Caller, given: dict[str, Any]) -> ToolResult:
 
 
 async def _signal(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    command, body = _SIGNAL.read({"signal": "TERM"} | given)
-    named = _naming(caller.context, command)
+    named = {} if given.get("signal") is not None else {"signal": "TERM"}
+    command, body = _SIGNAL.read(given | named)
+    context = _naming(caller.context, command)
     inputs = {"command_id": command.command_id, "body": body}
-    async with caller.doing(signal_process, context=named, **inputs) as answer:
+    async with caller.doing(signal_process, context=context, **inputs) as answer:
         return of_model(answer)
 
 

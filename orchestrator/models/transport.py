@@ -1,9 +1,8 @@
 """The connections to endpoints: sends nothing that was not asked for, and reads within bounds."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 import aiohttp
-from multidict import CIMultiDictProxy
 from yarl import URL
 
 from orchestrator.http_connector import BoundedConnector
@@ -31,7 +30,7 @@ class EndpointAnswer:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.headers: CIMultiDictProxy[str] = response.headers
+        self.headers: Mapping[str, str] = response.headers  # whatever the case of their names
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes, in small pieces.

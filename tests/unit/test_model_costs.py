@@ -109,6 +109,7 @@ def test_what_a_whole_answer_costs_is_bounded(unit: str) -> None:
 
 
 def test_the_number_of_calls_and_members_is_bounded() -> None:
+    message: dict[str, Any]
     for message in (
         {"tool_calls": [{"function": {}}] * 2000},
         {f"member{number}": 1 for number in range(100)},

@@ -187,7 +187,7 @@ class Ending:
         """Whether there is a sandbox, now frozen, that can be thawed."""
         if not session.live or session.sandbox is None:
             return False
-        return await self._stopper.freeze(session.sandbox)
+        return await self._stopper.freeze(session.sandbox, ends=True)
 
     def _record_end(
         self,

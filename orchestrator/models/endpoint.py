@@ -16,6 +16,7 @@ from orchestrator.models.retries import MOST_RETRIES, is_temporary, pause
 from orchestrator.models.server_events import EventReader
 from orchestrator.models.transport import (
     CONNECTION_FAILURES,
+    PIECE,
     Connections,
     EndpointAnswer,
     never_sent,
@@ -28,6 +29,8 @@ _EVENTS_AT_ONCE = 32
 # What the endpoint says about these is about the request, not about the key.
 _ABOUT_REQUEST = frozenset({400, 404, 413, 422})
 _OPTIONS = "stream_options"
+# Of a stream, whatever the endpoint says that it is.
+_EVENT_BEGINS = (b"data:", b"event:", b":")
 
 
 class ModelCall(NamedTuple):
@@ -133,14 +136,18 @@ class Endpoint:
 async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> AsyncGenerator[str]:
     """Raises: ModelError, CONNECTION_FAILURES."""
     reader = AnswerReader(call.name, meter, call.shown)
-    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-        text = reader.add(await answer.whole(), "message")
-        if text:
-            yield text
-        yield reader.end(complete=True)
-        return
+    kind = answer.headers.get("content-type", "").lower()
+    pieces = answer.pieces()
+    if not kind.startswith("text/event-stream"):
+        whole = await answer.whole()
+        if not whole.lstrip().startswith(_EVENT_BEGINS):
+            if text := reader.add(whole, "message"):
+                yield text
+            yield reader.end(complete=True)
+            return
+        pieces = _again(whole)
     complete, count = False, 0
-    async with aclosing(_events(answer)) as events:
+    async with aclosing(_events(pieces)) as events:
         async for data in events:
             count += 1
             if count % _EVENTS_AT_ONCE == 0:
@@ -153,9 +160,15 @@ async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> As
     yield reader.end(complete=complete)
 
 
-async def _events(answer: EndpointAnswer) -> AsyncGenerator[bytes]:
+async def _again(whole: bytes) -> AsyncGenerator[bytes]:
+    """A stream that was not announced as one, and has been read."""
+    for place in range(0, len(whole), PIECE):
+        yield whole[place : place + PIECE]
+
+
+async def _events(body: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     events = EventReader()
-    async with aclosing(answer.pieces()) as pieces:
+    async with aclosing(body) as pieces:
         async for piece in pieces:
             for data in events.feed(piece):
                 yield data

@@ -19,7 +19,7 @@ _MOST_CONNECTIONS = 1000
 _MOST_BYTES = 16 * 1024 * 1024
 _LEAST_LINE = 64
 # What is taken from a connection in one slice of the event loop.
-_PIECE = 32 * 1024
+PIECE = 32 * 1024
 # Of an answer that is not streamed: as it has at most 1 MiB of text, so much with its escapes.
 MOST_WHOLE = 2 * 1024 * 1024
 
@@ -41,8 +41,8 @@ class EndpointAnswer:
             raise ModelError(ModelFailure.BROKEN, "the endpoint compresses its answer")
         size = 0
         async for part in self._response.content.iter_any():
-            for place in range(0, len(part), _PIECE):
-                piece = part[place : place + _PIECE]
+            for place in range(0, len(part), PIECE):
+                piece = part[place : place + PIECE]
                 size += max(len(piece), piece.count(b"\n") * _LEAST_LINE)
                 if size > _MOST_BYTES:
                     raise _too_large()

@@ -168,6 +168,10 @@ ANSWERS: dict[str, tuple[Answer, tuple[str, str, int, int, bool]]] = {
         Answer(body=[b": WAITING\n\nevent: m\nid: 5\n" + ENDED[0], *ENDED[1:], DONE]),
         NOT_STATED,
     ),
+    "a stream that is not called one": (
+        Answer(body=[*ENDED, DONE], content_type="text/plain"),
+        NOT_STATED,
+    ),
     "usage of null": (
         Answer(body=[event({**chunk("It works."), "usage": None}), DONE]),
         NOT_STATED,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.models.answers import AnswerReader, Finished
 from orchestrator.models.errors import ModelError, ModelFailure
+from orchestrator.models.extras import names
 from orchestrator.models.messages import Prompt
 from orchestrator.models.metering import NOTHING, CallMeter, estimated
 from orchestrator.models.request_body import request_body
@@ -54,8 +55,10 @@ class Endpoint:
 
     def __init__(self) -> None:
         self._connections = Connections()
-        # The models whose endpoints have refused to be asked for the usage.
+        # The models whose endpoints have refused to be asked for the usage, and those whose
+        # endpoints have refused what they said beside text and calls.
         self._silent: set[str] = set()
+        self._plain: set[str] = set()
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -92,20 +95,20 @@ class Endpoint:
         retries = 0
         while True:
             usage = call.model.stream_usage and call.name not in self._silent
-            body = await request_body(*call[:2], call.prompt, call.max_tokens, usage=usage)
+            extras = call.model.send_back and call.name not in self._plain
+            body = await request_body(
+                *(call.name, call.model, call.prompt, call.max_tokens), usage=usage, extras=extras
+            )
             wait = await self._try(call, meter, body, retries)
             if isinstance(wait, EndpointAnswer):
                 return wait
-            if wait is None:
-                self._silent.add(call.name)
-                continue
-            retries += 1
+            retries += wait > 0
             await asyncio.sleep(wait)
 
     async def _try(
         self, call: ModelCall, meter: CallMeter, body: list[bytes], retries: int
-    ) -> EndpointAnswer | float | None:
-        """The answer; or the seconds until the next try; None: without asking for the usage.
+    ) -> EndpointAnswer | float:
+        """The answer; or the seconds until the next try, 0 if that asks for less.
 
         Raises: ModelError.
         """
@@ -126,11 +129,23 @@ class Endpoint:
             message = await _refusal(answer)
         finally:
             answer.close()
-        asked = call.model.stream_usage and call.name not in self._silent
-        if asked and answer.status in _ABOUT_REQUEST and _OPTIONS in message:
-            return None
+        if answer.status in _ABOUT_REQUEST and self._asks_for_less(call, message):
+            return 0.0
         meter.usage = NOTHING
         raise ModelError(ModelFailure.REFUSED, _refused(call, answer.status, message))
+
+    def _asks_for_less(self, call: ModelCall, message: str) -> bool:
+        """Whether the endpoint names something that it is not sent any more."""
+        if call.model.stream_usage and call.name not in self._silent and _OPTIONS in message:
+            self._silent.add(call.name)
+            return True
+        if not call.model.send_back or call.name in self._plain:
+            return False
+        beside = set[str]().union(*(names(each.extra, call.name) for each in call.prompt.messages))
+        if any(name in message for name in beside):
+            self._plain.add(call.name)
+            return True
+        return False
 
 
 async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> AsyncGenerator[str]:

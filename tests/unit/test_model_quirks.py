@@ -292,6 +292,18 @@ async def test_an_endpoint_that_refuses_to_state_the_usage_is_not_asked_again(
     assert "stream_options" not in server.bodies[-1]
 
 
+async def test_an_endpoint_that_refuses_what_it_said_gets_it_no_more(server: ModelServer) -> None:
+    server.answers = [whole(content="So.", reasoning="I wonder."), Answer(refuses="reasoning")]
+    asked = Models({"small": OperatorModel.model_validate(server.setting())})
+    first = await asked.complete("small", HELLO, 100, 30)
+    said = Prompt((ModelMessage("assistant", first.text, extra=first.extra), *HELLO.messages))
+    for _ in range(2):
+        assert (await asked.complete("small", said, 100, 30)).text == "done"
+    await asked.close()
+    sent = ["reasoning" in body["messages"][0] for body in server.bodies[1:]]
+    assert sent == [True, False, False]
+
+
 async def test_who_calls_is_said(server: ModelServer) -> None:
     await ask(server)
     assert server.headers[0]["User-Agent"] == "paddock"

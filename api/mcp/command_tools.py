@@ -77,7 +77,8 @@ def of_result(result: CommandResult) -> ToolResult:
     lines = [result.stdout] if result.stdout else []
     if result.stderr:
         lines.append(f"[stderr]\n{result.stderr}")
-    lines.append(f"[{_outcome(result)}; command {result.command_id}]")
+    rest = "; read_process returns what was cut, from any `after` on" if result.truncated else ""
+    lines.append(f"[{_outcome(result)}; command {result.command_id}{rest}]")
     return ToolResult("\n".join(lines), of_model(result).members, failed=result.exit_code is None)
 
 

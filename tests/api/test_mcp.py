@@ -285,6 +285,22 @@ async def test_a_command_of_a_tool_keeps_its_terminal(api: Api, talk: Talk) -> N
     assert (await talk.post({"id": 9, "method": "ping"})).status == 404
 
 
+async def test_long_output_has_both_ends_and_says_how_to_read_the_rest(
+    api: Api, talk: Talk
+) -> None:
+    printed = "\n".join(f"line {number}" for number in range(15_000))
+    api.agents.plays["grep"] = Play(printed.encode())
+    said = await talk.say("exec", argv=["grep"])
+    text, _, end = said.rpartition("\n[")
+    assert text.startswith("line 0\nline 1\n")
+    assert text.endswith("line 14998\nline 14999")
+    assert len(said) < 70_000
+    assert "read_process returns what was cut" in end
+    command = end.partition("command ")[2].partition(";")[0]
+    rest = await talk.say("read_process", command_id=command, after=str(40_000))
+    assert rest.startswith(printed[40_000:])
+
+
 async def test_names_of_tools_are_what_clients_take(api: Api, talk: Talk) -> None:
     listed = (await talk.ask("tools/list"))["result"]["tools"]
     names = [tool["name"] for tool in listed]

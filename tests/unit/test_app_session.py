@@ -196,6 +196,20 @@ async def test_the_timeline_is_limited_and_begins_with_no_orphan() -> None:
         assert all(given.timeline[0].role != "tool" for given in model.given)
 
 
+async def test_the_timeline_is_limited_in_bytes() -> None:
+    model = ScriptedModel(*[calls(("add", {"a": 1}), text="x" * 400)] * 8)
+    async with bare_app(model, tools=[add], max_timeline_bytes=1000, max_ticks=9) as app:
+        session = await app.session()
+        await session.send("a" * 5000)
+        assert [each.content[:1] for each in model.given[0].timeline] == ["a"]
+        for given in model.given[2:]:
+            assert [each.role for each in given.timeline] == ["assistant", "tool"] * 2
+        # The latest tick stays, however long it is.
+        model.replies = [calls(("add", {"a": 1}), text="y" * 5000)]
+        await session.send("b")
+        assert model.given[-1].timeline[0].content == "y" * 5000
+
+
 async def test_calls_of_a_tick_are_limited() -> None:
     model = ScriptedModel(calls(*[("add", {"a": 1})] * 33))
     async with bare_app(model, tools=[add]) as app:

@@ -45,6 +45,16 @@ async def finally_off_loop(function: Callable[[], None]) -> None:
     await asyncio.shield(off_loop(function))
 
 
+def draft_of(path: Path) -> Path:
+    """A new name beside the file, for what is written before it takes its place.
+
+    Raises: IsADirectoryError for a path without a name.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
 def walk(root: Path) -> Names:
     """The content of a directory, links not followed. Raises: OSError if it can't be read."""
     names = Names([], [], [], [])

@@ -9,9 +9,10 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.body import MAX_DEPTH, parse_object, validated
+from api.http.body import parse_object, validated
 from api.http.query import read_query
 from orchestrator.errors import ValidationError
+from orchestrator.strict_json import MAX_DEPTH
 from paddock.contract.command_requests import ExecBody, SignalBody
 from paddock.contract.files import ListQuery
 from paddock.contract.session_requests import SessionBody, SessionsQuery

@@ -84,6 +84,8 @@ async def collect(context: Context, session: Session, command: Command) -> Comma
     said: dict[str, str] = {}
     for name, whole in kept.items():
         said |= _members(_piece(whole), name, f"{name}_base64")
+        if len(whole) > CHUNK_BYTES:
+            await asyncio.sleep(0)  # others' turn: megabytes take tens of milliseconds
     return CommandResult(
         **exit_members(result) | said | {"command_id": command.id, "truncated": truncated}
     )
@@ -225,7 +227,8 @@ class TextDecoder:
         if _REPLACED not in text:
             return Piece(text)
         whole = before + data
-        return _compared(text, whole[: len(whole) - self.pending(name)])
+        # Whether bytes were replaced, or the command has printed the character itself.
+        return _piece(whole[: len(whole) - self.pending(name)])
 
     def pending(self, name: str) -> int:
         """The number of bytes at the end of a stream that begin an incomplete character."""
@@ -242,14 +245,10 @@ class TextDecoder:
 
 
 def _piece(data: bytes | bytearray) -> Piece:
-    return _compared(data.decode("utf-8", "replace"), data)
-
-
-def _compared(text: str, data: bytes | bytearray) -> Piece:
-    """The text, with its bytes if it is not all of them."""
-    if _REPLACED not in text or text.encode() == data:
-        return Piece(text)
-    return Piece(text, bytes(data))
+    try:
+        return Piece(data.decode())
+    except UnicodeDecodeError:
+        return Piece(data.decode("utf-8", "replace"), bytes(data))
 
 
 def _members(piece: Piece, text: str, encoded: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from api.answers import (
     Exchange,
     Lines,
     Packed,
+    Printed,
     Recording,
     Text,
     Upload,
@@ -232,7 +233,7 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Attached | Exchange):
         return origin.STATUS, Reply("", models)
-    if issubclass(origin, Text | Lines | Recording):
+    if issubclass(origin, Text | Lines | Recording | Printed):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
     return HTTPStatus.OK, Reply("", (kind,))
 

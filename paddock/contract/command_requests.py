@@ -1,6 +1,6 @@
 """Requests about commands: run, read, send input, signal."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -123,3 +123,9 @@ class OutputQuery(Query):
     """`after` counts bytes of output that are already known."""
 
     after: Whole = 0
+
+
+class PrintedQuery(OutputQuery):
+    """The place to begin at, and one stream; by default both in order."""
+
+    stream: Literal["stdout", "stderr"] | None = None

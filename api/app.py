@@ -13,6 +13,7 @@ from api.http import stream
 from api.http.addressed import addressed
 from api.http.endpoint import make_endpoint
 from api.http.errors import describe, problem
+from api.http.unread import Unread
 from api.limits import RequestRates
 from api.mcp.conversations import Conversations
 from api.observability import REQUEST_ID, observe
@@ -21,9 +22,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.observe.metrics import Metrics
 
-# Room for the words and the standard input of a program, even if each character beyond ASCII is a
-# JSON escape, which may take three times as many bytes.
-MAX_BODY_BYTES = 8 * 1024 * 1024
+UNREAD = web.AppKey("unread", Unread)
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Server": "paddock",
@@ -35,13 +34,14 @@ def create_app(plane: ControlPlane) -> web.Application:
 
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
-    work, conversations = Work(), Conversations()
+    work, conversations, unread = Work(), Conversations(), Unread()
     rates = RequestRates(plane.settings, plane.keys)
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [observe(plane.metrics), _guarded(plane.metrics), addressed(hosts)]
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
+    app = web.Application(middlewares=middlewares)
+    app[UNREAD] = unread
     for operation in OPERATIONS:
-        endpoint = make_endpoint(operation, plane, work, rates, conversations)
+        endpoint = make_endpoint(operation, plane, work, rates, conversations, unread)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
     Console().add_to(app)

@@ -2,43 +2,93 @@
 
 import asyncio
 import json
-from collections.abc import Collection
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
 from pydantic import ValidationError as SchemaError
 
+from api.http.pace import BODY_PACE, Pace, Window
+from api.http.unread import UnreadBody
 from orchestrator.config.schema_errors import place, reason
-from orchestrator.errors import ValidationError
-from paddock.contract.requests import NoBody
+from orchestrator.errors import TooLargeError, ValidationError
+from paddock.contract.requests import Body, NoBody
 from paddock.contract.words import LEVEL_NAMES
 
 # Bodies nest two levels; a client may nest more in free-form objects.
 MAX_DEPTH = 32
-# The time-out for a client that stops sending within a body.
-IDLE_SECONDS = 60.0
+# Bodies that are announced to be no larger are not counted: requests to stop something are not.
+SMALL_BYTES = 4096
+_CHUNK_BYTES = 256 * 1024
 _MAX_SHOWN = 64
 
 Model = TypeVar("Model", bound=BaseModel)
+Given = TypeVar("Given", bound=Body)
 
 
 async def read_body(
-    request: web.Request, model: type[Model], levels: Collection[str] = LEVEL_NAMES
-) -> Model:
+    request: web.Request,
+    model: type[Given],
+    unread: AbstractContextManager[UnreadBody],
+    levels: Collection[str] = LEVEL_NAMES,
+) -> Given:
     """The body as `model`; `levels` are the permission levels that it may name.
 
-    Raises: ValidationError; aiohttp's error for a body that is too large.
+    Raises: ValidationError, TooLargeError, and the errors of `unread`.
     """
     check_encoding(request)
-    try:
-        async with asyncio.timeout(IDLE_SECONDS):
-            data = await request.read()
-    except TimeoutError:
-        raise ValidationError(f"the body did not arrive within {IDLE_SECONDS:g} s") from None
+    if is_small(request):
+        data = await _whole(request, SMALL_BYTES)
+    else:
+        with unread as counted:
+            data = await _whole(request, model.MOST_BYTES, counted)
     if not data and issubclass(model, NoBody):
         return model()
     return validated(model, parse_object(data), {"levels": levels})
+
+
+def is_small(request: web.Request) -> bool:
+    """Whether reading the body costs no more than refusing the request."""
+    length = request.content_length
+    return not request.can_read_body if length is None else length <= SMALL_BYTES
+
+
+async def _whole(request: web.Request, most: int, counted: UnreadBody | None = None) -> bytes:
+    data = bytearray()
+    if (request.content_length or 0) > most:
+        raise _too_large(most)
+    async for chunk in arriving(request, BODY_PACE):
+        if len(data) + len(chunk) > most:
+            raise _too_large(most)
+        if counted is not None:
+            counted.add(len(chunk))
+        data += chunk
+    return bytes(data)
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(f"the body is over the limit of this operation, {most} bytes")
+
+
+async def arriving(request: web.Request, pace: Pace) -> AsyncIterator[bytes]:
+    """The body as it arrives. Raises: ValidationError if it arrives too slowly."""
+    window = Window(pace)
+    while True:
+        chunk, began = None, time.monotonic()
+        try:
+            async with asyncio.timeout(window.left):
+                chunk = await request.content.read(_CHUNK_BYTES)
+        except TimeoutError:
+            # The window is over, however exactly the loop keeps time.
+            window.passed(window.left, 0)
+        else:
+            if not chunk:
+                return
+            window.passed(time.monotonic() - began, len(chunk))
+            yield chunk
 
 
 def check_encoding(request: web.Request) -> None:

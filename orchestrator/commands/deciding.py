@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
+from orchestrator.config.operator_mounts import MountList, writable_targets
 from orchestrator.consume.decisions import check_command as check_packed
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy.decision import check_command, command_field
@@ -21,11 +22,15 @@ class CommandRules:
     """Decides about commands; refusals are recorded."""
 
     def __init__(
-        self, recorder: Recorder, variables: Callable[[Session], Mapping[str, str]]
+        self,
+        recorder: Recorder,
+        variables: Callable[[Session], Mapping[str, str]],
+        listed_mounts: MountList,
     ) -> None:
         """`variables` are the operator's for the session's commands."""
         self._recorder = recorder
         self._variables = variables
+        self._listed_mounts = listed_mounts
 
     async def decide(
         self, principal: Principal, session: Session, request: ExecRequest, command_id: str
@@ -36,7 +41,8 @@ class CommandRules:
         """
         level = session.level
         try:
-            argv, cwd = check_command(level, request.command, request.argv, request.cwd)
+            mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.mounts))
+            argv, cwd = check_command(level, request.command, request.argv, request.cwd, mounts)
             if session.pack is not None:
                 check_packed(session.pack, argv)
             _check_variables(level, request)

@@ -183,9 +183,11 @@ Signal = Annotated[
     ),
 ]
 Reference = Annotated[str, Field(min_length=1, max_length=256)]
-_LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
+# Any text on one line. A colon ends it where sessions are found by a label, and an equals sign on
+# the command line.
+_LabelKey = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:=]{1,128}$")]
 Labels = Annotated[
-    dict[_LabelKey, Annotated[str, Field(max_length=256)]],
+    dict[_LabelKey, Annotated[str, Field(max_length=1024)]],
     Field(max_length=64, examples=[{"team": "search"}]),
 ]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]

@@ -63,7 +63,7 @@ async def _settled() -> None:
 
 def executions(record: Record) -> Executions:
     nobody = cast(Any, None)
-    return Executions(cast(Any, record), nobody, nobody, nobody)
+    return Executions(cast(Any, record), nobody, nobody, nobody, {})
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -113,8 +113,8 @@ function Tab({ tab, found, query }) {
   return html`<${Activity} found=${found} query=${query} />`;
 }
 
-export function Session({ id, tab = "activity", query }) {
-  const found = useSession(id);
+export function Session({ live: all, id, tab = "activity", query }) {
+  const found = useSession(id, all);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
   return html`<${Head} session=${session} state=${found.state} brief=${tab === "run"} />

@@ -5,6 +5,8 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 const HEIGHT = 150;
 // A shorter axis shows seconds.
 const SECONDS_SHOWN = 300;
+// One sample has no extent in time: the axis would be of days.
+const LEAST_SECONDS = 60;
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const STYLES = "/console/vendor/uplot.css";
 const COLOURS = ["--accent", "--warn", "--bad"];
@@ -35,7 +37,7 @@ function options({ width, series, show, most, binary, onCursor }) {
   const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   return {
     width, height: HEIGHT, cursor: { y: false }, legend: { show: false },
-    scales: { y: { range: (_, low, high) => [0, Math.max(most ?? 0, high * 1.1, 0.001)] } },
+    scales: { x: { range: (_, from, to) => [Math.min(from, to - LEAST_SECONDS), to] }, y: { range: (_, low, high) => [0, Math.max(most ?? 0, high * 1.1, 0.001)] } },
     axes: [{ ...axis, space: 80, values: (_, at) => at.map((each) => clock(each, at.at(-1) - at[0])) },
       { ...axis, size: 76, ...(binary && { incrs: POWERS }), values: (_, values) => values.map(show) }],
     series: [{}, ...series.map((label, at) => ({ label, stroke: colour(COLOURS[at]), width: 1.5, points: { show: false } }))],

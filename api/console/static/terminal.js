@@ -11,8 +11,8 @@ const THEME = {
   background: "#10151a", foreground: "#dfe5e1", cursor: "#7fd0a4", selectionBackground: "#3b5a4c",
 };
 const [FONT, LEAST_FONT] = [13, 7];
-// Of a terminal that fills the window, and what is left below it, in pixels.
-const [LEAST_HEIGHT, BELOW] = [192, 40];
+// In pixels: of a terminal that fills the window, its border, and what is left of a window around one that is watched.
+const [LEAST_HEIGHT, EDGE, MARGIN] = [192, 2, 40];
 // The page does not draw faster than this much is drawn: what comes on top of it is not shown.
 const MOST_WAITING = 4 * 1024 * 1024;
 
@@ -83,7 +83,8 @@ export const notice = (text) => `\r\n\x1b[0;33m[${text}]\x1b[0m\r\n`;
 /** Gives a terminal the room that the window has below its beginning, without a need to scroll. */
 function fill(place, fit) {
   const top = place.getBoundingClientRect().top + scrollY;
-  place.style.height = `${Math.max(LEAST_HEIGHT, innerHeight - top - BELOW)}px`;
+  const below = [place.parentElement, place.closest("main")].reduce((sum, each) => sum + parseFloat(getComputedStyle(each).paddingBottom), EDGE);
+  place.style.height = `${Math.max(LEAST_HEIGHT, Math.floor(innerHeight - top - below))}px`;
   fit.fit();
 }
 
@@ -93,7 +94,7 @@ function shrink(box, terminal) {
   if (!drawn?.clientWidth) return;
   const { paddingLeft, paddingRight } = getComputedStyle(box);
   const wide = (box.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight)) / (drawn.clientWidth / terminal.options.fontSize);
-  const high = (innerHeight - BELOW) / (drawn.clientHeight / terminal.options.fontSize);
+  const high = (innerHeight - MARGIN) / (drawn.clientHeight / terminal.options.fontSize);
   const size = Math.max(LEAST_FONT, Math.min(FONT, Math.floor(Math.min(wide, high) * 4) / 4));
   if (size !== terminal.options.fontSize) terminal.options.fontSize = size;
 }
@@ -113,13 +114,18 @@ export function Screen({ label, columns = 80, rows = 24, writable = false, fits 
     const leave = (event) => { if (leaves(event)) place.current.closest("section")?.querySelector("button")?.focus(); };
     place.current.addEventListener("keydown", leave);
     const adapt = () => (fits ? fill(place.current, fit) : shrink(place.current.parentElement, terminal));
-    const watcher = new ResizeObserver(adapt);
+    let frame = null;
+    // In the next frame: it changes what is observed.
+    const soon = () => { frame ??= requestAnimationFrame(() => { frame = null; adapt(); }); };
+    // What is above it may grow, and is within the same part of the page.
+    const watcher = new ResizeObserver(soon);
     watcher.observe(place.current.parentElement);
-    addEventListener("resize", adapt);
-    const resized = terminal.onResize(() => { if (!fits) adapt(); });
+    watcher.observe(place.current.closest("main"));
+    addEventListener("resize", soon);
+    const resized = terminal.onResize(() => { if (!fits) soon(); });
     adapt();
     const end = onReady({ terminal, write: writer(terminal), size: () => ({ columns: terminal.cols, rows: terminal.rows }) });
-    return () => { watcher.disconnect(); removeEventListener("resize", adapt); resized.dispose(); end?.(); terminal.dispose(); };
+    return () => { watcher.disconnect(); cancelAnimationFrame(frame); removeEventListener("resize", soon); resized.dispose(); end?.(); terminal.dispose(); };
   }, []);
   return html`<div class="screen ${fits ? "fits" : ""}" role="group" aria-label=${label}><div ref=${place}></div></div>`;
 }

@@ -108,7 +108,12 @@ function inline(text) {
     if (ticks) at = pattern.lastIndex = span(text, at, ticks, without, add);
     else if (mark) emphasis(text, match.index, mark, open, add);
     else if (label) add(link(address, picture ? `picture: ${label}` : label, all));
-    else add(link(all, all, all));
+    else {
+      // Of a sentence, not of the address.
+      const plain = all.replace(/[.,;:!?]{1,8}$/, "");
+      at = pattern.lastIndex = match.index + plain.length;
+      add(link(plain, plain, plain));
+    }
   }
   add(text.slice(at));
   while (open.length > 1) unfold(open);

@@ -47,7 +47,7 @@ function options({ width, series, show, most, binary, onCursor }) {
     scales: { y: { range: (_, low, high) => [0, Math.max(most ?? 0, high * 1.1, 0.001)] } },
     axes: [{ ...axis, space: 80, values: (_, at) => at.map((each) => clock(each, at.at(-1) - at[0])) },
       { ...axis, size: 76, ...(binary && { incrs: POWERS }), values: (_, values) => values.map(show) }],
-    series: [{}, ...series.map((label, at) => ({ label, stroke: colour(COLOURS[at]), width: 1.5, points: { show: false } }))],
+    series: [{}, ...series.map((label, at) => ({ label, stroke: colour(COLOURS[at]), width: 1.5, points: { show: (plot) => plot.data[0].length < 2 } }))],
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx)] },
   };
 }

@@ -37,7 +37,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     work, conversations, unread = Work(), Conversations(), Unread()
     rates = RequestRates(plane.settings, plane.keys)
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
-    middlewares = [observe(plane.metrics), _guarded(plane.metrics), addressed(hosts)]
+    middlewares = [observe(plane.metrics, plane.lag), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(middlewares=middlewares)
     app[UNREAD] = unread
     for operation in OPERATIONS:

@@ -18,6 +18,7 @@ from orchestrator.access.tickets import Tickets
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.approvals.service import Approvals
 from orchestrator.approvals.webhook import Webhook, requested
+from orchestrator.aside import Aside
 from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
@@ -58,6 +59,7 @@ from orchestrator.node.base import Node
 from orchestrator.node.local import LocalNode
 from orchestrator.node.resources import free_bytes
 from orchestrator.observe.gauges import Gauges
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.observe.metrics import Metrics
 from orchestrator.observe.usage import UsageHistory
 from orchestrator.policy.levels import Levels
@@ -172,25 +174,31 @@ class ControlPlane:
     _workspaces: Workspaces
     _sandboxes: Sandboxes
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lag: LoopLag) -> None:
         self.settings = settings
+        self.lag = lag
         # Where clients reach open ports; None: nowhere.
         self.preview_url = preview_url(settings, preview_address(settings))
         self.metrics = Metrics()
         self.tasks = Tasks(self.metrics.task_restarted)
+        self.aside = Aside()
         self._resources = AsyncExitStack()
 
     @classmethod
     async def open(
-        cls, settings: Settings, engine: Engine | None = None, resolver: Resolver | None = None
+        cls,
+        settings: Settings,
+        engine: Engine | None = None,
+        resolver: Resolver | None = None,
+        lag: LoopLag | None = None,
     ) -> Self:
         """Locks the state directory, opens everything, and takes over what an earlier run left.
 
         `engine` and `resolver` are for tests; None: the Docker engine of the settings, and this
-        host's name servers. Raises: ConfigError,
-        StoreError, StorageError, EngineUnavailableError, AuditUnavailableError.
+        host's name servers. `lag` is that of the loop; None: it is not measured. Raises:
+        ConfigError, StoreError, StorageError, EngineUnavailableError, AuditUnavailableError.
         """
-        self = cls(settings)
+        self = cls(settings, lag or LoopLag())
         try:
             await self._open(engine, resolver)
         except BaseException:
@@ -254,7 +262,7 @@ class ControlPlane:
         self._resources.push_async_callback(node.close)
         self.images = AllowedImages(self.engine, self.reload.images)
         self._resources.push_async_callback(self.images.close)
-        self.ready = Readiness(settings, node, self.database, self.reload, self.tasks)
+        self.ready = Readiness(settings, node, self.database, self.reload, self.tasks, self.lag)
 
     async def _open_record(self) -> None:
         """What records: within the room that keys and the disk have."""
@@ -290,7 +298,8 @@ class ControlPlane:
         self.models = Models(settings.models)
         self._resources.push_async_callback(self.models.close)
         self.executions = Executions(
-            *(self._recorder, self.metrics, self._budgets, self.secrets.variables, settings.mounts)
+            *(self._recorder, self.metrics, self._budgets, self.secrets.variables),
+            *(settings.mounts, self.aside),
         )
         self._resources.push_async_callback(self.executions.close)
         self._firewall = ContextFirewall(
@@ -421,7 +430,15 @@ class ControlPlane:
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
         self.metrics.add(
-            Gauges(self.sessions, self.levels, self.ledger, self.node, self.pool, self.key_bytes)
+            Gauges(
+                self.sessions,
+                self.levels,
+                self.ledger,
+                self.node,
+                self.pool,
+                self.key_bytes,
+                self.lag,
+            )
         )
         self._resources.push_async_callback(self.sessions.shut_down)
 

@@ -1,6 +1,7 @@
 """Permission levels, and explanations of their decisions."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import NamedTuple
 
 from api.access import ROLES, Access
@@ -12,7 +13,7 @@ from orchestrator.access.keys import Role
 from orchestrator.config.operator_mounts import writable_targets
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy import explain, levels
-from orchestrator.policy.decision import command_field
+from orchestrator.policy.decision import command_field, command_size
 from orchestrator.policy.layers import Reaches
 from orchestrator.turns.explain import explain_operation
 from orchestrator.turns.session_policy import SessionPolicy
@@ -78,7 +79,9 @@ async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
             _policy(context, body), body.operation, args.ref, args.max_tokens, args.network
         )
     else:
-        explained = _explained(_judges(context, body), body)
+        size = command_size(body.command, body.argv)
+        judges = _judges(context, body)
+        explained = await context.plane.aside.call(size, partial(_explained, judges, body))
     shown = asdict(explained)
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
 

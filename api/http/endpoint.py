@@ -104,7 +104,8 @@ async def _inputs(
     if operation.query is not None:
         inputs["query"] = query
     if operation.body is not None:
-        inputs["body"] = await read_body(request, operation.body, unread, plane.levels)
+        body = await read_body(request, operation.body, unread, plane.aside, plane.levels)
+        inputs["body"] = body
     if operation.upload:
         check_encoding(request)
         inputs["upload"] = arriving(request, UPLOAD_PACE)

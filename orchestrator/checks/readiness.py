@@ -9,10 +9,12 @@ from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
 from orchestrator.checks.host import DISK, resource_checks
 from orchestrator.checks.kernel import check_prompts
 from orchestrator.checks.levels import enforceable
+from orchestrator.checks.loop import loop_check
 from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
 from orchestrator.config.settings import Settings
 from orchestrator.node.base import Node
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.reload import Reload
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
@@ -33,6 +35,7 @@ class Readiness:
         database: Database,
         policy: Reload,
         tasks: Tasks,
+        lag: LoopLag,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
@@ -41,6 +44,7 @@ class Readiness:
         self._policy = policy
         self._quota = quota_check(node.storage.choice, reasons=False)
         self._tasks = tasks
+        self._lag = lag
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -64,7 +68,7 @@ class Readiness:
         levels = enforceable(self._policy.levels, await self._node.facts())
         policy = policy_check(self._policy.problems, settings.levels_dir)
         tasks = self._tasks.check()
-        advice = [policy, tasks, self._quota, check_prompts()]
+        advice = [policy, tasks, loop_check(self._lag.worst()), self._quota, check_prompts()]
         return [engine, image, audit, *resources, *advice, *levels]
 
     async def _resources(self) -> list[Check]:

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from orchestrator.policy.levels import Level
 from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_cwd, parse_command
 
+# A word costs as much as so many characters.
+_WORD_COST = 16
+
 
 def read_command(
     level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
@@ -43,6 +46,16 @@ def check_command(
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)
     return words, directory
+
+
+def command_size(command: str | None, argv: Sequence[str] | None) -> int:
+    """Roughly what deciding costs: the characters, and as many again for each word as a long one.
+
+    It must be cheap itself.
+    """
+    if argv is None:
+        return _WORD_COST * len(command or "")
+    return sum(map(len, argv)) + _WORD_COST * len(argv)
 
 
 def command_field(error: CommandError, command: str | None) -> str:

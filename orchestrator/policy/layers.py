@@ -7,6 +7,7 @@ links lead, so it may stop more than this module reports. Pure functions.
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from orchestrator.egress.hosts import Host, HostError, parse_host
@@ -28,6 +29,8 @@ _KERNEL = ("/dev", "/proc", "/sys")
 # These have no table of options. They only print their words, or write to an absolute path.
 _PRINT = frozenset({"echo", "printf"})
 _WRITE = frozenset({"chmod", "chown", "dd", "install", "ln", "rmdir", "tee", "truncate"})
+# Of one command; further ones are refused for the same reasons.
+_MOST_HOSTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +188,19 @@ def _network(level: Level, words: Sequence[str], reaches: Reaches) -> Iterator[S
 
 
 def _egress(hosts: Iterable[str], reaches: Reaches) -> Iterator[Stop]:
-    for host in hosts:
-        try:
-            decision = reaches(parse_host(host))
-        except HostError as error:
-            yield Stop("network", f"the proxy refuses {_short(host)}: {error}", "Use its name.")
-            continue
-        if decision.remedy is not None and not known_commands.is_loopback(host):
-            yield Stop("network", f"{decision.rule}: {decision.why}", decision.remedy)
+    """The refusals of the first few hosts that are refused."""
+    refused = (stop for host in dict.fromkeys(hosts) for stop in _refused_host(host, reaches))
+    yield from islice(refused, _MOST_HOSTS)
+
+
+def _refused_host(host: str, reaches: Reaches) -> Iterator[Stop]:
+    try:
+        decision = reaches(parse_host(host))
+    except HostError as error:
+        yield Stop("network", f"the proxy refuses {_short(host)}: {error}", "Use its name.")
+        return
+    if decision.remedy is not None and not known_commands.is_loopback(host):
+        yield Stop("network", f"{decision.rule}: {decision.why}", decision.remedy)
 
 
 def _within(path: str, places: Iterable[str]) -> bool:

@@ -150,7 +150,9 @@ class WriteQuery(PathQuery):
     """
 
     mode: Literal["overwrite", "append"] = "overwrite"
-    permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")] | None = None
+    permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = (
+        None
+    )
     parents: Truth = False
 
 

@@ -57,11 +57,13 @@ def _written(path: str) -> str:
 PackPath = Annotated[str, AfterValidator(_normalised), WithJsonSchema(_PATH_SCHEMA)]
 _WrittenPath = Annotated[str, AfterValidator(_written), WithJsonSchema(_PATH_SCHEMA)]
 _Id = Annotated[str, Field(min_length=1, max_length=pack_form.MAX_ID)]
-_Hash = Annotated[str, Field(pattern=pack_form.HASH_PATTERN)]
+_Hash = Annotated[str, Field(pattern=pack_form.HASH_PATTERN, max_length=71)]
 _ToolClass = Annotated[
     str,
     AfterValidator(_tool_class),
-    WithJsonSchema({"type": "string", "examples": [str(name) for name in ToolClass]}),
+    WithJsonSchema(
+        {"type": "string", "maxLength": 64, "examples": [str(name) for name in ToolClass]}
+    ),
 ]
 _Command = Annotated[
     str, Field(min_length=1, max_length=pack_form.MAX_COMMAND), AfterValidator(_printable)
@@ -175,7 +177,9 @@ class ContextPack(Body):
 class ReadBody(Body):
     """The body of `POST …/reads`."""
 
-    path: str = Field(description="Relative to the workspace, or under /workspace.")
+    path: Annotated[str, Field(max_length=pack_form.MAX_PATH_BYTES)] = Field(
+        description="Relative to the workspace, or under /workspace."
+    )
     hash: _Hash | None = Field(
         default=None, description="The content that is expected; `ReadWithZoom` requires it."
     )

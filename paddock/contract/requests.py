@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from paddock.contract.early import StopsEarly
 from paddock.contract.fields import KIB, MIB, Positive, sentence
 
 LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
@@ -21,7 +22,7 @@ LARGE_BODY = 2 * MIB
 LARGEST_BODY = 8 * MIB
 
 
-class Body(BaseModel):
+class Body(StopsEarly):
     """A request body: strict JSON types, no unknown members."""
 
     # Of the whole body. Where its members may take more, it is one of the two others.

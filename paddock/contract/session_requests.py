@@ -38,10 +38,10 @@ from paddock.contract.words import (
     MOUNT_NAME,
 )
 
-_MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
+_MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME, max_length=64)]
 _SessionId = Annotated[
     str,
-    Field(min_length=1, json_schema_extra={"pattern": f"^{ID_PATTERN}$", "maxLength": 128}),
+    Field(min_length=1, max_length=128, json_schema_extra={"pattern": f"^{ID_PATTERN}$"}),
 ]
 
 

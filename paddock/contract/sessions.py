@@ -178,8 +178,8 @@ class Session(Model):
     owner: str = Field(description="The name of the key that created it.")
     status: Annotated[Status, Strict(False), WORDS]
     activity: Annotated[Activity, Strict(False), WORDS] = Field(
-        description="`running` while a command, a tool or a turn is busy; a run also while it waits "
-        "for its model."
+        description="`running` while a command, a tool or a turn is busy; a run also while it "
+        "waits for its model."
     )
     permission_level: LevelName
     workspace: Workspace

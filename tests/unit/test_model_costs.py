@@ -109,10 +109,11 @@ def test_what_a_whole_answer_costs_is_bounded(unit: str) -> None:
 
 
 def test_the_number_of_calls_and_members_is_bounded() -> None:
-    for message in (
+    messages: tuple[dict[str, Any], ...] = (
         {"tool_calls": [{"function": {}}] * 2000},
         {f"member{number}": 1 for number in range(100)},
-    ):
+    )
+    for message in messages:
         body = json.dumps({"choices": [{"message": message}]}).encode()
         with pytest.raises(ModelError, match="the answer has more than"):
             AnswerReader("small", CallMeter(), str).add(body, "message")

@@ -227,5 +227,5 @@ def test_modules_are_in_rooms() -> None:
     """The top of the domain holds only what all its packages need, and what connects them."""
     found = {path.stem for path in (ROOT / "orchestrator").glob("*.py")}
     shared = {"errors", "fault_points", "http_connector", "http_post", "loop_turns"}
-    shared |= {"task_scope", "tasks", "threads"}
+    shared |= {"aside", "strict_json", "task_scope", "tasks", "threads"}
     assert found == {"__init__", "control_plane", "reload", *shared}

@@ -114,7 +114,7 @@ def _chained(items: list[tuple[Datum, Place]]) -> Cons:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Raises: Problem."""
+    """All tokens, those that mean nothing included, which take time as well. Raises: Problem."""
     at = line_start = 0
     line = 1
     while at < len(text):

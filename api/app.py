@@ -5,13 +5,14 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from api.connections import Connections
 from api.console.routes import Console
 from api.context import Work
 from api.docs import Docs
 from api.handlers import OPERATIONS
 from api.http import stream
 from api.http.addressed import addressed
-from api.http.endpoint import make_endpoint
+from api.http.endpoint import Bounds, make_endpoint
 from api.http.errors import describe, problem
 from api.http.unread import Unread
 from api.limits import RequestRates
@@ -22,7 +23,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.observe.metrics import Metrics
 
-UNREAD = web.AppKey("unread", Unread)
+BOUNDS = web.AppKey("bounds", Bounds)
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Server": "paddock",
@@ -34,14 +35,14 @@ def create_app(plane: ControlPlane) -> web.Application:
 
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
-    work, conversations, unread = Work(), Conversations(), Unread()
-    rates = RequestRates(plane.settings, plane.keys)
+    work, conversations = Work(), Conversations()
+    bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [observe(plane.metrics, plane.lag), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(middlewares=middlewares)
-    app[UNREAD] = unread
+    app[BOUNDS] = bounds
     for operation in OPERATIONS:
-        endpoint = make_endpoint(operation, plane, work, rates, conversations, unread)
+        endpoint = make_endpoint(operation, plane, work, conversations, bounds)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
     Console().add_to(app)

@@ -9,7 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from api.app import create_app
+from api.app import BOUNDS, create_app
+from api.connections import raise_descriptors
 from api.logs import logging_to_stdout
 from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
@@ -64,9 +65,12 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
         loop.add_signal_handler(number, stopping.set)
     plane = await ControlPlane.open(settings, lag=lag)
     try:
-        runner = _runner(create_app(plane), plane)
+        app = create_app(plane)
+        runner = _runner(app, plane)
         await runner.setup()
         try:
+            if runner.server is not None:
+                app[BOUNDS].connections.bound(runner.server, raise_descriptors())
             await _listen(runner, settings)
             async with _previews(plane, say):
                 _announce(runner, plane, say)

@@ -1,14 +1,15 @@
 """Adapts an operation for aiohttp: reads its request and writes its answer."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.access import Access
+from api.connections import Connections
 from api.context import Context, Work
 from api.http.answer import respond
 from api.http.auth import Admitted, admit
@@ -28,15 +29,24 @@ from orchestrator.store.round_robin import asking
 from paddock.contract.requests import NoQuery
 
 
+class Bounds(NamedTuple):
+    """What bounds requests: their rates, what they hold, and their connections."""
+
+    rates: RequestRates
+    unread: Unread
+    connections: Connections
+
+
 def make_endpoint(
     operation: Operation,
     plane: ControlPlane,
     work: Work,
-    rates: RequestRates,
     conversations: Conversations,
-    unread: Unread,
+    bounds: Bounds,
 ) -> Handler:
     """The operation as a request handler; it checks the credential first, then the input."""
+
+    rates, unread, connections = bounds
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         if operation.own_origin:
@@ -48,20 +58,26 @@ def make_endpoint(
         spend = partial(rates.spend, principal)
         context = _context(request, plane, work, admitted, conversations, spend)
         context.know_secrets()
-        if operation.access is Access.OPEN:
-            inputs = await _inputs(operation, request, plane, unread.body(principal))
-        elif operation.stops is None or not is_small(request):
-            rates.spend(principal)
-            inputs = await _inputs(operation, request, plane, unread.body(principal))
-        else:
-            stopping = False
-            try:
+        with ExitStack() as held:
+            if operation.access is Access.OPEN:
                 inputs = await _inputs(operation, request, plane, unread.body(principal))
-                stopping = operation.stops(context, inputs.get("body"))
-            finally:
+            elif operation.stops is None or not is_small(request):
+                rates.spend(principal)
+                held.enter_context(unread.request(principal))
+                inputs = await _inputs(operation, request, plane, unread.body(principal))
+            else:
+                stopping = False
+                try:
+                    inputs = await _inputs(operation, request, plane, unread.body(principal))
+                    stopping = operation.stops(context, inputs.get("body"))
+                finally:
+                    if not stopping:
+                        rates.spend(principal)
                 if not stopping:
-                    rates.spend(principal)
-        with work.while_allowed(context.allowed), asking(principal.account, principal.name):
+                    held.enter_context(unread.request(principal))
+            held.enter_context(connections.serving(request))
+            held.enter_context(work.while_allowed(context.allowed))
+            held.enter_context(asking(principal.account, principal.name))
             async with performing(operation, context, inputs) as answer:
                 return await respond(request, answer)
 

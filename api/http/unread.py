@@ -1,4 +1,4 @@
-"""What bodies that are not whole yet may hold: bytes and requests, of one caller and of all."""
+"""What requests may hold, of one caller and of all: those that are open, and unread bodies."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from orchestrator.access.keys import Principal, Role
-from orchestrator.access.limits import UNREAD_BYTES, UNREAD_REQUESTS
+from orchestrator.access.limits import OPEN_REQUESTS, UNREAD_BYTES, UNREAD_REQUESTS
 from orchestrator.errors import CapacityExhaustedError, PaddockError, RateLimitedError
 
 _RETRY_SECONDS = 1
@@ -20,6 +20,10 @@ class UnreadLimits(NamedTuple):
 
     bytes: tuple[int, int, int] = (16 * 2**20, 32 * 2**20, 96 * 2**20)
     requests: tuple[int, int, int] = (32, 64, 256)
+    # Being served, with those whose bodies arrive. A session has up to 16 commands and 64 streams.
+    open: tuple[int, int, int] = (256, 4096, 8192)
+    # A key itself serves all its sessions.
+    open_of_key: int = 4096
 
 
 UNREAD_LIMITS = UnreadLimits()
@@ -32,6 +36,20 @@ class Unread:
         self._limits = limits
         self.bytes: Counter[_Holder] = Counter()
         self.requests: Counter[_Holder] = Counter()
+        self.open: Counter[_Holder] = Counter()
+
+    @contextmanager
+    def request(self, principal: Principal) -> Iterator[None]:
+        """Counts a request until the end of the block. Raises: as `UnreadBody.add`."""
+        holders = _holders(principal)
+        most = self._limits.open
+        if principal.role is not Role.HANDLE:
+            most = (self._limits.open_of_key, *most[1:])
+        self._take(self.open, holders, 1, most, OPEN_REQUESTS)
+        try:
+            yield
+        finally:
+            _give_back(self.open, holders, 1)
 
     @contextmanager
     def body(self, principal: Principal) -> Iterator["UnreadBody"]:
@@ -82,6 +100,11 @@ class UnreadBody:
 
 
 _RANKS = {"handle": 0, "key": 0, "handles": 1, "all": 2}
+_WHAT = {
+    OPEN_REQUESTS: "requests are open",
+    UNREAD_REQUESTS: "bodies have not arrived whole",
+    UNREAD_BYTES: "bytes of bodies that have not arrived whole are held",
+}
 _WHOSE = {
     "handle": "this session's handle",
     "key": "this key",
@@ -97,15 +120,13 @@ def _holders(principal: Principal) -> tuple[_Holder, ...]:
 
 
 def _refusal(holder: _Holder, limit: str, most: int) -> PaddockError:
-    what = "bodies" if limit == UNREAD_REQUESTS else "bytes of bodies"
+    what = _WHAT[limit]
     if holder == _ALL:
         return CapacityExhaustedError(
-            f"{most} {what} are arriving, the most of all callers: try again",
-            retry_after=_RETRY_SECONDS,
+            f"{most} {what}, the most of all callers: try again", retry_after=_RETRY_SECONDS
         )
     return RateLimitedError(
-        f"{limit} of {_WHOSE[holder[0]]} is {most}, and so many {what} have not arrived whole: "
-        "finish some first",
+        f"{limit} of {_WHOSE[holder[0]]} is {most}, and so many {what}: finish some first",
         limit=limit,
         retry_after=_RETRY_SECONDS,
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.app import UNREAD
+from api.app import BOUNDS
+from api.connections import LEAST_WAITING
 from api.handlers import OPERATIONS
 from api.http.pace import Pace
 from api.http.unread import UNREAD_LIMITS
@@ -52,7 +53,7 @@ async def test_one_handle_holds_a_bounded_part(api: Api) -> None:
     made = await api.session(id="web", key=OPERATOR_KEY)
     await api.session(id="next", key=OTHER_KEY)
     api.agents.plays["ls"] = Play(stdout=b"README.md\n")
-    unread = api.server.app[UNREAD]
+    unread = api.server.app[BOUNDS].unread
     async with AsyncExitStack() as stack:
         uploads = [
             await stack.enter_async_context(upload(api, made["handle"], 8 * MIB))
@@ -83,7 +84,7 @@ async def test_stops_are_served_when_nothing_more_may_arrive(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.session(id="web", key=OPERATOR_KEY)
-    unread = api.server.app[UNREAD]
+    unread = api.server.app[BOUNDS].unread
     none = UNREAD_LIMITS._replace(requests=(0, 0, 0))
     monkeypatch.setattr(unread, "_limits", none)
     big: dict[str, Any] = {"argv": ["ls"], "stdin": "x" * 5000}
@@ -138,3 +139,48 @@ async def test_an_unannounced_body_is_cut_at_the_limit(api: Api) -> None:
             yield b"x" * 100_000
 
     await api.problem(413, "too_large", "PUT", "/api/sessions/web/episode", data=body())
+
+
+async def test_open_requests_of_a_caller_are_bounded(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await api.session(id="web", key=OPERATOR_KEY)
+    api.agents.plays["tail"] = Play(holds=True)
+    unread = api.server.app[BOUNDS].unread
+    monkeypatch.setattr(unread, "_limits", UNREAD_LIMITS._replace(open=(1, 9, 9)))
+    body = {"argv": ["tail", "-f", "log"]}
+    running = asyncio.create_task(api.call("POST", EXEC, json=body, key=made["handle"]))
+    await until(lambda: unread.open[("all", "")] == 1)
+    problem = await api.problem(429, "rate_limited", "GET", "/api/sessions/web", key=made["handle"])
+    assert problem["limit"] == "max_open_requests"
+    # The key has its own, and what ends the session's commands is not counted.
+    await api.json("GET", "/api/sessions/web", key=OPERATOR_KEY)
+    await api.json("POST", "/api/sessions/web/interrupt", key=made["handle"])
+    await running
+    await until(lambda: not unread.open)
+
+
+async def test_idle_connections_give_way(api: Api) -> None:
+    """Any number of connections that bring no request keeps nobody out."""
+    connections = api.server.app[BOUNDS].connections
+    assert api.server.runner.server is not None
+    connections.bound(api.server.runner.server, 10)
+    await api.session(id="web")
+    api.agents.plays["tail"] = Play(holds=True)
+    body = {"argv": ["tail", "-f", "log"]}
+    running = asyncio.create_task(api.call("POST", EXEC, json=body))
+    session = api.plane.sessions.registry.get("web")
+    assert session is not None
+    await until(lambda: bool(session.running))
+    async with AsyncExitStack() as stack:
+        # Some are silent, some stop within a body.
+        idle = [await stack.enter_async_context(upload(api, "x", 9)) for _ in range(3)]
+        for _ in range(2 * LEAST_WAITING):
+            idle.append(await stack.enter_async_context(upload(api, ADMIN_KEY, 3000)))
+        await until(lambda: len(connections) <= LEAST_WAITING + 2)
+        await api.json("GET", "/healthz", key=None)
+        # The request that is served keeps its connection.
+        assert not running.done()
+        await api.json("POST", "/api/sessions/web/abort")
+    assert (await running).status in (200, 410)
+    await until(lambda: len(connections) <= 4)

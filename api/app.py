@@ -5,7 +5,7 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from api.connections import Connections
+from api.connections import CONNECTIONS, Connections
 from api.console.routes import Console
 from api.context import Work
 from api.docs import Docs
@@ -40,7 +40,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [observe(plane.metrics, plane.lag), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(middlewares=middlewares)
-    app[BOUNDS] = bounds
+    app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
     for operation in OPERATIONS:
         endpoint = make_endpoint(operation, plane, work, conversations, bounds)
         app.router.add_route(operation.method, operation.path, endpoint)

@@ -10,17 +10,17 @@ from aiohttp.web_protocol import RequestHandler
 # As many connections may wait for a request, or bring one, whatever the others do: one of them may
 # bring what stops something.
 LEAST_WAITING = 64
-# Of the process; half of what it may open is for everything else.
+# Of the process. The API and the ports of sessions may have a third each as connections.
 _MOST_DESCRIPTORS = 65_536
 
 
 def raise_descriptors() -> int:
-    """Lets the process open as many descriptors as it may; returns the most connections."""
+    """Lets the process open as many descriptors as it may; returns the most of one server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted // 2
+    return wanted // 3
 
 
 class Connections:
@@ -70,6 +70,9 @@ class Connections:
             if known and handler in self._serving:
                 self._serving.discard(handler)
                 self._waiting[handler] = None
+
+
+CONNECTIONS = web.AppKey("connections", Connections)
 
 
 def _cut(handler: RequestHandler) -> None:

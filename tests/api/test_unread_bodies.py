@@ -163,8 +163,10 @@ async def test_open_requests_of_a_caller_are_bounded(
 async def test_idle_connections_give_way(api: Api) -> None:
     """Any number of connections that bring no request keeps nobody out."""
     connections = api.server.app[BOUNDS].connections
-    assert api.server.runner.server is not None
-    connections.bound(api.server.runner.server, 10)
+    runner = api.server.runner
+    assert runner is not None
+    assert runner.server is not None
+    connections.bound(runner.server, 10)
     await api.session(id="web")
     api.agents.plays["tail"] = Play(holds=True)
     body = {"argv": ["tail", "-f", "log"]}

@@ -131,7 +131,9 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
 
 def _announce(runner: web.AppRunner, plane: ControlPlane, say: Callable[[str], None]) -> None:
     host, port, *_ = runner.addresses[0]
-    instance_url.announce(plane.settings.state_dir, instance_url.url_of(host, port))
+    settings = plane.settings
+    url = settings.published_url or instance_url.url_of(host, port)
+    instance_url.announce(settings.state_dir, url)
     for host, port, *_ in runner.addresses:
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
     if plane.keys.admin_key_file is not None:

@@ -36,6 +36,7 @@ from orchestrator.commands.execution import Executions
 from orchestrator.commands.governed import GovernedCommands
 from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_secrets import check_levels
 from orchestrator.config.preview_address import preview_address, preview_url
 from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.consume.firewall import ContextFirewall
@@ -228,6 +229,7 @@ class ControlPlane:
         self.reload = Reload(settings)
         self.levels, self.keys = self.reload.levels, self.reload.keys
         self.session_policies = self.reload.session_policies
+        check_levels(settings.secrets, self.levels)
         for name in cold_levels(settings.warm_least, self.levels):
             log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
         expiry = KeyExpiry(self.keys)
@@ -296,7 +298,8 @@ class ControlPlane:
         self.models = Models(settings.models)
         self._resources.push_async_callback(self.models.close)
         self.executions = Executions(
-            self._recorder, self.metrics, self._budgets, self.secrets.variables, self.aside
+            *(self._recorder, self.metrics, self._budgets, self.secrets.variables),
+            *(settings.mounts, self.aside),
         )
         self._resources.push_async_callback(self.executions.close)
         self._firewall = ContextFirewall(

@@ -66,7 +66,7 @@ class Readiness:
             within(self._resources(), _SECONDS, [_late(DISK)]),
         )
         levels = enforceable(self._policy.levels, await self._node.facts())
-        policy = policy_check(self._policy.problems)
+        policy = policy_check(self._policy.problems, settings.levels_dir)
         tasks = self._tasks.check()
         advice = [policy, tasks, loop_check(self._lag.worst()), self._quota, check_prompts()]
         return [engine, image, audit, *resources, *advice, *levels]
@@ -82,19 +82,25 @@ class Readiness:
         return ok(AUDIT, "the ledger can be written")
 
 
-def policy_check(problems: dict[Path, str]) -> Check:
+def policy_check(problems: dict[Path, str], levels_dir: Path | None = None) -> Check:
     """The last configuration that was read stays in force.
 
-    Reasons may name keys, so they are left out.
+    The reason is told for files of levels. Reasons of others may name keys, so they are left out.
     """
     if not problems:
         return ok(POLICY, "levels, keys and rules of tools are as their files say")
-    names = ", ".join(sorted(path.name for path in problems))
+    told = [_told(path, problems[path], levels_dir) for path in sorted(problems)]
     return warning(
         POLICY,
-        f"not in force, because they can't be used: {names}",
+        f"not in force, because they can't be used: {', '.join(dict.fromkeys(told))}",
         "see the log or `paddock doctor`, and fix the file",
     )
+
+
+def _told(path: Path, problem: str, levels_dir: Path | None) -> str:
+    """The file's name; for a level, also the line, the field and the reason."""
+    is_level = levels_dir is not None and path.parent == levels_dir
+    return problem.removeprefix(f"{levels_dir}/") if is_level else path.name
 
 
 def _late(name: str) -> Check:

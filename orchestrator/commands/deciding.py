@@ -1,6 +1,6 @@
 """What the rules of a session say about a command, before anything of it is recorded or run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +8,7 @@ from orchestrator.access.keys import Principal
 from orchestrator.aside import Aside
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
+from orchestrator.config.operator_mounts import MountList, writable_targets
 from orchestrator.consume.decisions import check_command as check_packed
 from orchestrator.consume.pack import Pack
 from orchestrator.errors import PermissionDeniedError, ValidationError
@@ -27,11 +28,13 @@ class CommandRules:
         self,
         recorder: Recorder,
         variables: Callable[[Session], Mapping[str, str]],
+        listed_mounts: MountList,
         aside: Aside,
     ) -> None:
         """`variables` are the operator's for the session's commands."""
         self._recorder = recorder
         self._variables = variables
+        self._listed_mounts = listed_mounts
         self._aside = aside
 
     async def decide(
@@ -44,9 +47,10 @@ class CommandRules:
         level = session.level
         try:
             variables = {**self.environment(session, request), **request.secrets}
+            mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.mounts))
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv),
-                partial(_checked, level, session.pack, request, variables),
+                partial(_checked, level, session.pack, request, variables, mounts),
             )
         except CommandError as error:
             field = command_field(error, request.command)
@@ -90,10 +94,14 @@ def timeout_of(session: Session, request: ExecRequest) -> int | None:
 
 
 def _checked(
-    level: Level, pack: Pack | None, request: ExecRequest, variables: Mapping[str, str]
+    level: Level,
+    pack: Pack | None,
+    request: ExecRequest,
+    variables: Mapping[str, str],
+    mounts: Sequence[str],
 ) -> tuple[list[str], str]:
     """The words and the directory. Raises: ValidationError, CommandError, DeniedError."""
-    argv, cwd = check_command(level, request.command, request.argv, request.cwd)
+    argv, cwd = check_command(level, request.command, request.argv, request.cwd, mounts)
     if pack is not None:
         check_packed(pack, argv)
     _check_variables(level, request)

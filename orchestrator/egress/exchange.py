@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 
 from orchestrator.egress import answers
 from orchestrator.egress.answers import RefusedError
 from orchestrator.egress.client_hello import HelloError, check_name, read_hello
+from orchestrator.egress.client_presence import ClientGoneError, while_present
 from orchestrator.egress.dialling import UnreachedError, dial
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.egress.hosts import Address
@@ -22,7 +23,7 @@ from orchestrator.egress.resolver import LookupFailedError, Resolver
 from orchestrator.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.egress.stream import Stream
 from orchestrator.errors import PaddockError
-from orchestrator.task_scope import TaskScope, together
+from orchestrator.task_scope import TaskScope
 
 # After an answer, what the client still sends is read for so long, so that it sees the answer.
 _LINGER_SECONDS = 1.0
@@ -202,34 +203,41 @@ class EgressExchange:
         """Returns why it ended; empty: the upstream has ended it. Raises: OSError, SpentError."""
         await self._turn()
         try:
-            upstream, self._connected = await dial(
-                addresses, head, self._interception, self._limits.connect_seconds
-            )
+            with ExitStack() as owned:
+                async with while_present(self._client):
+                    upstream, self._connected = await dial(
+                        addresses, head, self._interception, self._limits.connect_seconds
+                    )
+                    owned.callback(upstream.abort)
+                self._admit()  # it may have been paused or ended meanwhile
+                return await self._relay(head, upstream)
         except UnreachedError as error:
             self._connected = error.address
             await self._answer(answers.answer(HTTPStatus.BAD_GATEWAY, str(error)))
             return str(error)
-        try:
-            self._admit()  # it may have been paused or ended meanwhile
-            return await self._relay(head, upstream)
         except PaddockError as error:
             return error.detail
         except (HelloError, BodyError) as error:
             return f"refused: {error}"
+        except ClientGoneError:
+            return "the client has gone"
         except TimeoutError:
             return "nothing was sent for too long"
-        finally:
-            upstream.abort()
 
     async def _relay(self, head: RequestHead, upstream: Stream) -> str:
-        """Raises: OSError, SpentError, HelloError, BodyError, TimeoutError."""
+        """Raises: OSError, SpentError, HelloError, BodyError, TimeoutError, ClientGoneError."""
         first = head.upstream()
         if head.connect:
             await self._client.write(answers.ESTABLISHED)
             first = await self._hello(head)
         async with asyncio.timeout(self._limits.idle_seconds) as idle:
             await self._send(upstream, first, idle)
-            async with together() as start:
+
+            async def passed_on() -> None:
+                await asyncio.wait([sending])
+                await upstream.flush()
+
+            async with while_present(self._client, passed_on) as start:
                 sending = start(
                     self._tunnel(upstream, idle)
                     if head.connect

@@ -1,6 +1,7 @@
 """A connection as the proxy uses it: bounded buffers in both directions."""
 
 import asyncio
+import select
 import socket
 from contextlib import suppress
 
@@ -48,6 +49,22 @@ class Stream:
         """Returns when everything is written. Raises: OSError."""
         self.writer.transport.set_write_buffer_limits(high=0)
         await self.writer.drain()
+
+    async def gone(self) -> None:
+        """Returns once the other side has closed both directions, which `read` does not tell.
+
+        For UNIX connections: their kernel reports it (EPOLLHUP), asyncio does not.
+        """
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+        with select.epoll() as watch:
+            # Nothing is asked for: the end of both directions is always reported.
+            watch.register(self.writer.get_extra_info("socket").fileno(), 0)
+            loop.add_reader(watch.fileno(), told.set)
+            try:
+                await told.wait()
+            finally:
+                loop.remove_reader(watch.fileno())
 
     def abort(self) -> None:
         """Ends it at once."""

@@ -21,13 +21,18 @@ def read_command(
 
 
 def check_command(
-    level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
+    level: Level,
+    command: str | None,
+    argv: Sequence[str] | None,
+    cwd: str | None,
+    mounts: Sequence[str] = (),
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
     The command is a `command` line or an `argv`. `cwd` is relative to the workspace or below
-    /workspace; at levels that allow any command it may be anywhere. Raises: DeniedError with the
-    rule; CommandError if the command is malformed.
+    /workspace; at levels that allow any command it may be anywhere. `mounts` are the targets of
+    the session's writable mounts. Raises: DeniedError with the rule; CommandError if the command
+    is malformed.
     """
     words, directory = read_command(level, command, argv, cwd)
     decision = decide(
@@ -36,6 +41,7 @@ def check_command(
         cwd=directory,
         level=level.name,
         guard_writes=level.guard_writes,
+        mounts=mounts,
     )
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)

@@ -43,15 +43,20 @@ class Stop:
 
 
 def command_stops(
-    level: Level, words: Sequence[str], cwd: str, reaches: Reaches | None = None
+    level: Level,
+    words: Sequence[str],
+    cwd: str,
+    reaches: Reaches | None = None,
+    mounts: Sequence[str] = (),
 ) -> list[Stop]:
     """The refusals of a command, in order; `cwd` is absolute.
 
-    `reaches` decides the hosts of the way out; None: the level's rules do.
+    `reaches` decides the hosts of the way out; None: the level's rules do. `mounts` are the targets
+    of the session's writable mounts.
     """
     return [
         *_program(level, words[0], cwd),
-        *_paths(level, words, cwd),
+        *_paths(level, words, cwd, mounts),
         *_calls(level, words),
         *_network(level, words, reaches or level.egress.decide_any_port),
     ]
@@ -94,7 +99,7 @@ def _executable(level: Level, program: str) -> bool:
     return listed or _within(program, level.confinement.execute)
 
 
-def _paths(level: Level, words: Sequence[str], cwd: str) -> Iterator[Stop]:
+def _paths(level: Level, words: Sequence[str], cwd: str, mounts: Sequence[str]) -> Iterator[Stop]:
     try:
         intents = path_intents(words)
     except CommandError:
@@ -103,7 +108,9 @@ def _paths(level: Level, words: Sequence[str], cwd: str) -> Iterator[Stop]:
         intents = _guessed(words)
     reads, writes = ([resolve(path, cwd) for path in paths] for paths in intents)
     # One of each kind is enough.
-    yield from next((stops for path in writes if (stops := list(_written(level, path)))), [])
+    yield from next(
+        (stops for path in writes if (stops := list(_written(level, path, mounts)))), []
+    )
     yield from next((stops for path in reads if (stops := list(_read(level, path)))), [])
 
 
@@ -131,9 +138,9 @@ def _read(level: Level, path: str) -> Iterator[Stop]:
     )
 
 
-def _written(level: Level, path: str) -> Iterator[Stop]:
+def _written(level: Level, path: str, mounts: Sequence[str] = ()) -> Iterator[Stop]:
     shared = ("/dev/shm",) if level.limits.shm_bytes else ()  # noqa: S108 - the sandbox's
-    if _within(path, (*_OWN, *DEVICES, *shared)):
+    if _within(path, (*_OWN, *DEVICES, *shared, *mounts)):
         return
     remedy = "Write to the workspace or /tmp; no level allows writing elsewhere."
     if not _within(path, _KERNEL):

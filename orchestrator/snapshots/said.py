@@ -26,6 +26,7 @@ class SpokenForm(StopsEarly):
     content: _Text
     calls: list[Annotated[list[_Text], Field(min_length=3, max_length=3)]] = []
     call: _Text | None = None
+    extra: _Text = ""
 
     @classmethod
     def of(cls, entry: TimelineEntry) -> Self:
@@ -40,13 +41,14 @@ class SpokenForm(StopsEarly):
                 "content": said.content,
                 "calls": [list(each) for each in said.calls],
                 "call": said.call,
+                "extra": said.extra,
             }
         )
 
     def entry(self) -> TimelineEntry:
         """The entry, in a form that endpoints take, whoever has written it."""
         calls = tuple(ToolCall(*each) for each in self.calls)
-        message = kept(ModelMessage(self.role, self.content, calls, self.call))
+        message = kept(ModelMessage(self.role, self.content, calls, self.call, self.extra))
         return TimelineEntry.made(self.seq, self.turn, self.time, message)
 
 

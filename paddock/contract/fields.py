@@ -38,7 +38,7 @@ SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TE
     "STOP": 19,
 }
 # The characters of a label's key, a colon, and its value.
-_MOST_LABEL = 63 + 1 + 256
+_MOST_LABEL = 128 + 1 + 1024
 _FLAGS = {"0": "false", "1": "true"}
 # No time is longer.
 _MOST_TIME = 64
@@ -204,9 +204,11 @@ Signal = Annotated[
     ),
 ]
 Reference = Annotated[str, Field(min_length=1, max_length=256)]
-_LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
+# Any text on one line. A colon ends it where sessions are found by a label, and an equals sign on
+# the command line.
+_LabelKey = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:=]{1,128}$")]
 Labels = Annotated[
-    dict[_LabelKey, Annotated[str, Field(max_length=256)]],
+    dict[_LabelKey, Annotated[str, Field(max_length=1024)]],
     Field(max_length=64, examples=[{"team": "search"}]),
 ]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]

@@ -320,3 +320,43 @@ async def test_no_more_is_passed_on_in_one_turn_than_one_read_returns() -> None:
         await client.say(get(server))
         (end,) = client.evidence.ends
         assert client.turns >= end.received / READ_BYTES > 5
+
+
+class Hanging(Web):
+    """Keeps what it receives, and never answers."""
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.received.append(await reader.readuntil(b"\r\n\r\n"))
+        self.begun.set()
+        try:
+            while data := await reader.read(65536):
+                self.received[-1] += data
+        except OSError:
+            return
+        finally:
+            self.ended.set()
+            writer.close()
+
+
+async def test_a_connection_ends_once_its_client_has_gone() -> None:
+    """What the client has sent arrives; its end of sending alone ends nothing."""
+    async with serving(server := Hanging()) as (_, client):
+        task = asyncio.create_task(client.run())
+        loop = asyncio.get_running_loop()
+        body = b"x" * 300_000
+        more = f"Content-Length: {len(body)}\r\n"
+        await loop.sock_sendall(client.ours, get(server, more=more) + body)
+        await server.begun.wait()
+        client.ours.shutdown(socket.SHUT_WR)
+        done, _ = await asyncio.wait([task], timeout=0.2)
+        assert not done
+        client.ours.close()
+        await task
+        await client.records.drain()
+        await server.ended.wait()
+        assert server.received[0].endswith(body)
+        assert client.evidence.said[-1] == "closed allowed.example: the client has gone"

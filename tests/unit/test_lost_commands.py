@@ -64,7 +64,7 @@ async def _settled() -> None:
 
 def executions(record: Record) -> Executions:
     nobody = cast(Any, None)
-    return Executions(cast(Any, record), nobody, nobody, nobody, Aside())
+    return Executions(cast(Any, record), nobody, nobody, nobody, {}, Aside())
 
 
 @pytest.mark.parametrize("fails", [True, False])

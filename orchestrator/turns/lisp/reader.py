@@ -15,6 +15,7 @@ from orchestrator.turns.programs import Breath
 _OUTCOME = "#outcome("
 # Others may run after so many tokens.
 _AT_ONCE = 1000
+_BETWEEN = ("space", "comment")
 _TOKEN = re.compile(
     r"""(?P<space>\s+|;[^\n]*)
     | (?P<comment>\#\|)
@@ -24,7 +25,6 @@ _TOKEN = re.compile(
     | (?P<atom>[^\s()'`,;"|]+)""",
     re.VERBOSE | re.DOTALL,
 )
-_NOTHING = ("comment", "space")
 _COMMENT_EDGE = re.compile(r"\#\||\|\#")
 
 
@@ -51,7 +51,7 @@ def read(text: str, limits: LispLimits) -> Generator[Breath, object, Cons]:
         for number, (kind, word, place) in enumerate(_tokens(text), 1):
             if number % _AT_ONCE == 0:
                 yield Breath()
-            if kind in _NOTHING:
+            if kind in _BETWEEN:
                 continue
             if kind == "mark" and word != ")":
                 if len(opened) > limits.nesting:
@@ -127,7 +127,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             raise Problem(f"the {what} does not end", place)
         kind = found.lastgroup or ""
         end = _comment_end(text, at, place) if kind == "comment" else found.end()
-        yield _Token(kind, found[kind], place)
+        yield _Token(kind, "" if kind in _BETWEEN else found[kind], place)
         lines = text.count("\n", at, end)
         if lines:
             line += lines

@@ -23,6 +23,7 @@ from api.answers import (
     Exchange,
     Lines,
     Packed,
+    Printed,
     Recording,
     Text,
     Upload,
@@ -123,7 +124,7 @@ class Operation:
         if self.own_origin or ROLES[self.access] != frozenset(Role):
             codes.add("permission_denied")
         if self.body is not None:
-            codes.add("too_large")
+            codes |= {"too_large", "capacity_exhausted"}
         if "{session_id}" in self.path:
             codes.add("not_found")
         if self.restores:
@@ -232,7 +233,7 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Attached | Exchange):
         return origin.STATUS, Reply("", models)
-    if issubclass(origin, Text | Lines | Recording):
+    if issubclass(origin, Text | Lines | Recording | Printed):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
     return HTTPStatus.OK, Reply("", (kind,))
 

@@ -88,7 +88,11 @@ def _request_body(operation: Operation) -> Schema | None:
     content: Schema = {"schema": ref(operation.body)}
     if operation.examples:
         content["examples"] = {name: {"value": value} for name, value in operation.examples.items()}
-    return {"required": not issubclass(operation.body, NoBody), "content": {JSON: content}}
+    return {
+        "description": f"At most {operation.body.MOST_BYTES // 1024} KiB.",
+        "required": not issubclass(operation.body, NoBody),
+        "content": {JSON: content},
+    }
 
 
 def _responses(operation: Operation) -> Schema:

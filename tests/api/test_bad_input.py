@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
+from api.http.pace import Pace
 from orchestrator.control_plane import ControlPlane
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each
@@ -223,14 +224,14 @@ async def test_a_body_where_none_is_wanted(api: Api) -> None:
 
 
 async def test_a_body_that_stops(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.http.body.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("api.http.body.BODY_PACE", Pace(100, 0.05))
     answer = await exchange(
         api,
         b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
         b"Authorization: Bearer " + ADMIN_KEY.encode() + b"\r\n\r\n{",
     )
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"did not arrive" in answer
+    assert b"arrives too slowly: 1 bytes in 0.05 s" in answer
 
 
 async def test_a_client_that_vanishes_creating(api: Api) -> None:

@@ -26,7 +26,7 @@ METRICS = "pdk_key-of-the-monitoring"
 DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
-    "list_ports "
+    "list_ports read_output "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
     "count_audit "
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
@@ -51,7 +51,7 @@ DECLARED = {
     Access.ADMIN: "archive_audit list_archives list_keys create_key revoke_key",
     Access.METRICS: "metrics",
 }
-_STREAMS = {"follow_session", "follow_all"}
+_STREAMS = {"follow_session", "follow_all", "read_output"}
 
 
 @pytest.fixture

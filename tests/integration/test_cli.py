@@ -81,6 +81,25 @@ async def test_ctrl_c_ends_what_runs(server: Server) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_output_is_what_the_command_wrote(server: Server) -> None:
+    """Not text, and more than a result keeps."""
+    assert (await ended(server, "sessions", "create", "--id", "raw", "--level", "high"))[0] == 0
+    script = "head -c 102400 /dev/urandom | tee short; head -c 9000000 /dev/urandom | tee long >&2"
+    async with paddock(server, "exec", "raw", "--", "bash", "-c", script) as process:
+        out, _ = await process.communicate()
+    assert process.returncode == 0
+    async with paddock(server, "files", "cat", "raw", "short") as process:
+        assert (await process.communicate())[0] == out
+    (command,) = (await server.ok("GET", "/api/sessions/raw/processes"))["items"]
+    async with paddock(server, "output", "raw", command["command_id"]) as process:
+        again, long = await process.communicate()
+    async with paddock(server, "files", "cat", "raw", "long") as process:
+        assert (await process.communicate())[0] == long
+    assert (again, len(out), len(long)) == (out, 102_400, 9_000_000)
+    assert (await ended(server, "sessions", "close", "raw", "--purge"))[0] == 0
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) -> None:
     status, _, err = await ended(server, "sessions", "create", "--id", "cli", "--level", "low")
     assert status == 0, err

@@ -94,6 +94,9 @@ class FakeAgent:
         self.acknowledged = 0
         # Whether the ends of commands include their output.
         self.tells_output = True
+        # While this is not set, it is frozen: it answers nothing.
+        self.thawed = asyncio.Event()
+        self.thawed.set()
         # Called instead of the method's own answer.
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
@@ -233,6 +236,7 @@ class FakeAgent:
             self._spawn(self._answer(message))
 
     async def _answer(self, message: Message) -> None:
+        await self.thawed.wait()
         method, params = message["method"], message["params"]
         if method != "configure":  # what it was told is in `configuration`
             self.requests.append((method, params))

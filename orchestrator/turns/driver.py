@@ -97,7 +97,7 @@ class ProgramDriver:
             case Enter():
                 await self._enter(request)
             case Leave():
-                self.context.scopes.leave()
+                self.context.notes.forget_after(self.context.scopes.leave())
             case Tick(number):
                 return await self._perform(TICK, {"tick": number})
             case NewMessage(message) if self.context.conversation is not None:
@@ -124,17 +124,18 @@ class ProgramDriver:
             self._exceed_scope(exceeded)
 
     def _exceed_scope(self, exceeded: tuple[int, str]) -> NoReturn:
-        self.context.scopes.unwind(exceeded[0])
+        self.context.notes.forget_after(self.context.scopes.unwind(exceeded[0]))
         raise ScopeExceeded(*exceeded)
 
     async def _enter(self, request: Enter) -> None:
         """A nested program needs permission, and is on record; a nested budget needs neither."""
-        program = None
+        program = facts = None
         if request.kind == "subeval":
             operation = OPERATIONS[request.kind]
             await self._perform(operation, {"options": request.args})
             program = int(self.context.log.events[-1]["seq"])
-        self.context.scopes.enter(request, program)
+            facts = len(self.context.notes.facts)
+        self.context.scopes.enter(request, program, facts)
 
     async def _operate(self, name: str, args: tuple[Value, ...]) -> Value:
         operation = OPERATIONS[name]

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -29,6 +31,7 @@ from orchestrator.turns.scopes import Scopes
 from orchestrator.turns.script import PreparedScript
 from orchestrator.turns.terminals import TurnTerminals
 from orchestrator.turns.turn import StagedProposal, TurnRecord
+from orchestrator.turns.turn_rows import Before
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,9 @@ class RunningTurn:
     turn: TurnRecord
     notes: Notes
     log: OperationLog
+    before: Before
+    # After these it is stopped.
+    seconds: int
     # Of a run.
     conversation: Conversation | None = None
     began: float = field(default_factory=time.monotonic)
@@ -131,7 +137,8 @@ class TurnRunner:
         work = running.work = self._tasks.begin(driver.run(prepared.program))
         if running.stopped is not None:
             work.cancel()
-        await asyncio.wait([work])
+        with _stopping_after(running):
+            await asyncio.wait([work])
         if running.conversation is not None:
             running.conversation.open = False
         failure = None if work.cancelled() else work.exception()
@@ -178,7 +185,7 @@ class TurnRunner:
             outcome=told["outcome"],
             printed=told["printed"],
             proposals=tuple(told["proposals"]),
-            tokens_used=metadata["tokens"],
+            tokens_used=running.before.tokens_since(session.budget),
             operations=len(running.log.events),
             budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
         )
@@ -201,6 +208,17 @@ class TurnRunner:
         FaultPoint.TURN_ENDED.reached()
         self._recorder.count(session, size + said_size)
         return turn
+
+
+@contextmanager
+def _stopping_after(running: RunningTurn) -> Iterator[None]:
+    """Stops the turn when its time has passed."""
+    reason = f"its time limit of {running.seconds} seconds has passed"
+    handle = asyncio.get_running_loop().call_later(running.seconds, running.stop, reason)
+    try:
+        yield
+    finally:
+        handle.cancel()
 
 
 def _ends(session: Session) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, SessionId, example
+from paddock.cli.options import AsJson, SessionId, TurnTimeLimit, example
 from paddock.cli.remote import remote
 from paddock.cli.terminal import (
     STYLES,
@@ -50,6 +50,7 @@ async def turn(
         Path | None,
         typer.Option("--operations", metavar="FILE", help="A JSON list of operations."),
     ] = None,
+    timeout: TurnTimeLimit = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a turn: a program whose operations the session's policy permits or refuses.
@@ -57,7 +58,7 @@ async def turn(
     Shows each operation as it happens, and then the value. The exit status is 0 if the outcome is
     `ok` or `proposed`, and 1 otherwise.
     """
-    script = _script(file, expression, operations)
+    script = _script(file, expression, operations) | {"timeout": timeout}
     return await follow(await paddock.sessions.get(session), script, as_json)
 
 

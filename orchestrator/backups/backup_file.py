@@ -89,7 +89,7 @@ class BackupReader:
         """Raises: BackupError if it is no backup, or of a newer format."""
         self._file = file
         self._seen: dict[str, Digest] = {}
-        self._parts: list[layout.Part] = []
+        self._parts: list[layout.BackupPart] = []
         # Known once all was read: of the whole file, and whether the backup itself states it.
         self.sha256 = ""
         self.is_stated = False
@@ -187,7 +187,7 @@ class BackupReader:
             if data is None:
                 raise ValueError(f"{member.name[:100]!r} is no file")
             self._parts.append(
-                layout.Part(member.name, member.offset, member.offset_data, member.size)
+                layout.BackupPart(member.name, member.offset, member.offset_data, member.size)
             )
             yield member.name, data, member.size
 

@@ -7,7 +7,7 @@ from typing import IO, NamedTuple
 _BLOCK, _RECORD = tarfile.BLOCKSIZE, tarfile.RECORDSIZE
 
 
-class Part(NamedTuple):
+class BackupPart(NamedTuple):
     """A member: where its head begins, and where its content does and how long it is."""
 
     name: str
@@ -28,7 +28,7 @@ def info(name: str, size: int) -> tarfile.TarInfo:
     return made
 
 
-def bent(file: IO[bytes], parts: Sequence[Part]) -> str | None:
+def bent(file: IO[bytes], parts: Sequence[BackupPart]) -> str | None:
     """What differs besides contents, in words; None: nothing. Raises: OSError."""
     at = 0
     for part in parts:
@@ -42,7 +42,7 @@ def bent(file: IO[bytes], parts: Sequence[Part]) -> str | None:
     return "its end" if _rest(file, at) else None
 
 
-def _head(part: Part) -> bytes:
+def _head(part: BackupPart) -> bytes:
     return info(part.name, part.size).tobuf(tarfile.PAX_FORMAT)
 
 

@@ -20,6 +20,7 @@ from orchestrator.turns.operations.registry import OPERATIONS
 from orchestrator.turns.operations.ticks import TICK
 from orchestrator.turns.operations.turn_operation import Done, Needed, TurnOperation
 from orchestrator.turns.outcome import Value, plain
+from orchestrator.turns.policy_remedies import remedy_of
 from orchestrator.turns.programs import (
     Breath,
     Enter,
@@ -183,10 +184,11 @@ class ProgramDriver:
         try:
             self._check(operation.name, args)
         except PolicyRefusalError as error:
-            rule = error.fields.get("rule")
-            denied = draft._replace(decision="deny", rule=rule, error=error.detail)
+            refused_by = str(error.fields["rule"])
+            denied = draft._replace(decision="deny", rule=refused_by, error=error.detail)
             await self._record(denied, began, tokens)
-            raise PolicyViolation(error.detail, rule) from None
+            remedy = remedy_of(self.context.scopes.policy, refused_by, operation.name)
+            raise PolicyViolation(error.detail, refused_by, remedy) from None
         draft = draft._replace(decision="allow")
         try:
             done = await self._timed(operation, args)

@@ -26,6 +26,7 @@ from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.context import OperationContext, Services
 from orchestrator.turns.operations.queries import OF_TURNS
 from orchestrator.turns.outcome import Outcome, Value, error, nonconverged
+from orchestrator.turns.programs import PolicyViolation
 from orchestrator.turns.runs.conversation import Conversation, saving
 from orchestrator.turns.scopes import Scopes
 from orchestrator.turns.script import PreparedScript
@@ -58,6 +59,8 @@ class RunningTurn:
     finished: bool = False
     stopped: str | None = None
     exceeded: Kind | None = None
+    # The rule of the policy that ended it, and what to do instead.
+    refusal: dict[str, str | None] = field(default_factory=dict)
 
     def stop(self, reason: str) -> None:
         """Ends its program; the first reason counts."""
@@ -153,6 +156,8 @@ class TurnRunner:
             return error(f"the turn was stopped: {reason}", INTERRUPTED)
         if isinstance(failure, SessionExceeded):
             running.exceeded = failure.kind
+        if isinstance(failure, PolicyViolation):
+            running.refusal = {"rule": failure.rule, "remedy": failure.remedy}
         if not isinstance(failure, KNOWN):
             log.error("session %s: turn %d", session.id, number, exc_info=failure)
         return outcome_of_error(failure, number)
@@ -166,7 +171,7 @@ class TurnRunner:
     ) -> TurnRecord:
         FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
-        form = shown(outcome, metadata)
+        form = shown(outcome, {**metadata, **running.refusal})
         told = await self._recorder.told(
             session,
             {

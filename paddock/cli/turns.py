@@ -174,6 +174,8 @@ def _show_end(turn: "Turn", outcome: "Outcome") -> None:
         complain(f"{outcome.error_type}: {outcome.message}")
         for line in outcome.stacktrace or ():
             note(f"  in {line}")
+        if remedy := outcome.metadata.get("remedy"):
+            note(str(remedy))
     elif outcome.tag == "needs":
         complain(f"{outcome.need_type}: {outcome.description}")
     number = "" if turn.turn_number is None else f"turn {turn.turn_number}: "

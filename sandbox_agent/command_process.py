@@ -1,5 +1,6 @@
 """The process of one command, from the fork by its guard to the execution of its program."""
 
+import contextlib
 import errno
 import fcntl
 import marshal
@@ -12,6 +13,7 @@ from sandbox_agent import guard_messages
 from sandbox_agent.confine import beneath, execution, privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile, Reads
 from sandbox_agent.guard_messages import Denied, Failed, Step
+from sandbox_agent.reads.contents import Contents
 
 _NOT_FOUND = 127
 # Of a plan: three pipes and the document.
@@ -23,8 +25,9 @@ class Plan(NamedTuple):
 
     `program` is the file to execute; a bare name is looked up along the PATH of `env`. `cwd` is
     relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
-    that must resolve inside it. With `terminal`, the standard streams are a terminal, which becomes
-    the controlling terminal.
+    that must resolve inside it, or in one of the absolute directories `writable`, in which an
+    operand may also begin. With `terminal`, the standard streams are a terminal, which becomes the
+    controlling terminal.
     """
 
     program: str
@@ -34,6 +37,7 @@ class Plan(NamedTuple):
     inside: list[tuple[str, bool]]
     workspace: str
     terminal: bool = False
+    writable: list[str] = []
 
 
 class Pipes(NamedTuple):
@@ -133,6 +137,8 @@ def _tried(
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
         if broker is not None and profile.reads is not None:
+            if not _has_right_content(_candidates(plan), profile.reads):
+                return Failed(Step.CONTENT, errno.EACCES)
             _be_watched(profile.machine, profile.reads, broker, prepared.number)
         step = Step.PROGRAM
         _execute(prepared.calls)
@@ -148,10 +154,24 @@ def entered(workspace: int, plan: Plan) -> Failed | Denied | None:
     try:
         _enter(workspace, plan.cwd)
         step = Step.PATHS
-        escaping = _first_escaping(workspace, plan.inside)
+        tops = [plan.workspace, *plan.writable] if plan.writable else []
+        escaping = _first_escaping(workspace, plan.inside, tops)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
     return None if escaping is None else Denied(escaping)
+
+
+def _has_right_content(candidates: list[str], reads: Reads) -> bool:
+    """Whether each file that may be the program has the manifest's content, if that has it.
+
+    The broker can't compare these files, because it does not see the call that executes one.
+    """
+    contents = Contents(reads.manifest.digests)
+    for path in candidates:
+        with contextlib.suppress(OSError):  # there is none, and the kernel decides
+            if not contents.right(os.path.realpath(path), os.fsencode(path)):
+                return False
+    return True
 
 
 def _be_watched(machine: str, reads: Reads, broker: socket.socket, number: int) -> None:
@@ -183,17 +203,38 @@ def _execute(calls: list[execution.Call]) -> NoReturn:
     raise refused
 
 
-def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | None:
-    """The index of the first operand that leads out of the workspace or to a missing target."""
+def _first_escaping(
+    workspace: int, operands: list[tuple[str, bool]], tops: list[str] | None = None
+) -> int | None:
+    """The index of the first operand that leads out of the workspace or to a missing target.
+
+    It may also lead to one of the directories `tops`, the first of which is the workspace.
+    """
     for index, (path, follow) in enumerate(operands):
-        try:
-            os.close(beneath.open_path(workspace, path, follow))
-        except OSError as error:
-            if error.errno in (errno.EXDEV, errno.ELOOP) or (
-                error.errno == errno.ENOENT and _dangles(workspace, path)
-            ):
-                return index
+        if not _stays(workspace, path, follow) and not (tops and _leads_to(tops, path, follow)):
+            return index
     return None
+
+
+def _stays(workspace: int, path: str, follow: bool) -> bool:
+    """Whether the operand stays in the workspace; if it does not exist, no link leads to it."""
+    if path.startswith("/"):
+        return False
+    try:
+        os.close(beneath.open_path(workspace, path, follow))
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.ELOOP):
+            return False
+        return error.errno != errno.ENOENT or not _dangles(workspace, path)
+    return True
+
+
+def _leads_to(tops: list[str], path: str, follow: bool) -> bool:
+    """Whether the operand leads to one of the directories at last, whatever the way."""
+    whole = os.path.join(tops[0], path)
+    parent, name = os.path.split(whole)
+    real = os.path.realpath(whole) if follow else os.path.join(os.path.realpath(parent), name)
+    return any(real == top or real.startswith(f"{top}/") for top in tops)
 
 
 def _dangles(workspace: int, path: str) -> bool:

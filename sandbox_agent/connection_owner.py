@@ -54,6 +54,18 @@ def inode_of(table: str, port: int, server: int, uid: int) -> int | None:
     return None
 
 
+def held_ports(table: str, server: int) -> Iterator[int]:
+    """The ports of connections to `server`, both on loopback, that a process still has.
+
+    `table` is one of the kernel's. Raises: ValueError.
+    """
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        # Without a process, a socket has no inode.
+        if len(fields) >= 10 and _is_at(fields[2], server) and int(fields[9]):
+            yield int(fields[1].partition(":")[2], 16)
+
+
 def name_of(executable: str, words: Sequence[str]) -> str | None:
     """A program's name, from its file and its words; None for one that can't be shown."""
     name = os.path.basename(executable)

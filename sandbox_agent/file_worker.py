@@ -139,7 +139,7 @@ class _Worker:
             files.move(*(self._places.find(name, writes=True) for name in names))
             return {}
         if method == "digest":
-            return self._digest(request["paths"])
+            return self._digest(request["paths"], request["held"])
         reads = method in ("read", "list", "stat", "pack")
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
@@ -172,11 +172,11 @@ class _Worker:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}
 
-    def _digest(self, paths: list[str]) -> dict[str, Any]:
+    def _digest(self, paths: list[str], held: list[Any]) -> dict[str, Any]:
         from sandbox_agent.reads.digests import digests  # only here: it takes memory
 
         workspace, _ = self._places.find(".", writes=False)
-        return {"digests": digests(workspace, paths)}
+        return {"digests": digests(workspace, paths, held)}
 
     def _pack(self, place: Place, path: str, kind: str) -> dict[str, Any]:
         from sandbox_agent.archives.packing import Packing  # only here: it takes memory
@@ -187,8 +187,7 @@ class _Worker:
         tally = Tally(self._cut)
         scan = Scan(place, path, tally)
         self._source = Packing(scan, kind)
-        told = {"skipped": scan.skipped, "skipped_names": scan.skipped_names}
-        return {"summary": tally.members() | told}
+        return {"summary": tally.members() | scan.skipped.members()}
 
     def _unpack(self, place: Place, path: str, request: dict[str, Any]) -> dict[str, Any]:
         from sandbox_agent.archives.unpacking import Unpacking  # only here: it takes memory
@@ -204,7 +203,10 @@ class _Worker:
             raise AgentError("conflict", "no archive is being unpacked")
         answer: dict[str, Any] = {"more": False}
         try:
-            answer["more"] = finishes and not self._unpacking.finish()
+            if finishes:
+                answer["more"] = not self._unpacking.finish()
+            else:
+                self._unpacking.stop()
         except AgentError as error:
             answer["error"] = _told(error)
         return answer | {"summary": self._unpacking.members()}

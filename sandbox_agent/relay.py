@@ -70,6 +70,16 @@ class Relay:
         self._sides = _Side(first), _Side(second)
         self._watch()
 
+    @property
+    def first_unread(self) -> bool:
+        """Whether nothing is read from the first one: it has ended, or the second one is slow."""
+        return self._sides[0].ended or len(self._sides[1].waiting) >= BUFFER_BYTES
+
+    @property
+    def passed_on(self) -> bool:
+        """Whether the second one has got everything that the first one has sent."""
+        return self._sides[1].finished
+
     def serve(self, ready: object, events: int) -> bool:
         """Moves bytes; returns False once the connection is closed."""
         own, other = self._sides if ready is self._sides[0].socket else self._sides[::-1]

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 
 from orchestrator.egress import answers
 from orchestrator.egress.answers import RefusedError
 from orchestrator.egress.client_hello import HelloError, check_name, read_hello
+from orchestrator.egress.client_presence import ClientGoneError, while_present
 from orchestrator.egress.dialling import UnreachedError, dial
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.egress.hosts import Address
@@ -22,10 +23,14 @@ from orchestrator.egress.resolver import LookupFailedError, Resolver
 from orchestrator.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.egress.stream import Stream
 from orchestrator.errors import PaddockError
-from orchestrator.task_scope import TaskScope, together
+from orchestrator.task_scope import TaskScope
 
 # After an answer, what the client still sends is read for so long, so that it sees the answer.
 _LINGER_SECONDS = 1.0
+
+
+# How a tunnel ends that is not used as one.
+IN_CLEAR = "it had a request without TLS, which is decided by itself"
 
 
 class EgressExchange:
@@ -65,6 +70,8 @@ class EgressExchange:
         self._turn = turn
         self._program = program
         self._connected: Address | None = None
+        # The request that came through its tunnel without TLS.
+        self._in_clear: RequestHead | None = None
         # Its request and the addresses of the host, once they are known.
         self._head: RequestHead | None = None
         self._found: tuple[Address, ...] = ()
@@ -93,18 +100,23 @@ class EgressExchange:
     async def _serve(self) -> None:
         try:
             received = await read_head(self._client, self._limits, parse_head)
-            await self._turn()
-            head = self._head = self._upgraded(received._replace(program=self._program))
-            decision = self._rules.decide(head.outgoing)
-            if decision.inspect:
-                head = self._head = await self._inside(head)
-                decision = self._rules.decide(head.outgoing)
-            addresses = self._found = await self._addresses(head, decision)
-            head = self._fill(head)
-            connection_id = await self._begin(head, decision, addresses)
+            await self._carry_out(received)
+            if self._in_clear is not None:
+                await self._carry_out(self._in_clear)
         except RefusedError as refused:
             await self._answer(refused.answer)
-            return
+
+    async def _carry_out(self, received: RequestHead) -> None:
+        """Raises: RefusedError, OSError, SpentError."""
+        await self._turn()
+        head = self._head = self._upgraded(received._replace(program=self._program))
+        decision = self._rules.decide(head.outgoing)
+        if decision.inspect:
+            head = self._head = await self._inside(head)
+            decision = self._rules.decide(head.outgoing)
+        addresses = self._found = await self._addresses(head, decision)
+        head = self._fill(head)
+        connection_id = await self._begin(head, decision, addresses)
         await self._recorded_transfer(head, addresses, connection_id)
 
     def _upgraded(self, head: RequestHead) -> RequestHead:
@@ -122,6 +134,8 @@ class EgressExchange:
             self._admit()
             try:
                 await self._client.write(answers.ESTABLISHED)
+                if await self._begins_in_clear():
+                    return self._upgraded(await self._read_in_clear(tunnel))
                 async with asyncio.timeout(self._limits.head_seconds):
                     first = await self._hello(tunnel)
                     self._client = await self._interception.accept(self._client, first, host)
@@ -179,6 +193,9 @@ class EgressExchange:
         began, error = loop.time(), "cut"
         try:
             error = await self._transfer(head, addresses)
+        except RefusedError:
+            error = IN_CLEAR
+            raise
         except SpentError as spent:
             error = str(spent)
             if spent.budget:
@@ -202,34 +219,44 @@ class EgressExchange:
         """Returns why it ended; empty: the upstream has ended it. Raises: OSError, SpentError."""
         await self._turn()
         try:
-            upstream, self._connected = await dial(
-                addresses, head, self._interception, self._limits.connect_seconds
-            )
+            with ExitStack() as owned:
+                async with while_present(self._client):
+                    upstream, self._connected = await dial(
+                        addresses, head, self._interception, self._limits.connect_seconds
+                    )
+                    owned.callback(upstream.abort)
+                self._admit()  # it may have been paused or ended meanwhile
+                return await self._relay(head, upstream)
         except UnreachedError as error:
             self._connected = error.address
             await self._answer(answers.answer(HTTPStatus.BAD_GATEWAY, str(error)))
             return str(error)
-        try:
-            self._admit()  # it may have been paused or ended meanwhile
-            return await self._relay(head, upstream)
         except PaddockError as error:
             return error.detail
         except (HelloError, BodyError) as error:
             return f"refused: {error}"
+        except ClientGoneError:
+            return "the client has gone"
         except TimeoutError:
             return "nothing was sent for too long"
-        finally:
-            upstream.abort()
 
     async def _relay(self, head: RequestHead, upstream: Stream) -> str:
-        """Raises: OSError, SpentError, HelloError, BodyError, TimeoutError."""
+        """Raises: OSError, SpentError, HelloError, BodyError, TimeoutError, ClientGoneError."""
         first = head.upstream()
         if head.connect:
             await self._client.write(answers.ESTABLISHED)
+            if await self._begins_in_clear():
+                self._in_clear = await self._read_in_clear(head)
+                return IN_CLEAR
             first = await self._hello(head)
         async with asyncio.timeout(self._limits.idle_seconds) as idle:
             await self._send(upstream, first, idle)
-            async with together() as start:
+
+            async def passed_on() -> None:
+                await asyncio.wait([sending])
+                await upstream.flush()
+
+            async with while_present(self._client, passed_on) as start:
                 sending = start(
                     self._tunnel(upstream, idle)
                     if head.connect
@@ -239,6 +266,24 @@ class EgressExchange:
                 sending.cancel()
         await self._end_client()
         return ""
+
+    async def _begins_in_clear(self) -> bool:
+        """Whether the client sends HTTP without TLS through its tunnel, as Node's clients do.
+
+        Raises: OSError, TimeoutError.
+        """
+        async with asyncio.timeout(self._limits.head_seconds):
+            return (await self._client.peek())[:1].isalpha()
+
+    async def _read_in_clear(self, tunnel: RequestHead) -> RequestHead:
+        """The request, which is then decided like one for a URL. Raises: RefusedError, OSError."""
+        host, port = tunnel.host, tunnel.port
+        head = await read_head(
+            self._client,
+            self._limits,
+            lambda data: parse_inside(data, host, port, secure=False),
+        )
+        return head._replace(program=tunnel.program)
 
     async def _hello(self, head: RequestHead) -> bytes:
         """The client's first bytes, which name the requested host to the upstream.

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     suppress,
 )
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orchestrator.access.fair_queue import Turn
 from orchestrator.access.keys import Principal, Role, digest, new_handle
@@ -173,6 +173,21 @@ class Sessions:
 
     # Creating.
 
+    async def awaited(self, principal: Principal, session_id: str) -> Session | None:
+        """The caller's live session with that id, after its creation if that is under way.
+
+        Raises: the error of that creation, if the host has failed.
+        """
+        creation = self._creation.under_way.find(principal, session_id)
+        if creation is not None:
+            await creation.wait()
+        return self.finder.existing(principal, session_id)
+
+    def begun(self, principal: Principal, session_id: str) -> bool:
+        """Whether the caller's session with that id is live, or being created."""
+        creation = self._creation.under_way.find(principal, session_id)
+        return creation is not None or self.finder.existing(principal, session_id) is not None
+
     async def create(
         self, principal: Principal, request: NewSession, turn: Turn | None = None
     ) -> Registered:
@@ -303,13 +318,13 @@ class Sessions:
         principal: Principal,
         session: Session,
         permission_level: str | None,
-        ignored: dict[str, Any],
+        workspace: Mapping[str, str],
     ) -> None:
-        """Sets the permission level; `ignored` lists what the client may not set, for the record.
+        """Sets the permission level; `workspace` is what the client takes for the workspace.
 
         Raises: the errors of `SettingsChange.run`.
         """
-        await self._settings_change.run(principal, session, permission_level, ignored)
+        await self._settings_change.run(principal, session, permission_level, workspace)
 
     async def set_episode(
         self, principal: Principal, session: Session, episode_id: str | None

@@ -134,6 +134,7 @@ class SessionTurns:
         log = OperationLog(before.operations)
         running = RunningTurn(principal, session, turn, notes, log, before, seconds, conversation)
         self._running[session.key] = running
+        session.in_turn = True
         running.whole = self._tasks.spawn(self._run(running, program))
         return running
 
@@ -158,6 +159,7 @@ class SessionTurns:
             return await self._runner.run(running, program)
         finally:
             del self._running[session.key]
+            session.in_turn = False
             if running.exceeded is not None:
                 self._exceed(running.principal, session, running.exceeded)
 

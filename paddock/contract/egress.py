@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.fields import sentence
-from paddock.contract.requests import Body
+from paddock.contract.requests import LARGE_BODY, Body
 from paddock.contract.system import EgressRule, LevelEgress
 
 # Of one list in a session's own rules.
@@ -95,7 +95,8 @@ class SessionEgress(Model):
     key: KeyEgress
 
 
-_Parts = Annotated[list[str], Field(max_length=64)]
+_Part = Annotated[str, Field(max_length=1024)]
+_Parts = Annotated[list[_Part], Field(max_length=64)]
 
 
 class EgressDraft(Model):
@@ -130,8 +131,8 @@ class EgressDrafts(Model):
 class EgressRuleBody(Body):
     """A rule as in a level's file: either `host` or `cidr`."""
 
-    host: str | None = None
-    cidr: str | None = None
+    host: Annotated[str, Field(max_length=255)] | None = None
+    cidr: Annotated[str, Field(max_length=64)] | None = None
     ports: Annotated[list[int], Field(max_length=64)] | None = Field(
         default=None, description="By default, a rule allows 80 and 443, and denies every port."
     )
@@ -166,6 +167,8 @@ class WideningBody(Body):
 class EgressBody(Body):
     """The body of `PUT …/egress`; what is missing stays as it is, and null removes all rules."""
 
+    MOST_BYTES = LARGE_BODY
+
     only: NarrowingBody | None = None
     also: WideningBody | None = Field(default=None, description="For admins only.")
     revision: Annotated[int, Field(ge=0)] | None = Field(
@@ -181,6 +184,8 @@ class EgressBody(Body):
 
 class EgressRulesBody(Body):
     """Rules to add: those given, and those that drafts propose."""
+
+    MOST_BYTES = LARGE_BODY
 
     allow: _Rules = []
     deny: _Rules = []

@@ -21,6 +21,7 @@ from paddock.contract.policies import (
 )
 from paddock.contract.requests import (
     CWD_DESCRIPTION,
+    LARGEST_BODY,
     LINE_DESCRIPTION,
     Body,
     check_one,
@@ -223,8 +224,8 @@ class Level(Model):
     )
     noexec: bool = Field(description="Files in the workspace and /tmp can't be executed.")
     guard_writes: bool = Field(
-        description="Where any command is allowed: those known to write may name paths of the "
-        "workspace only."
+        description="Where any command is allowed: those known to write may name only paths in "
+        "the workspace, /tmp, /dev and the session's writable mounts."
     )
     idle_action: Annotated[IdleAction, Strict(False), WORDS] = Field(
         description="What happens to idle sessions, unless they ask for something else."
@@ -325,6 +326,8 @@ class ExplainBody(Body):
     Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `path` and
     `operation`. An operation is decided by a session or a policy, the others by a session or level.
     """
+
+    MOST_BYTES = LARGEST_BODY
 
     model_config = ConfigDict(
         json_schema_extra={

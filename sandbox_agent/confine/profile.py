@@ -24,6 +24,8 @@ from sandbox_agent.reads import image_baseline, pack_files
 from sandbox_agent.reads.denials import Denials
 from sandbox_agent.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.reads.manifest import Consume, ReadManifest
+from sandbox_agent.reads.pack_files import Held
+from sandbox_agent.writable import places
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
 
@@ -102,13 +104,15 @@ def build(
     abi: int,
     tool: Tool = NO_TOOL,
     programs: Libraries | None = None,
+    held: Held | None = None,
 ) -> Profile:
     """The profile of the sandbox's level, or of a tool at that level.
 
-    `programs` is what the level's commands need, if it is known. Raises: ConfinementError.
+    `programs` is what the level's commands need, if it is known. `held` has the files of the
+    session's manifest; the first profile fills it. Raises: ConfinementError.
     """
     try:
-        return _build(configuration, abi, tool, programs)
+        return _build(configuration, abi, tool, programs, {} if held is None else held)
     except BaselineError as error:
         raise ConfinementError(str(error)) from None
     except OSError as error:
@@ -116,7 +120,7 @@ def build(
 
 
 def _build(
-    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
+    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None, held: Held
 ) -> Profile:
     machine = os.uname().machine
     wanted, consume = configuration.confinement, configuration.consume
@@ -135,12 +139,13 @@ def _build(
         # The broker of a session with a manifest reports executions.
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
+        listened=consume is None,
     )
     reads = None
     if consume is not None and cookie is not None:
         manifest = _manifest(consume, paths)
         reads = Reads(
-            ruleset=_ruleset(configuration, abi, paths, Rule("/proc", READ | WRITE_FILE)),
+            ruleset=_ruleset(configuration, abi, paths, held, Rule("/proc", READ | WRITE_FILE)),
             code=read_filter.program(machine, cookie),
             manifest=manifest,
             denials=Denials(manifest, image.absent, image.refused),
@@ -149,7 +154,7 @@ def _build(
         )
     return Profile(
         machine=machine,
-        ruleset=_ruleset(configuration, abi, paths),
+        ruleset=_ruleset(configuration, abi, paths, held),
         scoped=abi >= landlock.SCOPES_ABI,
         code=seccomp.program(machine, wanted_filter),
         writable_code=writable_code,
@@ -199,12 +204,14 @@ def _path_rights(
     return _Paths(rules, rights, executable)
 
 
-def _ruleset(configuration: Configuration, abi: int, paths: _Paths, *more: Rule) -> int | None:
+def _ruleset(
+    configuration: Configuration, abi: int, paths: _Paths, held: Held, *more: Rule
+) -> int | None:
     consume = configuration.consume
     opened: Iterable[Opened] = ()
     if consume is not None and consume.enforced:
         executable = not configuration.confinement.paths
-        opened = pack_files.opened(consume, configuration.uid, executable=executable)
+        opened = pack_files.opened(consume, configuration.uid, executable=executable, held=held)
     return landlock.ruleset(abi, [*paths.rules, *more], paths.rights, opened)
 
 
@@ -266,9 +273,8 @@ def _add(libraries: Libraries, names: Iterable[str]) -> None:
 
 def write_rules(configuration: Configuration, tool: Tool) -> list[Rule]:
     """Where commands may write if they may read and execute anything: not below /proc, for one."""
-    return [
-        Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *configuration.writable, *tool.write)
-    ]
+    others = places(None, configuration.writable)
+    return [Rule(path, CHANGE) for path in (WORKSPACE_DIR, *others, *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:

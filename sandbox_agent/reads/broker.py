@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from sandbox_agent.confine import caller, notify, privileges, syscalls
+from sandbox_agent.confine import caller, notify, own_threads, privileges, syscalls
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.caller import UNKNOWN
 from sandbox_agent.confine.notify import Notice
@@ -108,6 +108,7 @@ class _Broker:
         self._names = {
             numbers[name]: name for name in ("open", "openat", "execve") if name in numbers
         }
+        self._thread_calls = own_threads.names(machine)
         self._served: dict[int, _Served] = {}
         self._memories = Memories()
         # When counted misses were reported last.
@@ -170,7 +171,7 @@ class _Broker:
         try:
             answer()
         except Missed as missed:
-            self._tell(served, notice, missed.path, denied=True)
+            self._tell(served, notice, missed.path, denied=True, changed=missed.changed)
             notify.refuse(served.listener, notice, missed.number)
         except OSError as error:
             notify.refuse(served.listener, notice, error.errno or errno.EACCES)
@@ -189,6 +190,9 @@ class _Broker:
 
     def _answer(self, served: _Served, notice: Notice) -> None:
         """Raises: Missed; OSError: the call fails with that error."""
+        if notice.number in self._thread_calls:
+            own_threads.answer(served.listener, notice, self._thread_calls[notice.number])
+            return
         asked = self._asked(notice)
         # The pid may have passed to another process by now.
         notify.check_waiting(served.listener, notice)
@@ -256,13 +260,16 @@ class _Broker:
         if path is not None:
             self._tell(served, notice, path, denied=False)
 
-    def _tell(self, served: _Served, notice: Notice, path: bytes, *, denied: bool) -> None:
+    def _tell(
+        self, served: _Served, notice: Notice, path: bytes, *, denied: bool, changed: bool = False
+    ) -> None:
         """Reports a miss. It is told before the call is answered, so none is lost."""
         process = notice.pid
         with contextlib.suppress(OSError):
             process = caller.process(notice.pid).id
         program = cut_path(caller.running(notice.pid).path.encode())
-        miss = Miss(cut_path(path), self._names[notice.number], program, process, denied)
+        call = self._names[notice.number]
+        miss = Miss(cut_path(path), call, program, process, denied, changed)
         if served.misses.take(miss):
             self._agent.send(encode(MISS, served.number, miss, 1))
 

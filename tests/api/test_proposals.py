@@ -12,6 +12,7 @@ from orchestrator.sessions.lifecycle import Suspension
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -120,7 +121,7 @@ async def test_an_interrupted_turn_finishes_its_rollback(api: Api) -> None:
     removing = api.engine.hang_next("remove")
     body = {"code": "(session/rollback-proposals!)"}
     running = asyncio.create_task(api.json("POST", "/api/sessions/box/turns", json=body))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: "remove" in api.engine.calls)
         assert session.suspension is Suspension.BEGINNING
         await api.json("POST", "/api/sessions/box/interrupt")
@@ -169,12 +170,17 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
         session = await paddock.sessions.get("box")
         page = await session.proposals.list(limit=1)
         assert ([item.ref for item in page.items], page.next) == (["a"], "a")
-        shown = await run_beside("proposals", "box")
+        shown = await run_beside("proposals", "show", "box")
         assert "+one" in shown.out
+        assert await run_beside("proposals", "box") == shown
         assert (await session.proposals.commit(expected=page.items)).paths == ["a"]
         assert [path.name for path in data.iterdir()] == ["a"]
-        told = await run_beside("proposals", "box", "commit", "b", "--json")
+        told = await run_beside("proposals", "commit", "box", "b", "--json")
         assert json.loads(told.out)["paths"] == ["b"]
+        told = await run_beside("proposals", "rollback", "box", "--json")
+        assert json.loads(told.out)["write"] == 0
+        told = await run_beside("proposals", "box", "commit", "--json")
+        assert json.loads(told.out)["paths"] == []
         assert (await session.proposals.rollback()).write == 0
 
 

@@ -12,11 +12,12 @@ import pytest_asyncio
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.deadlines import Deadline, due
 from orchestrator.turns.running import TurnRunner
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api, served
 from tests.api.test_turns import EDIT
 from tests.support.fake_agent import Agents, Play
-from tests.support.models import Answer, ModelServer, calling, model_server
+from tests.support.models import Answer, ModelServer, calling, chunk, event, model_server
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -73,7 +74,8 @@ async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
     assert first["max_tokens"] == 100
     tools = {each["function"]["name"]: each["function"]["parameters"] for each in first["tools"]}
     assert set(tools) == {
-        *("exec", "read_file", "write_file", "list_files", "search_files", "delete_file")
+        *("exec", "read_output", "read_file", "write_file", "list_files", "search_files"),
+        "delete_file",
     }
     assert tools["read_file"]["additionalProperties"] is False
     assert results(model) == ["hello\n"]
@@ -89,6 +91,121 @@ async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
     assert [each["seq"] for each in entries] == [1, 2, 3, 4, 5, 6]
     page = await api.json("GET", f"{path}/timeline?after=2&limit=2")
     assert (page["items"], page["next"]) == (entries[2:4], 4)
+
+
+async def test_what_a_model_says_beside_its_calls_goes_back_to_it(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api, secrets={"SECRET_TOKEN": "value-of-a-secret"})
+    beside = [{"signature": "c2ln"}, {"text": "it is value-of-a-secret"}]
+    call = {"index": 0, "id": "a", "function": {"name": READ[0], "arguments": json.dumps(READ[1])}}
+    whole = chunk(finish="tool_calls")
+    whole["choices"][0]["delta"] = {
+        "reasoning_content": "Let me see.",
+        "details": beside,
+        "tool_calls": [{**call, "extra_content": {"signed": "eA=="}}],
+    }
+    model.answers = [Answer(body=[event(whole), b"data: [DONE]\n\n"]), Answer("It says hello.")]
+    await send(api, path, "What does the README say?")
+    await send(api, path, "And now?")  # it is kept, too
+    for body in model.bodies[-2:]:
+        said = body["messages"][2]
+        assert (said["content"], said["reasoning_content"]) == (None, "Let me see.")
+        assert said["tool_calls"][0]["extra_content"] == {"signed": "eA=="}
+        assert said["details"][0] == beside[0]
+        assert "value-of-a-secret" not in str(body)
+    # Who reads the timeline reads what was said.
+    assert "Let me see." not in str(await timeline(api, path))
+    other = OperatorModel.model_validate(model.setting())
+    api.plane.models.configured["other"] = other
+    await send(api, path, "You too?", model="other")
+    assert "Let me see." not in str(model.bodies[-1])
+
+
+async def test_long_output_has_both_ends_and_the_rest_can_be_read(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api)
+    lines = [f"line {number} é" for number in range(12_000)]
+    printed = "\n".join(lines)
+    api.agent.plays["ls"] = Play(stdout=printed.encode())
+    model.answers = [calling(("exec", {"command": "ls", "argv": "null"})), Answer("done")]
+    await send(api, path)
+    told = json.loads(results(model)[-1])
+    assert told["stdout"].startswith("line 0 é\nline 1 é\n")
+    assert told["stdout"].endswith("line 11998 é\nline 11999 é")
+    assert "characters are left out here: read_output returns them" in told["stdout"]
+    assert len(told["stdout"]) < 17_000
+    assert told["output_bytes"] == len(printed.encode())
+    read, position = "", 0
+    for _ in range(3):
+        given = {"command_id": told["command_id"], "offset": str(position)}
+        model.answers = [calling(("read_output", given)), Answer("done")]
+        await send(api, path)
+        text, _, end = results(model)[-1].rpartition("\n[continue with offset ")
+        read, position = read + text, int(end.split()[0])
+        assert len(read.encode()) == position
+    assert printed.startswith(read)
+    assert len(read) > 80_000
+    # The last bytes, which are not sent again from the beginning.
+    given = {"command_id": told["command_id"], "offset": len(printed.encode()) - 13}
+    model.answers = [calling(("read_output", given)), Answer("done")]
+    await send(api, path)
+    assert results(model)[-1] == "line 11999 é\n[the end]"
+
+
+async def test_what_is_not_there_can_t_be_read(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(("read_output", {"command_id": "unknown"})), Answer("done")]
+    run = await send(api, path)
+    assert "this session has no command unknown" in results(model)[-1]
+    assert run["outcome"]["tag"] == "ok"
+    # A model that may run nothing reads nothing of what others ran.
+    session = await api.session(key=OPERATOR_KEY)
+    ran = await api.json("POST", f"/api/sessions/{session['id']}/exec", json={"argv": ["ls"]})
+    given = {"command_id": ran["command_id"]}
+    model.answers = [calling(("read_output", given)), Answer("done")]
+    await send(api, f"/api/sessions/{session['id']}")
+    assert "read_output" not in str(model.bodies[-1]["tools"])
+    assert "permits no commands" in results(model)[-1]
+
+
+async def test_a_run_that_waits_for_its_model_is_running(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    assert (await api.json("GET", path))["activity"] == "idle"
+    model.answers = [Answer(body=[event(chunk("abc"))], hangs=True)]
+    run = asyncio.create_task(send(api, path))
+    await model.hanging.wait()
+    shown = await api.json("GET", path)
+    assert (shown["activity"], shown["deadlines"]["idle_at"]) == ("running", None)
+    await api.json("POST", f"{path}/interrupt")
+    await run
+    assert (await api.json("GET", path))["activity"] == "idle"
+
+
+async def test_an_idle_deadline_that_falls_due_as_a_run_begins_does_not_end_it(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api)
+    (session,) = api.plane.sessions.registry.live
+    session.last_activity_at = "2020-01-01T00:00:00.000000Z"
+    assert due(session, datetime.now(UTC)) is Deadline.IDLE
+    async with session.lock:
+        ending = asyncio.create_task(api.plane.sessions.expire(session))
+        await until(lambda: bool(session.lock._waiters))  # it was due, and is about to end
+        model.answers = [Answer(body=[event(chunk("abc"))], hangs=True)]
+        run = asyncio.create_task(send(api, path))
+        await model.hanging.wait()
+        # As if nothing had been recorded since: it is in use all the same.
+        session.last_activity_at = "2020-01-01T00:00:00.000000Z"
+    await ending
+    assert session.live
+    assert session.gate is None
+    await api.json("POST", f"{path}/interrupt")
+    assert (await run)["outcome"]["tag"] == "error"
+    session.last_activity_at = "2020-01-01T00:00:00.000000Z"
+    await api.plane.sessions.expire(session)
+    assert not session.live
 
 
 async def test_the_memory_s_beginning_is_for_medium_and_high(api: Api, model: ModelServer) -> None:

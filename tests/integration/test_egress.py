@@ -17,13 +17,16 @@ from tests.support.egress import (
     Endless,
     Names,
     NamesResolver,
+    Silent,
     Web,
     certificate,
     hello,
     level_with,
     web,
 )
+from tests.support.limits import WAIT_SECONDS
 from tests.support.plane import clear, opened, running, state
+from tests.support.ports import web_server
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,6 +51,24 @@ for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
 print(json.dumps(found))
 """
 FETCH = ["curl", "-sS", "--max-time", "20"]
+# Makes as many requests as may be open at once, each second one with no more to send.
+OCCUPY = """
+import socket, sys, time
+opened = []
+for number in range(64):
+    opened.append(socket.create_connection(("127.0.0.1", 3128)))
+    opened[-1].sendall(f"GET {sys.argv[1]} HTTP/1.1\\r\\nHost: {sys.argv[2]}\\r\\n\\r\\n".encode())
+    if number % 2:
+        opened[-1].shutdown(socket.SHUT_WR)
+time.sleep(600)
+"""
+HALF_CLOSE = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", 3128)) as proxy:
+    proxy.sendall(sys.argv[1].encode())
+    proxy.shutdown(socket.SHUT_WR)
+    print(b"".join(iter(lambda: proxy.recv(4096), b"")).decode())
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -59,6 +80,12 @@ async def server() -> AsyncIterator[Web]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def endless() -> AsyncIterator[Endless]:
     async with web(Endless()) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def silent() -> AsyncIterator[Silent]:
+    async with web(Silent()) as served:
         yield served
 
 
@@ -75,12 +102,16 @@ async def secure(tls: ssl.SSLContext) -> AsyncIterator[Web]:
 
 @pytest.fixture(scope="module")
 def levels(
-    server: Web, secure: Web, endless: Endless, tmp_path_factory: pytest.TempPathFactory
+    server: Web,
+    secure: Web,
+    endless: Endless,
+    silent: Silent,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """Levels with one allowed host: `out` is like medium, and `free` like high."""
     NAMES.answers = {"allowed.example": [["127.0.0.1"]], "other.example": [["127.0.0.1"]]}
     directory = tmp_path_factory.mktemp("levels")
-    ports = [server.port, secure.port, endless.port]
+    ports = [server.port, secure.port, endless.port, silent.port]
     rules = f'\n[[egress.allow]]\nhost = "allowed.example"\nports = {ports}\n'
     (directory / "out.toml").write_text(level_with(rules))
     (directory / "free.toml").write_text(level_with(rules, "high", 310))
@@ -126,6 +157,32 @@ async def test_programs_find_the_proxy_by_themselves(plane: ControlPlane, server
     box = await Box.create(plane, "free")
     said = await box.python(URLLIB, f"http://allowed.example:{server.port}/")
     assert said.stdout == "hello\n\n", said
+
+
+async def test_a_request_without_tls_in_a_tunnel_arrives(plane: ControlPlane, server: Web) -> None:
+    """As Node's clients and `curl -p` send it."""
+    box = await Box.create(plane, "free")
+    said = await box.bash(f"curl -sSp http://allowed.example:{server.port}/tunnelled")
+    assert (said.exit_code, said.stdout) == (0, "hello\n"), said
+    assert server.received[-1].startswith(b"GET /tunnelled HTTP/1.1\r\n")
+    assert [each["args"].get("path") for each in await box.events("egress.request")][-2:] == [
+        None,
+        "/tunnelled",
+    ]
+
+
+async def test_programs_of_the_sandbox_s_own_are_reached_without_the_proxy(
+    plane: ControlPlane,
+) -> None:
+    box = await Box.create(plane, "free")
+    await box.write("index.html", b"own")
+    await web_server(box)
+    for host in ("localhost", "127.0.0.1", "127.0.0.2", "0.0.0.0", "sandbox", "$(hostname)"):
+        said = await box.bash(f"curl -sS --max-time 20 http://{host}:8000/")
+        assert said.stdout == "own", (host, said)
+    assert await box.events("egress.request") == []
+    shown = await box.bash("echo $NODE_USE_ENV_PROXY")
+    assert shown.stdout == "1\n"
 
 
 async def test_a_denied_host_is_told_the_rule_and_the_remedy(box: Box, server: Web) -> None:
@@ -205,7 +262,7 @@ async def test_a_budget_s_end_cuts_the_transfer(plane: ControlPlane, endless: En
     command = await box.start(
         argv=[*FETCH, f"http://allowed.example:{endless.port}/"], background=True
     )
-    await asyncio.wait_for(box.session.over, 60)
+    await asyncio.wait_for(box.session.over, WAIT_SECONDS)
     assert box.session.status == "budget-exceeded"
     assert command.ended
     (event,) = await box.events("budget.exceeded")
@@ -236,6 +293,42 @@ async def test_a_pause_cuts_what_runs_and_a_resumed_session_goes_on(
     assert said.stdout == "hello\n"
     (closed, _) = await until_closed(box, 2)
     assert closed["error"] == "cut"
+
+
+async def test_the_end_of_a_command_ends_its_connections(
+    plane: ControlPlane, server: Web, silent: Silent
+) -> None:
+    """Otherwise they would keep the way out from the session's next requests."""
+    box = await Box.create(plane, "free")
+    at = f"allowed.example:{silent.port}"
+    argv = ["python3", "-c", OCCUPY, f"http://{at}/", at]
+    command = await box.start(argv=argv, background=True)
+    await until(lambda: silent.open == 64)
+    await box.signal(command, 9)
+    await box.finish(command)
+    said = await box.run(argv=[*FETCH, f"http://allowed.example:{server.port}/"])
+    assert said.stdout == "hello\n", said
+    await until(lambda: silent.open == 0)
+    ends = await until_closed(box, 65)
+    assert [each["error"] for each in ends].count("the client has gone") == 64
+
+
+async def test_a_client_that_has_sent_everything_gets_its_answer(
+    plane: ControlPlane, silent: Silent
+) -> None:
+    box = await Box.create(plane, "free")
+    at = f"allowed.example:{silent.port}"
+    request = f"GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n"
+    argv = ["python3", "-c", HALF_CLOSE, request]
+    living = await box.start(argv=argv, background=True)
+    await until(lambda: silent.open == 1)
+    other = await box.start(argv=argv, background=True)
+    await until(lambda: silent.open == 2)
+    await box.signal(other, 9)
+    # It has looked for its clients: this one has gone.
+    await until(lambda: silent.open == 1)
+    silent.answer_now()
+    assert (await box.finish(living)).stdout.endswith("late\n\n")
 
 
 async def test_a_slow_reader_holds_little(plane: ControlPlane, endless: Endless) -> None:
@@ -321,7 +414,7 @@ async def test_a_sandbox_keeps_its_way_out_over_a_restart(
 async def until_closed(box: Box, number: int) -> list[dict[str, Any]]:
     """The ends of so many connections, once they are on record."""
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(found := await box.events("egress.close")) < number:
             seq = await box.plane.ledger.wait(box.session.key, seq)
     return found

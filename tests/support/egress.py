@@ -114,6 +114,38 @@ class Endless(Web):
         await draining
 
 
+class Silent(Web):
+    """Answers nothing until `answer_now`."""
+
+    def __init__(self) -> None:
+        super().__init__(ok(b"late\n"))
+        self.open = 0
+        self._answers = asyncio.Event()
+
+    def answer_now(self) -> None:
+        """Answers what is open."""
+        self._answers.set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            ended = asyncio.ensure_future(reader.read())
+            answers = asyncio.ensure_future(self._answers.wait())
+            await asyncio.wait([ended, answers], return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+            answers.cancel()
+            if self._answers.is_set():
+                writer.write(self.answer)
+                await writer.drain()
+        except OSError:
+            return
+        finally:
+            self.open -= 1
+            writer.close()
+
+
 W = TypeVar("W", bound=Web)
 
 

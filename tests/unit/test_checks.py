@@ -48,6 +48,7 @@ from orchestrator.store.database import Database
 from orchestrator.workspace.quota import Choice, Quota
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 
 GIB = 1024**3
 FACTS = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
@@ -448,7 +449,7 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 20
+    assert len(by_name) == len(checks) == 21
     assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok
@@ -486,7 +487,7 @@ async def test_an_engine_that_hangs_is_given_up(
     monkeypatch.setattr("orchestrator.checks.doctor._SECONDS", 0.2)
     engine = FakeEngine(images={settings.image: IMAGE})
     engine.hang_next("info")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         checks = {check.name: check for check in await run_checks(settings, engine=engine)}
     assert "no answer" in checks["engine"].detail
     assert checks["image"].ok

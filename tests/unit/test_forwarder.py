@@ -1,5 +1,6 @@
 """The forwarder relays bytes in both directions, and holds little of them."""
 
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,6 +10,7 @@ import pytest
 
 from orchestrator.egress.program import UNKNOWN, program_of
 from sandbox_agent.forwarder_process import MOST_CONNECTIONS, Relays
+from sandbox_agent.held_connections import HeldConnections
 from sandbox_agent.proxy_variables import proxy_variables
 from sandbox_agent.relay import BUFFER_BYTES
 
@@ -27,7 +29,8 @@ class Relayed:
         self.finder, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         asked.setblocking(False)
         self.finder.settimeout(10)
-        self.relays = Relays(self.listener, str(path), asked if finds else None)
+        held = HeldConnections(self.listener.getsockname()[1])
+        self.relays = Relays(self.listener, str(path), held, asked if finds else None)
         if not finds:
             asked.close()
 
@@ -136,6 +139,84 @@ def test_a_reset_closes_both(relayed: Relayed) -> None:
         client.close()
         steps(relayed)
         assert proxy.recv(1) == b""
+
+
+def test_a_connection_ends_with_its_program_and_not_with_what_it_sends(relayed: Relayed) -> None:
+    living, proxy = relayed.pair()
+    dying, abandoned = relayed.pair()
+    with living, proxy, abandoned:
+        for client in (living, dying):
+            client.sendall(b"question")
+            client.shutdown(socket.SHUT_WR)
+        steps(relayed)
+        shared = dying.dup()  # as a child of the program has it
+        dying.close()
+        look(relayed)
+        # It was told the end of what is sent, but not of the connection.
+        assert abandoned.recv(100) == b"question"
+        assert (abandoned.recv(1), hung_up(abandoned)) == (b"", False)
+        shared.close()
+        look(relayed)
+        assert hung_up(abandoned)
+        look(relayed)
+        proxy.sendall(b"answer")
+        steps(relayed)
+        assert living.recv(100) == b"answer"
+
+
+def test_what_a_client_that_is_gone_has_sent_is_passed_on(relayed: Relayed) -> None:
+    client, proxy = relayed.pair()
+    with proxy:
+        client.settimeout(0)
+        sent = 0
+        with suppress(BlockingIOError):
+            while True:  # until the proxy's side and the forwarder's are full
+                sent += client.send(b"x" * 65536)
+                steps(relayed, 2)
+        client.close()
+        look(relayed)
+        assert not hung_up(proxy)
+        proxy.settimeout(0)
+        got = 0
+        for _ in range(20_000):
+            relayed.relays.step(0)
+            with suppress(BlockingIOError):
+                if not (data := proxy.recv(65536)):
+                    break
+                got += len(data)
+        assert got == sent
+        look(relayed)
+        assert hung_up(proxy)
+
+
+def test_a_proxy_that_reads_nothing_keeps_no_client_that_is_gone(relayed: Relayed) -> None:
+    client, proxy = relayed.pair()
+    with proxy:
+        client.settimeout(0)
+        with suppress(BlockingIOError):
+            while True:
+                client.send(b"x" * 65536)
+                steps(relayed, 2)
+        client.close()
+        for _ in range(10):
+            look(relayed)
+            if hung_up(proxy):
+                break
+        assert hung_up(proxy)
+
+
+def look(relayed: Relayed) -> None:
+    """Serves until it looks for its clients again."""
+    looks = relayed.relays.looks
+    while relayed.relays.looks == looks:
+        relayed.relays.step(10)
+
+
+def hung_up(proxy: socket.socket) -> bool:
+    """Whether the other side of a UNIX connection has closed both directions."""
+    poll = select.poll()
+    poll.register(proxy, 0)
+    return bool(poll.poll(0))
 
 
 def test_programs_find_it_by_both_spellings() -> None:

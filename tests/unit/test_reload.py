@@ -34,6 +34,7 @@ from orchestrator.tasks import TaskName, Tasks
 from orchestrator.tools.catalog import read_catalog
 from orchestrator.tools.cedar import CedarFacts
 from orchestrator.tools.manifest import CedarNames
+from tests.support.limits import WAIT_SECONDS
 from tests.support.manifests import MINIMAL, PSQL
 from tests.support.until import until
 
@@ -73,7 +74,7 @@ async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Reload]:
 
 async def event(ledger: Ledger, database: Database, seq: int) -> dict[str, Any]:
     """The event with this `seq` in the system's chain, once it exists."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ledger.wait(SYSTEM_KEY, seq - 1)
     (found,) = await query.events(database, SYSTEM_KEY, after_seq=seq - 1, limit=1)
     assert found["operation"] == "policy.reloaded"
@@ -289,6 +290,21 @@ async def test_a_broken_scope_file_denies_all_at_once(
     await policy.look()
     assert policy.tools.scope.refusal("10.0.0.1") is not None
     assert list(policy.problems) == [path]
+
+
+async def test_readiness_says_where_a_level_is_broken(
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    """It is open to everybody: of other files it tells the name only."""
+    edit(settings, "low", "cpus = 0.5", "cpus = -1")
+    await event(ledger, database, 1)
+    detail = policy_check(policy.problems, settings.levels_dir).detail
+    line = 1 + (PACKAGED / "low.toml").read_text().splitlines().index("cpus = 0.5")
+    assert f"low.toml:{line}: limits.cpus: must be greater than or equal to 0.05" in detail
+    assert str(settings.levels_dir) not in detail
+    secret = {settings.keys_path: f"{settings.keys_path}:3: keys.0.name: of somebody"}
+    detail = policy_check(secret, settings.levels_dir).detail
+    assert detail.endswith(": keys.toml")
 
 
 @pytest.mark.parametrize(
@@ -596,7 +612,7 @@ async def test_files_that_hang_are_no_silence(
 
     def hang() -> Any:
         readers.add(threading.current_thread().name)
-        assert answers.wait(30)
+        assert answers.wait(WAIT_SECONDS)
         return read()
 
     source.read = hang

@@ -108,7 +108,7 @@ class Operation:
         if self.own_origin or ROLES[self.access] != frozenset(Role):
             codes.add("permission_denied")
         if self.body is not None:
-            codes.add("too_large")
+            codes |= {"too_large", "capacity_exhausted"}
         if "{session_id}" in self.path:
             codes.add("not_found")
         if self.restores:

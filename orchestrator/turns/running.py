@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
@@ -14,6 +15,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import together
 from orchestrator.fault_points import FaultPoint
 from orchestrator.loop_turns import LoopTurns
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
@@ -91,9 +93,10 @@ class RunningTurn:
 class TurnRunner:
     """Drives turns and records their ends."""
 
-    def __init__(self, services: Services, recorder: Recorder) -> None:
+    def __init__(self, services: Services, recorder: Recorder, lag: LoopLag) -> None:
         self._services = services
         self._recorder = recorder
+        self._lag = lag
         self._loop_turns = LoopTurns()
         self._tasks = TaskScope("the program of a turn")
 
@@ -133,11 +136,14 @@ class TurnRunner:
             if running.conversation is not None:
                 running.conversation.feed.end()
 
+    async def _measured(self, work: Coroutine[Any, Any, Value]) -> Value:
+        return await self._lag.measured("a turn", work)
+
     async def _driven(
         self, running: RunningTurn, driver: ProgramDriver, prepared: PreparedScript
     ) -> Outcome:
         number, session = running.turn.number, running.session
-        work = running.work = self._tasks.begin(driver.run(prepared.program))
+        work = running.work = self._tasks.begin(self._measured(driver.run(prepared.program)))
         if running.stopped is not None:
             work.cancel()
         with _stopping_after(running):

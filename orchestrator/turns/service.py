@@ -14,6 +14,7 @@ from orchestrator.audit.writer import together
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.models.messages import ModelMessage
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -48,12 +49,17 @@ class SessionTurns:
     """Runs turns. A turn continues when its client goes away, and ends with its sandbox."""
 
     def __init__(
-        self, database: Database, recorder: Recorder, budgets: Budgets, services: Services
+        self,
+        database: Database,
+        recorder: Recorder,
+        budgets: Budgets,
+        services: Services,
+        lag: LoopLag,
     ) -> None:
         self._database = database
         self._recorder = recorder
         self._budgets = budgets
-        self._runner = TurnRunner(services, recorder)
+        self._runner = TurnRunner(services, recorder, lag)
         self._running: dict[str, RunningTurn] = {}
         # The sessions whose next turn is being started; set when it is, or can't be.
         self._starting: dict[str, asyncio.Event] = {}

@@ -23,6 +23,7 @@ from paddock.contract.fields import (
 )
 from paddock.contract.requests import (
     CWD_DESCRIPTION,
+    LARGEST_BODY,
     LINE_DESCRIPTION,
     Body,
     Query,
@@ -35,6 +36,8 @@ from paddock.contract.requests import (
 
 class ExecBody(Body):
     """The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`."""
+
+    MOST_BYTES = LARGEST_BODY
 
     model_config = ConfigDict(json_schema_extra=exactly_one("command", "argv", "tool"))
 
@@ -97,6 +100,8 @@ class ExecBody(Body):
 
 class StdinBody(Body):
     """Text, or bytes, for a command's standard input; `close` ends it."""
+
+    MOST_BYTES = LARGEST_BODY
 
     data: Annotated[str, MaxBytes(MIB)] | None = None
     data_base64: Base64 | None = None

@@ -16,6 +16,7 @@ from tests.api.test_exec import read_event
 from tests.api.test_inspection import ended
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 
 VIEWER = "pdk_viewer-of-the-operators-sessions"
 VIEWER_OF_ALL = "pdk_viewer-of-all-the-sessions"
@@ -189,7 +190,10 @@ async def test_a_viewer_reads_output_but_not_what_is_stored_of_it(api: Api) -> N
 
 async def test_a_viewers_stream_has_its_owners_events(api: Api) -> None:
     headers = {"Authorization": f"Bearer {VIEWER}"}
-    async with asyncio.timeout(60), api.client.get("/api/events", headers=headers) as response:
+    async with (
+        asyncio.timeout(WAIT_SECONDS),
+        api.client.get("/api/events", headers=headers) as response,
+    ):
         await api.session(key=OTHER_KEY, id="theirs")
         await api.session(key=OPERATOR_KEY, id="mine")
         _, event, _ = await read_event(response)
@@ -207,7 +211,7 @@ async def test_a_key_that_becomes_a_viewers_works_no_more(api: Api, settings: Se
         entries = entry("operator", OPERATOR_KEY, "viewer", 'owner = "operator"')
         settings.keys_file.write_text(entries)
         await api.plane.reload.look()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await ended(response)
     await api.problem(403, "permission_denied", "POST", path, json={}, key=OPERATOR_KEY)
     await api.json("GET", f"/api/sessions/{session['id']}", key=OPERATOR_KEY)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import ROOT, Server, leaving_nothing
-
-SECONDS = 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -43,7 +42,7 @@ async def paddock(
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PROGRAM_SECONDS):
             yield process
     finally:
         if process.returncode is None:

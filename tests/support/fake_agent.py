@@ -32,6 +32,7 @@ from tests.support.archives import Entry
 from tests.support.fake_archives import packed, summary, unpacked
 from tests.support.fake_ports import FakePorts
 from tests.support.fake_terminals import FakeTerminals
+from tests.support.limits import WAIT_SECONDS
 
 
 @dataclass
@@ -151,7 +152,7 @@ class FakeAgent:
 
     async def asked(self, method: str) -> Message:
         """Waits for the first request of that method; returns its parameters."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 for name, params in self.requests:
                     if name == method:

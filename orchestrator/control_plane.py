@@ -108,6 +108,8 @@ from orchestrator.webhooks.gauges import HookGauges
 from orchestrator.webhooks.hook_rules import HookRules
 from orchestrator.webhooks.host_tools import HostTools
 from orchestrator.webhooks.service import Hooks
+from orchestrator.workspace import slots
+from orchestrator.workspace.uid_range import claim as claim_uids
 
 log = logging.getLogger(__name__)
 
@@ -249,8 +251,16 @@ class ControlPlane:
     async def _open_node(self, engine: Engine | None) -> None:
         """The engine, this host, and what tells whether both can take sessions."""
         settings = self.settings
+        instance = _instance(settings.state_dir / "instance")
+        self._uids = claim_uids(
+            settings.uid_base,
+            settings.uid_count,
+            instance,
+            await self.database.read(slots.uids),
+        )
+        self._resources.callback(self._uids.close)
         engine = engine or DockerEngine(
-            _instance(settings.state_dir / "instance"),
+            instance,
             host=settings.docker_host,
             timeout=settings.engine_timeout,
             threads=settings.engine_threads,
@@ -262,7 +272,9 @@ class ControlPlane:
         self._resources.push_async_callback(node.close)
         self.images = AllowedImages(self.engine, self.reload.images)
         self._resources.push_async_callback(self.images.close)
-        self.ready = Readiness(settings, node, self.database, self.reload, self.tasks, self.lag)
+        self.ready = Readiness(
+            settings, node, self.database, self.reload, self.tasks, self.lag, self._uids
+        )
 
     async def _open_record(self) -> None:
         """What records: within the room that keys and the disk have."""
@@ -384,7 +396,7 @@ class ControlPlane:
     def _open_sessions(self, ways: tuple[Part, ...]) -> None:
         """Sandboxes and sessions, and what follows them."""
         settings = self.settings
-        self._workspaces = Workspaces(settings, self.database, self.node.storage)
+        self._workspaces = Workspaces(settings, self.database, self.node.storage, self._uids)
         self._sandboxes = Sandboxes(
             settings,
             self.node,

@@ -118,6 +118,8 @@ MOST_TOLD_CHUNKS = 256
 # The number of commands per sandbox whose long output is stored.
 MOST_STORED = 64
 SOCKET_NAME = "control.sock"
+# The name of every sandbox for itself, which leads to its loopback if it has no network.
+HOST_NAME = "sandbox"
 RUN_DIR = "/run/paddock"
 # The way out: the socket of the proxy on the host, for the forwarder's user only, and the port at
 # which the forwarder listens inside the sandbox. The uid is below those of all workspaces.

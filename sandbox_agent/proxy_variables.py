@@ -2,10 +2,13 @@
 
 import os
 
-from sandbox_agent.protocol import CA_BUNDLE_NAME, CA_DIR, CA_NAME, EGRESS_PORT
+from sandbox_agent.protocol import CA_BUNDLE_NAME, CA_DIR, CA_NAME, EGRESS_PORT, HOST_NAME
 
 _PROXY = f"http://127.0.0.1:{EGRESS_PORT}"
-_LOCAL = "localhost,127.0.0.1,::1"
+# What leads to the sandbox itself. Not all programs read ranges.
+_LOCAL = f"localhost,127.0.0.1,127.0.0.0/8,0.0.0.0,::1,{HOST_NAME}"
+# Without it, Node's clients ignore the others.
+_NODE = {"NODE_USE_ENV_PROXY": "1"}
 # Which file each program takes its roots from.
 _BUNDLE = (
     "SSL_CERT_FILE",
@@ -28,6 +31,7 @@ def proxy_variables(egress: bool, directory: str = CA_DIR) -> dict[str, str]:
         return {}
     values = {"http_proxy": _PROXY, "https_proxy": _PROXY, "no_proxy": _LOCAL}
     values |= {name.upper(): value for name, value in values.items()}
+    values |= _NODE
     bundle = os.path.join(directory, CA_BUNDLE_NAME)
     if os.path.exists(bundle):
         values |= dict.fromkeys(_BUNDLE, bundle)

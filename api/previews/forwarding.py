@@ -3,17 +3,28 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, hdrs, web
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    hdrs,
+    web,
+)
 from yarl import URL
 
 from api.http import stream
+from api.previews.base_paths import base_paths, serves_elsewhere
 from api.previews.connector import TunnelConnector
 from api.previews.headers import Headers, for_client, for_program
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
 from api.previews.websocket import is_websocket, pass_websocket
 from orchestrator.ports.limits import PortLimits
+from orchestrator.ports.open_port import OpenPort
 
 _CHUNK_BYTES = 64 * 1024
 _ADDED_BY_DEFAULT: Sequence[str] = (
@@ -27,10 +38,11 @@ _ADDED_BY_DEFAULT: Sequence[str] = (
 async def forward(
     request: web.Request,
     path: PreviewPath,
+    port: OpenPort,
     connect: Callable[[], Awaitable[socket.socket]],
     limits: PortLimits,
 ) -> web.StreamResponse:
-    """Answers the request with the program's answer.
+    """Answers the request with the program's answer, which may be below a base path.
 
     Raises: BadGatewayError, the errors of `connect`; ConnectionError if the client has gone.
     """
@@ -45,12 +57,12 @@ async def forward(
         max_line_size=limits.head_bytes // 4,
         max_field_size=limits.head_bytes // 4,
     ) as client:
-        url = URL(f"http://localhost:{path.port}{path.inside}", encoded=True)
         headers = for_program([*request.headers.items()], path, request.scheme, request.host)
         try:
             if is_websocket(request):
+                url = _url(path, port.base or "")
                 return await pass_websocket(request, path, client, url, headers, limits)
-            return await _pass(request, path, client, connector, url, headers, limits)
+            return await _pass(request, path, port, client, connector, headers, limits)
         except (ClientError, TimeoutError) as error:
             if request.get(stream.STREAM) is not None:
                 stream.abort(request)
@@ -63,21 +75,19 @@ async def forward(
 async def _pass(
     request: web.Request,
     path: PreviewPath,
+    port: OpenPort,
     client: ClientSession,
     connector: TunnelConnector,
-    url: URL,
     headers: Headers,
     limits: PortLimits,
 ) -> web.StreamResponse:
-    body = _body(request, limits.idle_seconds) if request.can_read_body else None
-    async with client.request(
-        request.method, url, headers=headers, data=body, allow_redirects=False
-    ) as answer:
+    async with AsyncExitStack() as answers:
+        answer, base = await _ask(request, path, port, client, headers, limits, answers)
         connector.begun()
         if answer.status < 200:
             raise BadGatewayError(f"port {path.port} of the session changes the protocol")
         response = web.StreamResponse(
-            status=answer.status, headers=for_client([*answer.headers.items()], path)
+            status=answer.status, headers=for_client([*answer.headers.items()], path, base)
         )
         await stream.begin(request, response)
         async for chunk in answer.content.iter_any():
@@ -85,6 +95,44 @@ async def _pass(
                 await response.write(chunk)
         await response.write_eof()
         return response
+
+
+async def _ask(
+    request: web.Request,
+    path: PreviewPath,
+    port: OpenPort,
+    client: ClientSession,
+    headers: Headers,
+    limits: PortLimits,
+    answers: AsyncExitStack,
+) -> tuple[ClientResponse, str]:
+    """The program's answer, and the base path below which it serves; `answers` closes it."""
+    body = _body(request, limits.idle_seconds) if request.can_read_body else None
+    bases = base_paths(path, port.base)
+    if body is not None or request.method not in ("GET", "HEAD"):
+        bases = bases[:1]  # it can't be repeated
+    first: ClientResponse | None = None
+    for base in bases:
+        answer = await answers.enter_async_context(
+            client.request(
+                request.method,
+                _url(path, base),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+            )
+        )
+        if not serves_elsewhere(base, bases, answer.status, answer.headers.get("Location")):
+            port.base = base
+            return answer, base
+        first = first or answer
+    assert first is not None  # noqa: S101 - there is always a base path
+    return first, bases[0]
+
+
+def _url(path: PreviewPath, base: str) -> URL:
+    """Where the program serves what is requested, below that base path."""
+    return URL(f"http://localhost:{path.port}{base}{path.inside}", encoded=True)
 
 
 async def _body(request: web.Request, idle_seconds: float) -> AsyncIterator[bytes]:

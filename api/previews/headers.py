@@ -7,6 +7,8 @@ over the origin that it shares with other ports.
 import re
 from collections.abc import Mapping, Sequence
 
+from api.previews.base_paths import outside
+from api.previews.origins import is_own
 from api.previews.paths import PreviewPath
 
 # In order; a name may occur several times.
@@ -35,6 +37,8 @@ _HOP_BY_HOP = frozenset(
 _NOT_INSIDE = _HOP_BY_HOP | {
     *("authorization", "cookie", "expect", "forwarded", "host", "referer", "via", "x-real-ip"),
 }
+# What the browser says of a request from another origin, as that of every page is here.
+_OF_OWN_PAGE = frozenset({"origin", "sec-fetch-site"})
 # They concern the whole origin, or the browser's credentials.
 _NOT_OUTSIDE = _HOP_BY_HOP | {
     *("alt-svc", "authentication-info", "clear-site-data", "location", "nel"),
@@ -51,6 +55,10 @@ _COOKIE_ATTRIBUTES = frozenset({"expires", "max-age", "httponly", "secure"})
 def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Headers:
     """A request's headers for the program, which is addressed as on its own machine."""
     left_out = _NOT_INSIDE | _named(headers)
+    origins = _values(headers, "Origin")
+    own = len(origins) == 1 and is_own(origins[0], scheme, host, linked=path.token is not None)
+    if own:
+        left_out |= _OF_OWN_PAGE
     cookies = [each for line in _values(headers, "Cookie") for each in _cookies(line)]
     # With a link, the prefix has its token, which is not the program's to know.
     prefix = [("X-Forwarded-Prefix", path.prefix)] if path.token is None else []
@@ -63,6 +71,7 @@ def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> 
             and _sendable(value)
         ),
         ("Host", f"localhost:{path.port}"),
+        *((("Origin", f"http://localhost:{path.port}"),) if own else ()),
         ("X-Forwarded-Host", host),
         ("X-Forwarded-Proto", scheme),
         *prefix,
@@ -70,8 +79,8 @@ def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> 
     ]
 
 
-def for_client(headers: Headers, path: PreviewPath) -> Headers:
-    """An answer's headers for the client."""
+def for_client(headers: Headers, path: PreviewPath, base: str = "") -> Headers:
+    """An answer's headers for the client; `base` is the path below which the program serves."""
     left_out = _NOT_OUTSIDE | _named(headers)
     cookies = (_limited(text, path) for text in _values(headers, "Set-Cookie"))
     passed = [
@@ -80,7 +89,7 @@ def for_client(headers: Headers, path: PreviewPath) -> Headers:
             for name, value in headers
             if name.lower() not in left_out and not name.lower().startswith("access-control-")
         ),
-        *(("Location", _outside(text, path)) for text in _values(headers, "Location")),
+        *(("Location", outside(text, path, base)) for text in _values(headers, "Location")),
         *(("Set-Cookie", cookie) for cookie in cookies if cookie is not None),
     ]
     return [
@@ -119,19 +128,6 @@ def _named(headers: Headers) -> frozenset[str]:
 
 def _cookies(line: str) -> list[str]:
     return [each for each in map(str.strip, line.split(";")) if each and _sendable(each)]
-
-
-def _outside(location: str, path: PreviewPath) -> str:
-    """Where the program redirects to, as the client must request it."""
-    for own in (f"http://localhost:{path.port}", f"http://127.0.0.1:{path.port}"):
-        if location == own or location.startswith((f"{own}/", f"{own}?")):
-            location = location.removeprefix(own) or "/"
-            if location.startswith("?"):
-                location = f"/{location}"
-            return path.base + location
-    if location.startswith("/") and not location.startswith(("//", "/\\")):
-        return path.base + location
-    return location
 
 
 def _limited(text: str, path: PreviewPath) -> str | None:

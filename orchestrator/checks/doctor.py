@@ -50,6 +50,7 @@ from orchestrator.checks.state import (
     check_state_dir,
 )
 from orchestrator.checks.throttle import can_throttle
+from orchestrator.checks.uids import UIDS, check_uids
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Engine, SandboxKernel
@@ -119,13 +120,14 @@ async def _examine(
                 lambda: check_mount_list(settings, _known(settings).values()), _late(MOUNT_LIST)
             ),
             _thread(lambda: check_port(settings), _late(PORT)),
+            _thread(lambda: check_uids(settings), _late(UIDS)),
             _thread(check_prompts, _late(PROMPTS)),
             _thread(lambda: check_loop(settings), _late(LOOP)),
         ),
         _examine_image(settings, engine, image_inputs),
     )
     engine_found, mounts, propagation, quota, staging, *others = first
-    state, policy, mount_list, port, prompts, loop = others
+    state, policy, mount_list, port, uids, prompts, loop = others
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
     checks = [
@@ -138,6 +140,7 @@ async def _examine(
         propagation,
         quota,
         staging,
+        uids,
         state,
         stored.check,
         *([] if stored.recovery is None else [stored.recovery]),

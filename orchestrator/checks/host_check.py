@@ -18,12 +18,14 @@ from orchestrator.checks.kernel import kernel_facts, landlock_check, seccomp_che
 from orchestrator.checks.mounts import PROPAGATION
 from orchestrator.checks.state import check_state_dir
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.groups.capacity import FIRST_UID
 from orchestrator.config.settings import Settings, load_settings
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker_probe import refusal_to_share
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.threads import bounded
+from orchestrator.workspace.uid_range import END_UID
 
 USERS = "users"
 # Includes starting and removing a container.
@@ -75,6 +77,8 @@ async def check_engine(engine: Engine) -> Check:
 def check_users(settings: Settings) -> Check:
     """Whether workspaces' uids in this container are the same uids in the kernel."""
     uid_map = Path("/proc/self/uid_map").read_text()
+    if settings.uid_base is None:
+        return users_check(uid_map, FIRST_UID, END_UID - FIRST_UID)
     return users_check(uid_map, settings.uid_base, settings.uid_count)
 
 

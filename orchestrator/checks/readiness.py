@@ -12,6 +12,7 @@ from orchestrator.checks.levels import enforceable
 from orchestrator.checks.loop import loop_check
 from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
+from orchestrator.checks.uids import range_check
 from orchestrator.config.settings import Settings
 from orchestrator.node.base import Node
 from orchestrator.observe.loop_lag import LoopLag
@@ -19,6 +20,7 @@ from orchestrator.reload import Reload
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.threads import within
+from orchestrator.workspace.uid_range import UidRange
 
 AUDIT = "audit"
 _SECONDS = 5.0
@@ -36,6 +38,7 @@ class Readiness:
         policy: Reload,
         tasks: Tasks,
         lag: LoopLag,
+        uids: UidRange,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
@@ -45,6 +48,7 @@ class Readiness:
         self._quota = quota_check(node.storage.choice, reasons=False)
         self._tasks = tasks
         self._lag = lag
+        self._uids = range_check(uids)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -68,7 +72,8 @@ class Readiness:
         levels = enforceable(self._policy.levels, await self._node.facts())
         policy = policy_check(self._policy.problems, settings.levels_dir)
         tasks = self._tasks.check()
-        advice = [policy, tasks, loop_check(self._lag.worst()), self._quota, check_prompts()]
+        loop = loop_check(self._lag.worst())
+        advice = [policy, tasks, loop, self._quota, self._uids, check_prompts()]
         return [engine, image, audit, *resources, *advice, *levels]
 
     async def _resources(self) -> list[Check]:

@@ -29,6 +29,10 @@ from orchestrator.task_scope import TaskScope
 _LINGER_SECONDS = 1.0
 
 
+# How a tunnel ends that is not used as one.
+IN_CLEAR = "it had a request without TLS, which is decided by itself"
+
+
 class EgressExchange:
     """Serves one connection; `run` returns when it is over."""
 
@@ -66,6 +70,8 @@ class EgressExchange:
         self._turn = turn
         self._program = program
         self._connected: Address | None = None
+        # The request that came through its tunnel without TLS.
+        self._in_clear: RequestHead | None = None
         # Its request and the addresses of the host, once they are known.
         self._head: RequestHead | None = None
         self._found: tuple[Address, ...] = ()
@@ -94,18 +100,23 @@ class EgressExchange:
     async def _serve(self) -> None:
         try:
             received = await read_head(self._client, self._limits, parse_head)
-            await self._turn()
-            head = self._head = self._upgraded(received._replace(program=self._program))
-            decision = self._rules.decide(head.outgoing)
-            if decision.inspect:
-                head = self._head = await self._inside(head)
-                decision = self._rules.decide(head.outgoing)
-            addresses = self._found = await self._addresses(head, decision)
-            head = self._fill(head)
-            connection_id = await self._begin(head, decision, addresses)
+            await self._carry_out(received)
+            if self._in_clear is not None:
+                await self._carry_out(self._in_clear)
         except RefusedError as refused:
             await self._answer(refused.answer)
-            return
+
+    async def _carry_out(self, received: RequestHead) -> None:
+        """Raises: RefusedError, OSError, SpentError."""
+        await self._turn()
+        head = self._head = self._upgraded(received._replace(program=self._program))
+        decision = self._rules.decide(head.outgoing)
+        if decision.inspect:
+            head = self._head = await self._inside(head)
+            decision = self._rules.decide(head.outgoing)
+        addresses = self._found = await self._addresses(head, decision)
+        head = self._fill(head)
+        connection_id = await self._begin(head, decision, addresses)
         await self._recorded_transfer(head, addresses, connection_id)
 
     def _upgraded(self, head: RequestHead) -> RequestHead:
@@ -123,6 +134,8 @@ class EgressExchange:
             self._admit()
             try:
                 await self._client.write(answers.ESTABLISHED)
+                if await self._begins_in_clear():
+                    return self._upgraded(await self._read_in_clear(tunnel))
                 async with asyncio.timeout(self._limits.head_seconds):
                     first = await self._hello(tunnel)
                     self._client = await self._interception.accept(self._client, first, host)
@@ -180,6 +193,9 @@ class EgressExchange:
         began, error = loop.time(), "cut"
         try:
             error = await self._transfer(head, addresses)
+        except RefusedError:
+            error = IN_CLEAR
+            raise
         except SpentError as spent:
             error = str(spent)
             if spent.budget:
@@ -229,6 +245,9 @@ class EgressExchange:
         first = head.upstream()
         if head.connect:
             await self._client.write(answers.ESTABLISHED)
+            if await self._begins_in_clear():
+                self._in_clear = await self._read_in_clear(head)
+                return IN_CLEAR
             first = await self._hello(head)
         async with asyncio.timeout(self._limits.idle_seconds) as idle:
             await self._send(upstream, first, idle)
@@ -247,6 +266,24 @@ class EgressExchange:
                 sending.cancel()
         await self._end_client()
         return ""
+
+    async def _begins_in_clear(self) -> bool:
+        """Whether the client sends HTTP without TLS through its tunnel, as Node's clients do.
+
+        Raises: OSError, TimeoutError.
+        """
+        async with asyncio.timeout(self._limits.head_seconds):
+            return (await self._client.peek())[:1].isalpha()
+
+    async def _read_in_clear(self, tunnel: RequestHead) -> RequestHead:
+        """The request, which is then decided like one for a URL. Raises: RefusedError, OSError."""
+        host, port = tunnel.host, tunnel.port
+        head = await read_head(
+            self._client,
+            self._limits,
+            lambda data: parse_inside(data, host, port, secure=False),
+        )
+        return head._replace(program=tunnel.program)
 
     async def _hello(self, head: RequestHead) -> bytes:
         """The client's first bytes, which name the requested host to the upstream.

@@ -93,8 +93,8 @@ def parse_head(data: bytes) -> RequestHead:
     return RequestHead(method, host, port, path, _passed_on(headers), _length(headers))
 
 
-def parse_inside(data: bytes, host: Host, port: int) -> RequestHead:
-    """Reads a head in a tunnel to this host. Raises: HeadError."""
+def parse_inside(data: bytes, host: Host, port: int, *, secure: bool = True) -> RequestHead:
+    """Reads a head in a tunnel to this host; not `secure`: without TLS. Raises: HeadError."""
     method, target, headers, _ = _lines(data)
     if method.upper() == "CONNECT":
         raise HeadError("there is a tunnel already")
@@ -102,7 +102,7 @@ def parse_inside(data: bytes, host: Host, port: int) -> RequestHead:
         raise HeadError("the target must be a path without a fragment")
     _check_host(headers, host, port, required=True)
     passed, length = _passed_on(headers), _length(headers)
-    return RequestHead(method, host, port, target, passed, length, secure=True)
+    return RequestHead(method, host, port, target, passed, length, secure=secure)
 
 
 def _lines(data: bytes) -> tuple[str, str, list[tuple[bytes, bytes]], bool]:

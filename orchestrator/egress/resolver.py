@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from orchestrator.egress.hosts import Address, Host, plain
+from orchestrator.egress.hosts_file import listed_addresses
 from orchestrator.egress.rules import ADDRESS_REFUSED, Decider, Decision
 from orchestrator.threads import Threads
 
@@ -74,7 +75,9 @@ class CheckedResolver:
         """Raises: LookupFailedError, TimeoutError."""
 
         def call() -> list[Address]:
-            # With the final dot, no search domain is added.
+            if listed := listed_addresses(name):
+                return listed
+            # With the final dot, no search domain is added, but the file of hosts is not read.
             found = socket.getaddrinfo(f"{name}.", None, type=socket.SOCK_STREAM)
             return [ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found]
 

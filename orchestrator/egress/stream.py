@@ -19,21 +19,45 @@ class Stream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        # Read before, and not used.
+        self._ahead = b""
         writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
     async def read(self) -> bytes:
         """The next bytes; empty at the end. Raises: OSError."""
-        return await self.reader.read(READ_BYTES)
+        if self._ahead:
+            data, self._ahead = self._ahead, b""
+            return data
+        return await self._receive()
+
+    async def peek(self) -> bytes:
+        """The next bytes, which the next read returns again. Raises: OSError."""
+        if not self._ahead:
+            self._ahead = await self._receive()
+        return self._ahead
 
     async def read_head(self, most: int) -> bytes:
         """Bytes up to an empty line, at most so many.
 
         Raises: asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError.
         """
-        data = await self.reader.readuntil(HEAD_END)
-        if len(data) > most:
+        data, end = b"", -1
+        while end < 0 and len(data) <= most:
+            more = await self.read()
+            if not more:
+                raise asyncio.IncompleteReadError(data, None)
+            searched = max(0, len(data) - len(HEAD_END) + 1)
+            data += more
+            end = data.find(HEAD_END, searched)
+        if end < 0 or end + len(HEAD_END) > most:
             raise asyncio.LimitOverrunError("the head is too long", len(data))
-        return data
+        end += len(HEAD_END)
+        self._ahead = data[end:]
+        return data[:end]
+
+    async def _receive(self) -> bytes:
+        """What comes next. Raises: OSError."""
+        return await self.reader.read(READ_BYTES)
 
     async def write(self, data: bytes) -> None:
         """Returns when there is room for more. Raises: OSError."""

@@ -1,10 +1,9 @@
 """TLS over a stream, as its server or its client."""
 
-import asyncio
 import ssl
 from contextlib import suppress
 
-from orchestrator.egress.stream import HEAD_END, READ_BYTES, Stream
+from orchestrator.egress.stream import READ_BYTES, Stream
 
 
 class TlsStream(Stream):
@@ -17,8 +16,6 @@ class TlsStream(Stream):
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server is None, server_hostname=server
         )
-        # Decrypted, after a head.
-        self._ahead = b""
         self._finished = False
 
     async def handshake(self, first: bytes = b"") -> None:
@@ -38,11 +35,7 @@ class TlsStream(Stream):
                 await self._push()
                 return
 
-    async def read(self) -> bytes:
-        """See `Stream.read`."""
-        if self._ahead:
-            data, self._ahead = self._ahead, b""
-            return data
+    async def _receive(self) -> bytes:
         while True:
             try:
                 return self._tls.read(READ_BYTES)
@@ -51,20 +44,6 @@ class TlsStream(Stream):
                 await self._pull()
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
-
-    async def read_head(self, most: int) -> bytes:
-        """See `Stream.read_head`."""
-        data = b""
-        while (end := data.find(HEAD_END)) < 0 and len(data) <= most:
-            more = await self.read()
-            if not more:
-                raise asyncio.IncompleteReadError(data, None)
-            data += more
-        if end < 0 or end + len(HEAD_END) > most:
-            raise asyncio.LimitOverrunError("the head is too long", len(data))
-        end += len(HEAD_END)
-        self._ahead = data[end:]
-        return data[:end]
 
     async def write(self, data: bytes) -> None:
         """See `Stream.write`."""
@@ -89,7 +68,7 @@ class TlsStream(Stream):
 
     async def _pull(self) -> None:
         """Raises: OSError."""
-        data = await super().read()
+        data = await super()._receive()
         if data:
             self._incoming.write(data)
         else:

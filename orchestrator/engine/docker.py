@@ -267,8 +267,10 @@ class DockerEngine(Engine):
             async with asyncio.timeout(self._timeout):
                 return await asyncio.wrap_future(future)
         except TimeoutError as error:
+            # The time-out has cancelled a call that had not begun.
+            waited = ": its earlier calls are slow" if future.cancelled() else ""
             raise EngineUnavailableError(
-                f"the container engine did not {what} within {self._timeout:g} s"
+                f"the container engine did not {what} within {self._timeout:g} s{waited}"
             ) from error
         except APIError as error:
             # The engine's own words may contain paths of the host, so they go to the log only.
@@ -299,7 +301,7 @@ class DockerEngine(Engine):
     def _create(self, client: docker.APIClient, spec: SandboxSpec) -> str:
         try:
             made = client.create_container_from_config(  # type: ignore[no-untyped-call]
-                container_config(spec, self.instance), spec.name
+                container_config(spec, self.instance, ipv6=docker_kernel.has_ipv6()), spec.name
             )
         except ImageNotFound as error:
             raise missing_image(spec.image) from error

@@ -1,6 +1,7 @@
 """Finds out, from inside a container, which kernel features a sandbox sees."""
 
 import secrets
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -10,6 +11,7 @@ from orchestrator.engine.docker_spec import log_config, unknown_runtime
 from orchestrator.errors import EngineUnavailableError
 
 SECONDS = 20
+_IPV6 = Path("/proc/sys/net/ipv6")
 # Landlock's numbers are the same on every architecture; seccomp's are those of the two we know.
 _SCRIPT = """
 import ctypes, os
@@ -20,6 +22,11 @@ notify = ctypes.c_uint32(0x7FC00000)
 found = number is not None and libc.syscall(number, 2, 0, ctypes.byref(notify)) == 0
 print(max(0, libc.syscall(444, None, ctypes.c_size_t(0), 1)), int(found))
 """
+
+
+def has_ipv6() -> bool:
+    """Whether the kernel, which is the engine's too, has IPv6."""
+    return _IPV6.is_dir()
 
 
 def look(client: docker.APIClient, instance: str, image: str, runtime: str | None) -> SandboxKernel:

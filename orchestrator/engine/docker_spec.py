@@ -6,24 +6,30 @@ from typing import Any
 from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, Rates, SandboxSpec
 from orchestrator.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
 from orchestrator.errors import EngineUnavailableError
+from sandbox_agent.protocol import HOST_NAME
 
 # The kernel's default scheduling period, in microseconds.
 CPU_PERIOD = 100_000
+# The engine switches IPv6 off where it gives no address of it, but programs listen on ::1.
+_IPV6_LOOPBACK = {"net.ipv6.conf.lo.disable_ipv6": "0"}
 # The wording of several Docker versions.
 _UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
 
 
-def container_config(spec: SandboxSpec, instance: str) -> dict[str, Any]:
-    """The body of `POST /containers/create`; the image's entry point is the agent."""
+def container_config(spec: SandboxSpec, instance: str, *, ipv6: bool = False) -> dict[str, Any]:
+    """The body of `POST /containers/create`; the image's entry point is the agent.
+
+    `ipv6`: the kernel has it, and the sandbox's loopback gets the address ::1.
+    """
     return {
         "Image": spec.image,
-        "Hostname": "sandbox",
+        "Hostname": HOST_NAME,
         "Labels": {**spec.labels, LABEL_INSTANCE: instance},
-        "HostConfig": host_config(spec),
+        "HostConfig": host_config(spec, ipv6=ipv6),
     }
 
 
-def host_config(spec: SandboxSpec) -> dict[str, Any]:
+def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
     """Confinement, limits and mounts of the container."""
     return {
         # The agent switches to each command's uid, and needs no other root privilege.
@@ -34,9 +40,11 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Init": False,  # the agent is PID 1 and reaps
         "RestartPolicy": {"Name": "no"},
         "NetworkMode": spec.network or "none",
+        # On a network, the engine gives the name an address.
+        "ExtraHosts": [] if spec.network else [f"{HOST_NAME}:127.0.0.1"],
         "Mounts": [terminals(), *(_mount(bind) for bind in spec.binds)],
         "MaskedPaths": list(HIDDEN),
-        "Sysctls": kernel_objects(spec.limits),
+        "Sysctls": {**kernel_objects(spec.limits), **(_IPV6_LOOPBACK if ipv6 else {})},
         "Tmpfs": _tmpfs(spec),
         "LogConfig": log_config(),
         **({"Runtime": spec.runtime} if spec.runtime else {}),

@@ -23,6 +23,8 @@ class OpenPort:
     expires_at: datetime = _NEVER
     # Requests since the control plane started.
     requests: int = 0
+    # The path below which its program serves, by its answers: "" or the port's own address.
+    base: str | None = None
     in_use: InUse = field(default_factory=InUse)
     # Whether it is about to be closed: nothing more is served.
     closing: bool = False

@@ -1,7 +1,9 @@
 """Moves a session to another permission level: a new sandbox replaces the old one."""
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.access.keys import Principal
@@ -28,11 +30,22 @@ from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
+from orchestrator.workspace.holders import WorkspaceInUseError
 from paddock.contract.words import Status
+
+log = logging.getLogger(__name__)
 
 # Errors that the caller can act on.
 _SAYS_WHY = (UnmetError, RateLimitedError, CapacityExhaustedError)
 _CHANGING = "the permission level is being changed: try again"
+
+
+class _ReturnedError(Exception):
+    """The level was not raised, and the session continues at the present one."""
+
+    def __init__(self, why: PaddockError) -> None:
+        super().__init__()
+        self.why = why
 
 
 class LevelChange:
@@ -107,8 +120,9 @@ class LevelChange:
         limits; if it raises, a higher level is refused and nothing changes. A lower one still ends
         what runs, and the session stays closed to new work. Raises: UnmetError if this host can't
         enforce the level, in which case nothing changes; SandboxUnavailableError,
-        AuditUnavailableError, or UnmetError if the engine can't enforce it, in which case nothing
-        runs and the session stays closed to new work.
+        AuditUnavailableError, or UnmetError if the engine can't enforce it. Then a session whose
+        level was to be raised continues at its present one, if a sandbox starts for that;
+        otherwise nothing runs, and the session stays closed to new work.
         """
         if session.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
@@ -122,15 +136,19 @@ class LevelChange:
                 await self._lower(session, principal, level, args)
                 await self._end(session, move, LOWERING_SECONDS)
                 async with admitted:
-                    await self._start(session, level, limits, move)
+                    await self._start_lowered(session, principal, level, limits, move)
             return
         if not await self._stops.recorded(session):
             raise AuditUnavailableError("an earlier stop is not on record yet: try again")
         async with admitted, self._closing(session, level), self._moves.begin() as move:
             await self._end(session, move, SECONDS)
-            await self._start(
-                session, level, limits, move, lambda: self._pin(session, principal, level, args)
-            )
+            try:
+                await self._start(
+                    session, level, limits, move, lambda: self._pin(session, principal, level, args)
+                )
+            except PaddockError as error:
+                await self._return(session, principal, level, move, error)
+                raise
 
     @asynccontextmanager
     async def _closing(self, session: Session, level: Level) -> AsyncGenerator[None]:
@@ -138,6 +156,14 @@ class LevelChange:
         session.gate = _CHANGING
         try:
             yield
+        except _ReturnedError as returned:
+            session.gate = None
+            if isinstance(returned.why, _SAYS_WHY):
+                raise returned.why from None
+            raise SandboxUnavailableError(
+                f"the level change to {level.name} failed: {returned.why.detail}; the session "
+                f"continues at {session.level.name}"
+            ) from returned.why
         except AuditUnavailableError:
             await self._leave_closed(session, "the level change is not on record: set it again")
             raise
@@ -151,6 +177,52 @@ class LevelChange:
             await self._leave_closed(session, "the level change failed: set the level again")
             raise
         session.gate = None
+
+    async def _start_lowered(
+        self,
+        session: Session,
+        principal: Principal,
+        level: Level,
+        limits: SessionLimits,
+        move: Move,
+    ) -> None:
+        """Starts the new sandbox; a workspace that can't shrink now keeps its size, on record."""
+        try:
+            await self._start(session, level, limits, move)
+        except WorkspaceInUseError as error:
+            size = session.limits.workspace_bytes
+            await self._start(session, level, replace(limits, workspace_bytes=size), move)
+            await self._tell(session, principal, {"workspace_bytes": size}, error)
+
+    async def _return(
+        self, session: Session, principal: Principal, level: Level, move: Move, why: PaddockError
+    ) -> None:
+        """Starts a sandbox at the present level again, after another could not be started.
+
+        Returns if that does not help either. Raises: _ReturnedError.
+        """
+        args = {"from": session.level.name, "to": level.name}
+        if session.sandbox is None and not isinstance(why, AuditUnavailableError):
+            try:
+                await self._start(session, session.level, session.limits, move)
+            except PaddockError as error:
+                log.warning("a session can't return to %s: %s", session.level.name, error.detail)
+            else:
+                await self._tell(session, principal, args, why)
+                raise _ReturnedError(why)
+        await self._tell(session, principal, args, why)
+
+    async def _tell(
+        self, session: Session, principal: Principal, args: dict[str, Any], why: PaddockError
+    ) -> None:
+        """Records what did not happen; that it can't be recorded changes nothing more."""
+        draft = EventDraft(
+            "session.settings", actor=principal.name, args=args, error=why.detail, stop=True
+        )
+        try:
+            await self._recorder.record(session, draft)
+        except PaddockError as error:
+            log.warning("a level change that failed is not on record: %s", error.detail)
 
     async def _start(
         self,

@@ -171,9 +171,12 @@ class SettingsChange:
                     await self._workspaces.reserve(workspace, size, self._shares.quota(principal))
                 yield
 
-        await self._level_change.run(session, principal, level, limits, admitted())
-        if not session.suspended and not shares:  # it is resized when it is restored
-            await self._workspaces.resized(workspace, size)
+        try:
+            await self._level_change.run(session, principal, level, limits, admitted())
+        finally:
+            # A suspended one is resized when it is restored; one that is closed, at the next try.
+            if session.sandbox is not None and not shares:
+                await self._workspaces.resized(workspace, session.limits.workspace_bytes)
 
 
 def _check_parent(session: Session, level: Level) -> None:

@@ -20,6 +20,7 @@ from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import Workspace
 from orchestrator.workspace.staging import StagingArea
 from orchestrator.workspace.storage import Storage
+from orchestrator.workspace.uid_range import UidRange
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +30,12 @@ _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 class Workspaces:
     """The files that outlive sessions."""
 
-    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, storage: Storage, uids: UidRange
+    ) -> None:
+        """New workspaces have `uids`; the others keep theirs."""
         self._settings = settings
+        self._uids = uids
         self._database = database
         self._storage = storage
 
@@ -49,7 +54,6 @@ class Workspaces:
         Raises (from the transaction): ConflictError if the id is someone else's or in use;
         RateLimitedError if it exceeds the owner's quota.
         """
-        settings = self._settings
 
         def apply(connection: sqlite3.Connection) -> None:
             if slots.in_use(connection, session.id):
@@ -62,8 +66,8 @@ class Workspaces:
                 connection,
                 session.id,
                 session.owner,
-                settings.uid_base,
-                settings.uid_count,
+                self._uids.base,
+                self._uids.count,
                 self._storage.choice.quota,
             )
             slots.set_size(connection, session.id, session.limits.workspace_bytes)

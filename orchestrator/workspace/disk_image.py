@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.errors import ConflictError, PaddockError
+from orchestrator.errors import PaddockError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.workspace import ext4, loop, mounts
+from orchestrator.workspace.holders import WorkspaceInUseError, holders_of
 from orchestrator.workspace.image_copy import IMAGE
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import make_data, make_slot
@@ -27,6 +28,8 @@ _MOUNT = "fs"
 _OPTIONS = "discard,noinit_itable,errors=remount-ro"
 # A removed container releases its mounts a moment later, and no event announces it.
 RELEASE_SECONDS = 5.0
+# So does a container that is being started, which has copies of all mounts meanwhile.
+RESIZE_SECONDS = 15.0
 _LOOK_SECONDS = 0.01
 
 
@@ -46,7 +49,7 @@ class DiskImages:
 
         It keeps its size while a session stages changes in it.
 
-        Raises: ConflictError while something on the host uses files of an image that must be
+        Raises: WorkspaceInUseError while something on the host uses files of an image that must be
         resized; ImageError, MountError, CapacityExhaustedError, OSError.
         """
         make_slot(slot)
@@ -132,12 +135,11 @@ class DiskImages:
         self.mount(slot)
         if areas_in(self.data(slot)):
             return  # shrinking sets change times, by which commits notice what others changed
-        try:
-            mounts.unmount(str(target), busy=False)
-        except mounts.MountError as error:
-            raise _in_use() from error
-        if not _released(image, RELEASE_SECONDS):
-            raise _in_use()
+        device = os.lstat(target).st_dev
+        # What still uses it keeps the file system, and the next mount shows the same one.
+        mounts.unmount(str(target))
+        if not _released(image, RESIZE_SECONDS):
+            raise WorkspaceInUseError(holders_of(device))
         wanted = ext4.wanted_size(ext4.measure(image), size)
         if wanted is not None:
             ext4.resize(image, wanted, slot / _DRAFT)
@@ -173,9 +175,3 @@ def _released(image: Path, seconds: float) -> bool:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
-
-
-def _in_use() -> ConflictError:
-    return ConflictError(
-        "the workspace's size can't be changed while something on the host uses its files"
-    )

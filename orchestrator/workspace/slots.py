@@ -102,6 +102,11 @@ def set_size(
     return changed.rowcount > 0
 
 
+def uids(conn: sqlite3.Connection) -> list[int]:
+    """The uids of all workspaces."""
+    return [uid for (uid,) in conn.execute("SELECT uid FROM workspaces")]
+
+
 def holdings(conn: sqlite3.Connection, owner: str) -> Holdings:
     """The owner's holdings."""
     return Holdings(

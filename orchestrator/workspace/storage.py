@@ -97,8 +97,8 @@ class Storage:
         """Creates what is missing, limits it to `size` bytes, and returns the data directory.
 
         What other sessions than that with the key `stages` have staged goes. Raises:
-        CapacityExhaustedError if the host's disk is full; ConflictError while something on the host
-        uses a file that must be resized; StorageError, ImageError, MountError; PurgeError,
+        CapacityExhaustedError if the host's disk is full; WorkspaceInUseError while something on
+        the host uses a file that must be resized; StorageError, ImageError, MountError; PurgeError,
         ProposalsError.
         """
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)
@@ -240,7 +240,8 @@ class Storage:
         except ThreadsBusyError as error:
             raise StorageError(f"workspaces can't be changed: {error}") from error
         except TimeoutError as error:
-            raise StorageError("the workspace's disk does not answer in time") from error
+            late = f"the workspace's disk does not answer in time: it took over {seconds:g} s"
+            raise StorageError(late) from error
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CapacityExhaustedError(

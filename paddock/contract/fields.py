@@ -38,7 +38,7 @@ SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TE
     "STOP": 19,
 }
 # The characters of a label's key, a colon, and its value.
-_MOST_LABEL = 63 + 1 + 256
+_MOST_LABEL = 128 + 1 + 1024
 _FLAGS = {"0": "false", "1": "true"}
 # No time is longer.
 _MOST_TIME = 64

@@ -452,3 +452,92 @@ async def test_a_slow_client_holds_the_program_back(api: Api, shown: Previews) -
                 await asyncio.sleep(0)
         assert sent < 64 * 2**20
         got.close()
+
+
+# Programs that look at their own address.
+
+
+def checking(base: str = "") -> Any:
+    """A program as Jupyter and Streamlit are: below a base path, and for its own pages only."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("//")[2] != request.headers["Host"]:
+            return web.Response(status=403, text=f"{origin} is not {request.headers['Host']}")
+        if request.path in ("/", base, f"{base}/"):
+            raise web.HTTPFound(f"{base}/tree")
+        if not request.path.startswith(f"{base}/") or (not base and "/s/" in request.path):
+            return web.Response(status=404)
+        if "Upgrade" in request.headers:
+            socket = web.WebSocketResponse()
+            await socket.prepare(request)
+            await socket.send_str("open")
+            return socket
+        return web.Response(text=request.path.removeprefix(base))
+
+    return answer
+
+
+async def test_a_program_s_own_pages_have_its_origin(api: Api, shown: Previews) -> None:
+    """Also if the program compares; a page of another site stays what it is."""
+    async with opened(api, shown, program(checking())) as web_:
+        own = shown.origin.replace("127.0.0.1", "localhost")
+        for origin, status in (
+            (None, 200),
+            ("null", 200),
+            (shown.origin, 200),
+            (own, 200),
+            ("http://evil.example", 403),
+            ("http://127.0.0.1:1", 403),
+        ):
+            headers = {} if origin is None else {"Origin": origin}
+            url = f"{web_.link}form"
+            posted = await shown.ask("POST", url, headers=headers, data=b"x")
+            assert posted.status == status, origin
+            if status == 200:
+                async with shown.client.ws_connect(shown.origin + url, headers=headers) as socket:
+                    assert await socket.receive_str() == "open"
+            else:
+                with pytest.raises(ClientError):
+                    await shown.client.ws_connect(shown.origin + url, headers=headers)
+        # Without a link, no page can prove to be the program's.
+        sent = {"Origin": "null"}
+        refused = await shown.ask("POST", f"{web_.path}/form", key=ADMIN_KEY, headers=sent)
+        assert refused.status == 403
+
+
+@pytest.mark.parametrize("kept", ["link", "path"])
+async def test_a_program_s_base_path_is_its_address(api: Api, shown: Previews, kept: str) -> None:
+    base = {"at": ""}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        found: web.StreamResponse = await checking(base["at"])(request)
+        return found
+
+    async with opened(api, shown, program(answer)) as web_:
+        base["at"] = getattr(web_, kept).rstrip("/")
+        root = web_.link.rstrip("/")
+        first = await shown.get(web_.link)
+        assert (first.status, first.headers["Location"]) == (302, f"{root}/tree")
+        page = await shown.get(first.headers["Location"])
+        assert (page.status, await page.text()) == (200, "/tree")
+        # A page requests its scripts below the base path that it was told.
+        script = await shown.get(f"{root}/static/app.js")
+        assert (script.status, await script.text()) == (200, "/static/app.js")
+        async with shown.client.ws_connect(f"{shown.origin}{root}/ws") as socket:
+            assert await socket.receive_str() == "open"
+        assert (await shown.ask("POST", f"{root}/form", data=b"x")).status == 200
+        # With a key, and after a start of the program without a base path.
+        assert await (await shown.get(f"{web_.path}/tree", key=ADMIN_KEY)).text() == "/tree"
+        base["at"] = ""
+        again = await shown.get(web_.link)
+        assert (again.status, again.headers["Location"]) == (302, f"{root}/tree")
+
+
+async def test_what_a_program_does_not_have_is_absent(api: Api, shown: Previews) -> None:
+    async def absent(_request: web.Request) -> web.Response:
+        return web.Response(status=404, text="absent")
+
+    async with opened(api, shown, program(absent)) as web_:
+        answer = await shown.get(f"{web_.link}x")
+        assert (answer.status, await answer.text()) == (404, "absent")

@@ -127,7 +127,10 @@ def test_what_does_not_fit_is_full_until_something_is_removed(
     assert (data / "5").stat().st_size == 25 * MIB
 
 
-def test_a_workspace_in_use_on_the_host_keeps_its_size(images: DiskImages, slot: Path) -> None:
+def test_a_workspace_in_use_on_the_host_keeps_its_size(
+    images: DiskImages, slot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_image, "RESIZE_SECONDS", 0.2)
     data = images.open(slot, UID, 64 * MIB)
     (data / "file").write_text("kept")
     with (data / "file").open() as file:

@@ -24,7 +24,9 @@ from tests.support.egress import (
     level_with,
     web,
 )
+from tests.support.limits import WAIT_SECONDS
 from tests.support.plane import clear, opened, running, state
+from tests.support.ports import web_server
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -157,6 +159,32 @@ async def test_programs_find_the_proxy_by_themselves(plane: ControlPlane, server
     assert said.stdout == "hello\n\n", said
 
 
+async def test_a_request_without_tls_in_a_tunnel_arrives(plane: ControlPlane, server: Web) -> None:
+    """As Node's clients and `curl -p` send it."""
+    box = await Box.create(plane, "free")
+    said = await box.bash(f"curl -sSp http://allowed.example:{server.port}/tunnelled")
+    assert (said.exit_code, said.stdout) == (0, "hello\n"), said
+    assert server.received[-1].startswith(b"GET /tunnelled HTTP/1.1\r\n")
+    assert [each["args"].get("path") for each in await box.events("egress.request")][-2:] == [
+        None,
+        "/tunnelled",
+    ]
+
+
+async def test_programs_of_the_sandbox_s_own_are_reached_without_the_proxy(
+    plane: ControlPlane,
+) -> None:
+    box = await Box.create(plane, "free")
+    await box.write("index.html", b"own")
+    await web_server(box)
+    for host in ("localhost", "127.0.0.1", "127.0.0.2", "0.0.0.0", "sandbox", "$(hostname)"):
+        said = await box.bash(f"curl -sS --max-time 20 http://{host}:8000/")
+        assert said.stdout == "own", (host, said)
+    assert await box.events("egress.request") == []
+    shown = await box.bash("echo $NODE_USE_ENV_PROXY")
+    assert shown.stdout == "1\n"
+
+
 async def test_a_denied_host_is_told_the_rule_and_the_remedy(box: Box, server: Web) -> None:
     before = server.connections
     said = await box.run(f"curl -sS http://other.example:{server.port}/")
@@ -234,7 +262,7 @@ async def test_a_budget_s_end_cuts_the_transfer(plane: ControlPlane, endless: En
     command = await box.start(
         argv=[*FETCH, f"http://allowed.example:{endless.port}/"], background=True
     )
-    await asyncio.wait_for(box.session.over, 60)
+    await asyncio.wait_for(box.session.over, WAIT_SECONDS)
     assert box.session.status == "budget-exceeded"
     assert command.ended
     (event,) = await box.events("budget.exceeded")
@@ -386,7 +414,7 @@ async def test_a_sandbox_keeps_its_way_out_over_a_restart(
 async def until_closed(box: Box, number: int) -> list[dict[str, Any]]:
     """The ends of so many connections, once they are on record."""
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(found := await box.events("egress.close")) < number:
             seq = await box.plane.ledger.wait(box.session.key, seq)
     return found

@@ -1,6 +1,10 @@
 """A session moves to another permission level: a new sandbox, the same workspace."""
 
 import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from orchestrator.errors import (
     PermissionDeniedError,
     SandboxUnavailableError,
 )
+from orchestrator.workspace import disk_image, loop
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box
@@ -132,11 +137,33 @@ async def test_limits_that_were_asked_for_hold_at_every_level(new_box: BoxFactor
     await box.close()
 
 
-@pytest.mark.parametrize(("before", "after"), [("low", "high"), ("high", "low")])
-async def test_a_sandbox_that_does_not_start_leaves_the_session_closed_to_work(
-    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+async def test_a_raise_that_fails_leaves_the_session_at_its_level(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = await new_box(before)
+    box = await new_box("low")
+    others = sandboxes(box) - 1
+    await box.write("kept", b"x")
+    fail_next_create(box, monkeypatch)
+    with pytest.raises(
+        SandboxUnavailableError, match="no room today; the session continues at low"
+    ):
+        await change(box, "high")
+    assert box.session.level.name == "low"
+    assert sandboxes(box) == others + 1
+    assert (await box.run("cat kept")).stdout == "x"
+    (failed,) = await box.events("session.settings")
+    assert failed["args"] == {"from": "low", "to": "high"}
+    assert failed["error"] == "no room today"
+    await change(box, "high")
+    assert (await box.bash("cat kept")).stdout == "x"
+    await box.close()
+
+
+async def test_a_lowering_that_fails_leaves_the_session_closed_to_work(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = "low"
+    box = await new_box("high")
     others = sandboxes(box) - 1
     await box.write("kept", b"x")
     fail_next_create(box, monkeypatch)
@@ -147,14 +174,96 @@ async def test_a_sandbox_that_does_not_start_leaves_the_session_closed_to_work(
     for work in (lambda: box.run("ls"), lambda: box.read("kept")):
         with pytest.raises(SandboxUnavailableError, match="set the permission level again"):
             await work()
-    # The session has the lower of the two levels.
-    expected = after if after == "low" else before
-    assert box.session.level.name == expected
+    assert box.session.level.name == after
 
     await change(box, after)
     assert box.session.level.name == after
     assert await box.read("kept") == b"x"
     assert sandboxes(box) == others + 1
+    await box.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others on the host get less time to release a workspace."""
+    monkeypatch.setattr(disk_image, "RESIZE_SECONDS", 0.2)
+
+
+@contextmanager
+def holding_mounts() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a copy of all mounts of the host, as a container that starts has them."""
+    script = ["sh", "-c", "echo holding; exec cat"]
+    with subprocess.Popen(
+        ["unshare", "--mount", "--propagation", "private", *script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"holding\n"
+        yield holder
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_raise_while_the_host_holds_the_mount_names_the_holder(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    await box.write("kept", b"x")
+    with holding_mounts() as holder:
+        with pytest.raises(SandboxUnavailableError) as failed:
+            await change(box, "high")
+        assert f"cat (process {holder.pid}); the session continues at low" in failed.value.detail
+        assert (await box.run("cat kept")).stdout == "x"
+        (event,) = await box.events("session.settings")
+        assert f"cat (process {holder.pid})" in event["error"]
+    await change(box, "high")
+    assert (await box.bash("cat kept")).stdout == "x"
+
+    await box.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_lowering_while_the_host_holds_the_mount_keeps_the_size(
+    new_box: BoxFactory,
+) -> None:
+    box = await new_box("high")
+    await box.write("kept", b"x")
+    size = box.session.limits.workspace_bytes
+    with holding_mounts() as holder:
+        await change(box, "low")
+        assert box.session.level.name == "low"
+        assert (await box.run("cat kept")).stdout == "x"
+        with pytest.raises(PermissionDeniedError):
+            await box.run("uname")
+        lowered, kept = await box.events("session.settings")
+        assert lowered["args"]["to"] == "low"
+        assert kept["args"] == {"workspace_bytes": size}
+        assert f"cat (process {holder.pid})" in kept["error"]
+        assert box.session.limits.workspace_bytes == size
+    await change(box, "high")
+    await change(box, "low")
+    assert box.session.limits.workspace_bytes < size
+    await box.close()
+
+
+async def test_a_mount_that_is_held_for_a_moment_is_waited_for(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("low")
+    with holding_mounts() as holder:
+        in_use = loop.in_use
+        seen: list[bool] = []
+
+        def release(image: Path) -> bool:
+            found = in_use(image)
+            if found and not seen:
+                assert holder.stdin is not None
+                holder.stdin.close()
+            seen.append(found)
+            return found
+
+        monkeypatch.setattr(loop, "in_use", release)
+        await change(box, "high")
+        assert True in seen
+    assert (await box.bash("pwd")).exit_code == 0
     await box.close()
 
 

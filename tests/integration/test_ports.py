@@ -19,6 +19,14 @@ from tests.support.until import until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _MIB = 2**20
+ON_IPV6 = """
+import http.server, socket
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+server = Server(("::1", 8000), http.server.SimpleHTTPRequestHandler)
+print("ready", flush=True)
+server.serve_forever()
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -45,6 +53,17 @@ async def test_a_web_server_in_a_sandbox(control_plane: ControlPlane, shown: Pre
     assert (await port.get("/sub/")).status == 401
     (closed,) = await box.events("port.close")
     assert closed["result"] == {"reason": "session ended", "requests": 4}
+
+
+async def test_a_program_on_the_other_loopback_address(
+    control_plane: ControlPlane, shown: Previews
+) -> None:
+    box = await Box.create(control_plane, "high")
+    await box.write("index.html", b"six")
+    await listening(box, "python3", "-c", ON_IPV6, ready="ready")
+    port = await opened_port(box, shown, 8000)
+    assert await (await port.get("/")).text() == "six"
+    await box.close()
 
 
 async def test_without_any_network(sandbox_image: str, tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.audit.verify import verify
+from orchestrator.config.groups.capacity import FIRST_UID
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.egress.resolver import Resolver
 from orchestrator.workspace import slots
 from orchestrator.workspace.mounts import mounts_under
+from orchestrator.workspace.uid_range import is_free
 from tests.support.box import TESTER
 from tests.support.leaks import (
     NO_WORKSPACES,
@@ -36,7 +38,7 @@ def state(**settings: Any) -> Iterator[Settings]:
         state_dir = Path(directory) / "state"
         members = {"min_free_memory_bytes": 0, "min_free_disk_bytes": 0, **settings}
         try:
-            yield Settings(state_dir=state_dir, uid_base=uid_base(), **members)
+            yield Settings(state_dir=state_dir, **members)
         finally:
             left, mounts = workspaces_left(state_dir), mounts_under(directory)
             ahead = made_ahead(state_dir)
@@ -85,7 +87,10 @@ async def clear(plane: ControlPlane) -> None:
 
 def uid_base() -> int:
     """A separate uid range, as processes of other control planes must not be counted."""
-    return 1_900_000_000 + secrets.randbelow(1000) * 65_536
+    while True:
+        base = FIRST_UID + secrets.randbelow(1000) * 65_536
+        if is_free(base, 65_536):
+            return base
 
 
 async def _assert_whole(plane: ControlPlane) -> None:

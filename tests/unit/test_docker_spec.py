@@ -234,3 +234,11 @@ def test_an_event_keeps_labels_only() -> None:
     )
     assert event.labels == {"paddock.session": "s"}
     assert (event.action, event.container_id, event.exit_code) == ("die", "c1", 137)
+
+
+def test_a_sandbox_reaches_itself_by_every_name_and_address() -> None:
+    alone, connected = host_config(spec(), ipv6=True), host_config(spec(network="open"))
+    assert alone["Sysctls"]["net.ipv6.conf.lo.disable_ipv6"] == "0"
+    assert "net.ipv6.conf.lo.disable_ipv6" not in connected["Sysctls"]
+    assert (alone["ExtraHosts"], connected["ExtraHosts"]) == (["sandbox:127.0.0.1"], [])
+    assert container_config(spec(), "0a1b2c3d")["Hostname"] == "sandbox"

@@ -6,6 +6,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,14 +15,17 @@ import pytest
 
 from orchestrator.access.keys import KeyRing
 from orchestrator.access.limits import KeyLimits
+from orchestrator.egress.answers import ESTABLISHED
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
-from orchestrator.egress.exchange import EgressExchange
+from orchestrator.egress.exchange import IN_CLEAR, EgressExchange
 from orchestrator.egress.hosts import Address
+from orchestrator.egress.hosts_file import listed_addresses
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.egress.limits import EGRESS_LIMITS
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_head import RequestHead
+from orchestrator.egress.requested import Glob
 from orchestrator.egress.rule import Rule
 from orchestrator.egress.rules import Decision, Rules
 from orchestrator.egress.stream import READ_BYTES, accepted
@@ -360,3 +364,45 @@ async def test_a_connection_ends_once_its_client_has_gone() -> None:
         await server.ended.wait()
         assert server.received[0].endswith(body)
         assert client.evidence.said[-1] == "closed allowed.example: the client has gone"
+
+
+def in_tunnel(server: Web, path: str = "/a", host: str = "allowed.example") -> bytes:
+    """A tunnel and a request without TLS in it, as Node's clients send them."""
+    at = f"allowed.example:{server.port}"
+    inside = f"GET {path} HTTP/1.1\r\nHost: {host}:{server.port}\r\nConnection: keep-alive\r\n\r\n"
+    return f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n{inside}".encode()
+
+
+async def test_a_request_without_tls_in_a_tunnel_is_decided_by_itself() -> None:
+    async with serving() as (server, client):
+        answer = await client.say(in_tunnel(server))
+        assert answer == ESTABLISHED + server.answer
+        assert server.received[-1].startswith(b"GET /a HTTP/1.1\r\n")
+        assert client.evidence.said == [
+            "allowed allowed.example by allow allowed.example",
+            f"closed allowed.example: {IN_CLEAR}",
+            "allowed allowed.example by allow allowed.example",
+            "closed allowed.example: None",
+        ]
+
+
+async def test_a_request_without_tls_in_a_tunnel_is_told_its_refusal() -> None:
+    """Also in one that would be inspected, by the rules about paths."""
+    for path, host, status in (
+        ("/secret", "allowed.example", b"403 Forbidden"),
+        ("/a", "other.example", b"400 Bad Request"),
+    ):
+        async with serving() as (server, client):
+            deny = Rule("allowed.example", paths=(Glob("/secret"),), inspect=True)
+            client.rules = Rules(client.rules.allow, (deny,))
+            answer = await client.say(in_tunnel(server, path, host))
+            assert answer.startswith(ESTABLISHED + b"HTTP/1.1 " + status)
+            assert server.received == []
+
+
+async def test_the_hosts_file_s_names_are_found(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_bytes(b"127.0.0.1 localhost\n10.1.2.3\tIntern.example. other # third\nx intern\n")
+    assert listed_addresses("intern.example", hosts) == [ip_address("10.1.2.3")]
+    assert listed_addresses("third", hosts) == listed_addresses("intern", hosts) == []
+    assert listed_addresses("intern", tmp_path / "absent") == []

@@ -1,6 +1,7 @@
 """Limits of one key: quotas, request rates, and turns."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -14,6 +15,7 @@ from orchestrator.access.limits import (
     Turns,
     check_quota,
 )
+from orchestrator.config.settings import Settings
 from orchestrator.errors import RateLimitedError
 
 AMOUNTS = st.integers(0, 100)
@@ -190,3 +192,14 @@ def test_tickets_can_be_withdrawn() -> None:
     turns.withdraw("b", 1)
     assert turns.next() == ("a", 2)
     assert turns.waiting == 0
+
+
+def test_kept_workspaces_are_bounded_by_default(tmp_path: Path) -> None:
+    defaults = Settings(state_dir=tmp_path).key_limits
+    kept = KeyUsage(workspaces=256)
+    with pytest.raises(RateLimitedError, match="paddock sessions close old --purge") as caught:
+        check_quota(defaults, kept, KeyUsage(workspaces=1), "old")
+    assert caught.value.fields["limit"] == "max_workspaces"
+    full = KeyUsage(workspaces=1, workspace_bytes=512 * 2**30)
+    with pytest.raises(RateLimitedError, match="max_workspace_bytes"):
+        check_quota(defaults, full, KeyUsage(workspaces=1, workspace_bytes=1))

@@ -45,15 +45,14 @@ class AccessSettings(BaseModel):
         ge=0,
         description="Total memory of a key's live sessions. Unset: no quota.",
     )
-    key_max_workspaces: int | None = Field(
-        default=None,
-        ge=0,
-        description="Workspaces of one key, including kept ones. Unset: no quota.",
+    # Kept workspaces would fill the disk without a session.
+    key_max_workspaces: int = Field(
+        default=256, ge=0, description="Workspaces of one key, including kept ones."
     )
-    key_max_workspace_bytes: int | None = Field(
-        default=None,
+    key_max_workspace_bytes: int = Field(
+        default=512 * 1024**3,
         ge=0,
-        description="Total size of a key's workspaces, including kept ones. Unset: no quota.",
+        description="Total size of a key's workspaces, including kept ones.",
     )
     key_max_audit_bytes: int | None = Field(
         default=None,

@@ -9,6 +9,8 @@ from orchestrator.config.value_types import OrJson
 _MIB = 1024 * 1024
 # The kernel uses the last uid for "no such user".
 _MAX_UID = 2**32 - 2
+# Outside the ranges that distributions assign to users and subordinate uids.
+FIRST_UID = 1_900_000_000
 
 
 class CapacitySettings(BaseModel):
@@ -57,12 +59,12 @@ class CapacitySettings(BaseModel):
         "sandbox, command, terminal or file operation. With less than a quarter of it, commands "
         "are ended.",
     )
-    # Outside the ranges that distributions assign to users and subordinate uids.
-    uid_base: int = Field(
-        default=1_900_000_000,
+    uid_base: int | None = Field(
+        default=None,
         ge=1000,
         le=_MAX_UID,
-        description="The first uid for workspaces; each workspace has its own.",
+        description="The first uid for workspaces; each workspace has its own. Unset: a range from "
+        "1900000000 on that no other instance on this machine uses.",
     )
     uid_count: int = Field(default=65_536, ge=1, description="The number of uids for workspaces.")
 
@@ -78,6 +80,6 @@ class CapacitySettings(BaseModel):
     @field_validator("uid_count")
     @classmethod
     def _check_uids(cls, value: int, info: ValidationInfo) -> int:
-        if info.data.get("uid_base", 0) + value - 1 > _MAX_UID:
+        if (info.data.get("uid_base") or FIRST_UID) + value - 1 > _MAX_UID:
             raise ValueError(f"the last uid would be over {_MAX_UID}")
         return value

@@ -237,7 +237,8 @@ async def test_the_largest_context_pack(server: Server, created: Created, level:
 @pytest.mark.slow
 async def test_children(server: Server, created: Created) -> None:
     parent = await created(permission_level="low")
-    child = {"workspace": "read-only"}
+    # Without a limit of its own, each gets half of what is left.
+    child = {"workspace": "read-only", "budget": {"audit_bytes": 1_000_000}}
     for _ in range(MAX_CHILDREN):
         await parent.ok("POST", "/spawn", child)
     assert (await parent.refused("POST", "/spawn", child))[0] == 409

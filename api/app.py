@@ -38,7 +38,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     work, conversations = Work(), Conversations()
     rates = RequestRates(plane.settings, plane.keys)
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
-    middlewares = [observe(plane.metrics), _guarded(plane.metrics), addressed(hosts)]
+    middlewares = [observe(plane.metrics, plane.lag), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     for operation in OPERATIONS:
         endpoint = make_endpoint(operation, plane, work, rates, conversations)

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Coroutine
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -12,6 +14,7 @@ from structlog.contextvars import bound_contextvars
 from api.http import stream
 from orchestrator.access.keys import Principal
 from orchestrator.observe.log_context import knowing_secrets
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.observe.metrics import OTHER, Metrics
 
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -24,7 +27,7 @@ _MOST_LOGGED = 128
 access_log = logging.getLogger("paddock.access")
 
 
-def observe(metrics: Metrics) -> Middleware:
+def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
     """The outermost middleware."""
 
     @web.middleware
@@ -37,7 +40,8 @@ def observe(metrics: Metrics) -> Middleware:
         status = CLIENT_GONE
         with bound_contextvars(**known), knowing_secrets():
             try:
-                response = await handler(request)
+                work = cast(Coroutine[Any, Any, web.StreamResponse], handler(request))
+                response = await lag.measured(_operation(request), work)
                 status = response.status
                 return response
             finally:
@@ -49,11 +53,20 @@ def observe(metrics: Metrics) -> Middleware:
     return observed
 
 
+def _operation(request: web.Request) -> str:
+    resource = request.match_info.route.resource
+    return OTHER if resource is None else f"{_method(request)} {resource.canonical}"
+
+
+def _method(request: web.Request) -> str:
+    return request.method if request.method in _METHODS else OTHER
+
+
 def _report(request: web.Request, status: int, seconds: float, metrics: Metrics) -> None:
     """Reports a request. Labels come from the route table; unknown values are `other`."""
     resource = request.match_info.route.resource
     route = OTHER if resource is None else resource.canonical
-    method = request.method if request.method in _METHODS else OTHER
+    method = _method(request)
     begun: web.StreamResponse | None = request.get(stream.STREAM)
     if begun is not None:
         status = begun.status  # clients normally end a stream by disconnecting

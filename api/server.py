@@ -19,6 +19,7 @@ from orchestrator.config.preview_address import preview_address, preview_url
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
+from orchestrator.observe.loop_lag import LoopLag, watched_loop
 
 # A path of 4096 characters may take twelve times as many when encoded. Longer lines are reported as
 # too long.
@@ -29,14 +30,21 @@ KEEPALIVE_SECONDS = 75.0
 SHUTDOWN_SECONDS = 5.0
 
 
-async def serve(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Serves until TERM or INT. Sandboxes keep running, and the next start takes them over.
 
     Raises: ConfigError, StoreError, PaddockError if it can't start.
     """
+    lag = LoopLag()
+    with asyncio.Runner(loop_factory=lambda: watched_loop(lag)) as runner:
+        runner.run(serve(settings, lag))
+
+
+async def serve(settings: Settings, lag: LoopLag) -> None:
+    """The same within a loop whose `lag` is measured. Raises: likewise."""
     keep_memory_private()
     with logging_to_stdout(settings) as say:
-        await _serve(settings, say)
+        await _serve(settings, lag, say)
 
 
 def http_options(plane: ControlPlane) -> dict[str, Any]:
@@ -49,12 +57,12 @@ def http_options(plane: ControlPlane) -> dict[str, Any]:
     }
 
 
-async def _serve(settings: Settings, say: Callable[[str], None]) -> None:
+async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    plane = await ControlPlane.open(settings)
+    plane = await ControlPlane.open(settings, lag=lag)
     try:
         runner = _runner(create_app(plane), plane)
         await runner.setup()
@@ -123,7 +131,9 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
 
 def _announce(runner: web.AppRunner, plane: ControlPlane, say: Callable[[str], None]) -> None:
     host, port, *_ = runner.addresses[0]
-    instance_url.announce(plane.settings.state_dir, instance_url.url_of(host, port))
+    settings = plane.settings
+    url = settings.published_url or instance_url.url_of(host, port)
+    instance_url.announce(settings.state_dir, url)
     for host, port, *_ in runner.addresses:
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
     if plane.keys.admin_key_file is not None:

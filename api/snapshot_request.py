@@ -1,20 +1,24 @@
 """The request in a snapshot, read as the body of a new session is."""
 
-import json
 from collections.abc import Collection
 from typing import Any
 
-from api.http.body import parse_object, validated
+from api.http.body import validated
 from api.views import sessions as views
+from orchestrator import strict_json
 from orchestrator.errors import ValidationError
 from orchestrator.sessions.requests import NewSession
+from orchestrator.strict_json import JsonError
 from paddock.contract.session_requests import SessionBody
 
 
 def request_in(levels: Collection[str], told: dict[str, Any]) -> NewSession:
     """The session that the snapshot asks for. Raises: ValidationError naming the member."""
-    asked = parse_object(json.dumps(told).encode())
-    body = validated(SessionBody, asked, {"levels": levels})
+    try:
+        strict_json.check(told, "session")
+    except JsonError as error:
+        raise ValidationError(str(error), field=error.field) from None
+    body = validated(SessionBody, told, {"levels": levels})
     if body.id is None or body.secrets or body.lease_id or body.consume:
         raise ValidationError(
             "session must have an id, and no secrets, lease_id or consume", field="session"

@@ -42,11 +42,12 @@ def interrupts(context: Context, body: InterruptBody) -> bool:
 
 
 def lowers_level(context: Context, body: SettingsBody) -> bool:
-    """Whether the session is at a higher level."""
+    """Whether the session is at a higher level, and nothing else is asked for."""
     session = _session(context)
-    wanted = context.plane.levels.get(body.permission_level or "")
+    wanted = context.plane.levels.get(body.settings.permission_level or "")
     return (
         session is not None
+        and not body.settings.workspace.given  # for which it may be refused
         and session.live
         and wanted is not None
         and wanted.rank < session.level.rank

@@ -18,6 +18,7 @@ from orchestrator.access.tickets import Tickets
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.approvals.service import Approvals
 from orchestrator.approvals.webhook import Webhook, requested
+from orchestrator.aside import Aside
 from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
@@ -35,6 +36,7 @@ from orchestrator.commands.execution import Executions
 from orchestrator.commands.governed import GovernedCommands
 from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_secrets import check_levels
 from orchestrator.config.preview_address import preview_address, preview_url
 from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.consume.firewall import ContextFirewall
@@ -57,6 +59,7 @@ from orchestrator.node.base import Node
 from orchestrator.node.local import LocalNode
 from orchestrator.node.resources import free_bytes
 from orchestrator.observe.gauges import Gauges
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.observe.metrics import Metrics
 from orchestrator.observe.usage import UsageHistory
 from orchestrator.policy.levels import Levels
@@ -173,25 +176,31 @@ class ControlPlane:
     _workspaces: Workspaces
     _sandboxes: Sandboxes
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lag: LoopLag) -> None:
         self.settings = settings
+        self.lag = lag
         # Where clients reach open ports; None: nowhere.
         self.preview_url = preview_url(settings, preview_address(settings))
         self.metrics = Metrics()
         self.tasks = Tasks(self.metrics.task_restarted)
+        self.aside = Aside()
         self._resources = AsyncExitStack()
 
     @classmethod
     async def open(
-        cls, settings: Settings, engine: Engine | None = None, resolver: Resolver | None = None
+        cls,
+        settings: Settings,
+        engine: Engine | None = None,
+        resolver: Resolver | None = None,
+        lag: LoopLag | None = None,
     ) -> Self:
         """Locks the state directory, opens everything, and takes over what an earlier run left.
 
         `engine` and `resolver` are for tests; None: the Docker engine of the settings, and this
-        host's name servers. Raises: ConfigError,
-        StoreError, StorageError, EngineUnavailableError, AuditUnavailableError.
+        host's name servers. `lag` is that of the loop; None: it is not measured. Raises:
+        ConfigError, StoreError, StorageError, EngineUnavailableError, AuditUnavailableError.
         """
-        self = cls(settings)
+        self = cls(settings, lag or LoopLag())
         try:
             await self._open(engine, resolver)
         except BaseException:
@@ -222,6 +231,7 @@ class ControlPlane:
         self.reload = Reload(settings)
         self.levels, self.keys = self.reload.levels, self.reload.keys
         self.session_policies = self.reload.session_policies
+        check_levels(settings.secrets, self.levels)
         for name in cold_levels(settings.warm_least, self.levels):
             log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
         expiry = KeyExpiry(self.keys)
@@ -262,7 +272,9 @@ class ControlPlane:
         self._resources.push_async_callback(node.close)
         self.images = AllowedImages(self.engine, self.reload.images)
         self._resources.push_async_callback(self.images.close)
-        self.ready = Readiness(settings, node, self.database, self.reload, self.tasks, self._uids)
+        self.ready = Readiness(
+            settings, node, self.database, self.reload, self.tasks, self.lag, self._uids
+        )
 
     async def _open_record(self) -> None:
         """What records: within the room that keys and the disk have."""
@@ -298,7 +310,8 @@ class ControlPlane:
         self.models = Models(settings.models)
         self._resources.push_async_callback(self.models.close)
         self.executions = Executions(
-            self._recorder, self.metrics, self._budgets, self.secrets.variables
+            *(self._recorder, self.metrics, self._budgets, self.secrets.variables),
+            *(settings.mounts, self.aside),
         )
         self._resources.push_async_callback(self.executions.close)
         self._firewall = ContextFirewall(
@@ -429,7 +442,15 @@ class ControlPlane:
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
         self.metrics.add(
-            Gauges(self.sessions, self.levels, self.ledger, self.node, self.pool, self.key_bytes)
+            Gauges(
+                self.sessions,
+                self.levels,
+                self.ledger,
+                self.node,
+                self.pool,
+                self.key_bytes,
+                self.lag,
+            )
         )
         self._resources.push_async_callback(self.sessions.shut_down)
 

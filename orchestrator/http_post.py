@@ -9,6 +9,7 @@ import aiohttp
 from aiohttp import abc
 from yarl import URL
 
+from orchestrator.http_connector import BoundedConnector
 from orchestrator.threads import Threads
 
 FAILURES = (OSError, ValueError, aiohttp.ClientError)
@@ -90,7 +91,7 @@ async def post_and_read(
     }
     async with (
         aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(resolver=lookups),
+            connector=BoundedConnector(lookups),
             timeout=_UNBOUNDED,
             headers=named,
             auto_decompress=False,

@@ -23,8 +23,9 @@ class Plan(NamedTuple):
 
     `program` is the file to execute; a bare name is looked up along the PATH of `env`. `cwd` is
     relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
-    that must resolve inside it. With `terminal`, the standard streams are a terminal, which becomes
-    the controlling terminal.
+    that must resolve inside it, or in one of the absolute directories `writable`, in which an
+    operand may also begin. With `terminal`, the standard streams are a terminal, which becomes the
+    controlling terminal.
     """
 
     program: str
@@ -34,6 +35,7 @@ class Plan(NamedTuple):
     inside: list[tuple[str, bool]]
     workspace: str
     terminal: bool = False
+    writable: list[str] = []
 
 
 class Pipes(NamedTuple):
@@ -148,7 +150,8 @@ def entered(workspace: int, plan: Plan) -> Failed | Denied | None:
     try:
         _enter(workspace, plan.cwd)
         step = Step.PATHS
-        escaping = _first_escaping(workspace, plan.inside)
+        tops = [plan.workspace, *plan.writable] if plan.writable else []
+        escaping = _first_escaping(workspace, plan.inside, tops)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
     return None if escaping is None else Denied(escaping)
@@ -183,17 +186,38 @@ def _execute(calls: list[execution.Call]) -> NoReturn:
     raise refused
 
 
-def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | None:
-    """The index of the first operand that leads out of the workspace or to a missing target."""
+def _first_escaping(
+    workspace: int, operands: list[tuple[str, bool]], tops: list[str] | None = None
+) -> int | None:
+    """The index of the first operand that leads out of the workspace or to a missing target.
+
+    It may also lead to one of the directories `tops`, the first of which is the workspace.
+    """
     for index, (path, follow) in enumerate(operands):
-        try:
-            os.close(beneath.open_path(workspace, path, follow))
-        except OSError as error:
-            if error.errno in (errno.EXDEV, errno.ELOOP) or (
-                error.errno == errno.ENOENT and _dangles(workspace, path)
-            ):
-                return index
+        if not _stays(workspace, path, follow) and not (tops and _leads_to(tops, path, follow)):
+            return index
     return None
+
+
+def _stays(workspace: int, path: str, follow: bool) -> bool:
+    """Whether the operand stays in the workspace; if it does not exist, no link leads to it."""
+    if path.startswith("/"):
+        return False
+    try:
+        os.close(beneath.open_path(workspace, path, follow))
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.ELOOP):
+            return False
+        return error.errno != errno.ENOENT or not _dangles(workspace, path)
+    return True
+
+
+def _leads_to(tops: list[str], path: str, follow: bool) -> bool:
+    """Whether the operand leads to one of the directories at last, whatever the way."""
+    whole = os.path.join(tops[0], path)
+    parent, name = os.path.split(whole)
+    real = os.path.realpath(whole) if follow else os.path.join(os.path.realpath(parent), name)
+    return any(real == top or real.startswith(f"{top}/") for top in tops)
 
 
 def _dangles(workspace: int, path: str) -> bool:

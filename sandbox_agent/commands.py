@@ -24,6 +24,7 @@ from sandbox_agent.options import (
     parse_find,
     parse_options,
 )
+from sandbox_agent.writable import places
 
 WORKSPACE = "/workspace"
 
@@ -114,13 +115,14 @@ def decide(
     *,
     level: str | None = None,
     guard_writes: bool = True,
+    mounts: Sequence[str] = (),
 ) -> Decision:
     """Decides whether `argv` may run in `cwd`, an absolute path.
 
     If `commands` is a collection, only these names may run, with options known to be safe and on
     paths in the workspace. A command without an option table is accepted as it is. If `commands` is
     None, any command may run; with `guard_writes`, commands that are known to write may write only
-    in the workspace.
+    where the kernel lets them: `mounts` are the targets of the session's writable mounts.
 
     Raises:
         CommandError: The command is empty, or cp or mv lacks a source or destination.
@@ -128,7 +130,7 @@ def decide(
     if not argv or not argv[0]:
         raise CommandError("command is empty")
     if commands is None:
-        return _decide_any(argv, workspace, cwd) if guard_writes else _ALLOWED
+        return _decide_any(argv, workspace, cwd, mounts) if guard_writes else _ALLOWED
     return _decide_listed(argv, commands, workspace, cwd, level)
 
 
@@ -172,14 +174,18 @@ def _decide_listed(
     )
 
 
-def _decide_any(argv: Sequence[str], workspace: str, cwd: str) -> Decision:
+def _decide_any(argv: Sequence[str], workspace: str, cwd: str, mounts: Sequence[str]) -> Decision:
     name = posixpath.basename(argv[0]) if _is_system_path(argv[0]) else argv[0]
     table = VALUES.get(name)
     if table is None:
         return _ALLOWED
     parsed = parse_options(argv[1:], table, lenient=True)
     _, writes = _paths(name, table, parsed)
-    outside = _first_outside(writes, workspace, cwd)
+    *most, last = tops = (workspace, *places(None, mounts))
+    plain = ((path, resolve(path, cwd)) for path in writes)
+    outside = next(
+        (path for path, real in plain if not any(_inside(real, top) for top in tops)), None
+    )
     if outside is None:
         return _ALLOWED
     text = (
@@ -188,7 +194,8 @@ def _decide_any(argv: Sequence[str], workspace: str, cwd: str) -> Decision:
         else "write path escapes workspace"
     )
     return _deny(
-        "write-outside-workspace", f"{text}: {_shown(outside)}; use a path under {workspace}"
+        "write-outside-workspace",
+        f"{text}: {_shown(outside)}; use a path under {', '.join(most)} or {last}",
     )
 
 
@@ -257,11 +264,12 @@ def paths_to_resolve(
     workspace: str = WORKSPACE,
     cwd: str = WORKSPACE,
 ) -> list[tuple[str, bool]]:
-    """The paths of an allowed command that must stay in the workspace once links are followed.
+    """The paths of an allowed command that must stay where it may be once links are followed.
 
     Each path is relative to the workspace, exactly as it will be resolved, and comes with whether
     the command follows a link in its last component. Where any command is allowed, only written
-    paths are returned. Raises: CommandError.
+    paths are returned, and one in another place that may be written is absolute. Raises:
+    CommandError.
     """
     name = argv[0]
     if commands is None:
@@ -302,8 +310,11 @@ def path_intents(argv: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _beneath(path: str, workspace: str, cwd: str) -> str:
-    """An allowed `path` relative to the workspace."""
-    return _literal(path, cwd).removeprefix(workspace).lstrip("/") or "."
+    """An allowed `path` relative to the workspace, or absolute if it is in another place."""
+    literal = _literal(path, cwd)
+    if not _inside(literal, workspace):
+        return literal
+    return literal.removeprefix(workspace).lstrip("/") or "."
 
 
 def _inside(path: str, workspace: str) -> bool:

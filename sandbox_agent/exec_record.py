@@ -1,4 +1,4 @@
-"""Records every program that commands execute, before it starts."""
+"""Answers what the filters of guards report: records every program before it starts."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ import sys
 from collections import deque
 
 from sandbox_agent.audit import EventBuffer
-from sandbox_agent.confine import notify
+from sandbox_agent.confine import notify, own_threads
 from sandbox_agent.confine.caller import UNKNOWN, Process, Program
 from sandbox_agent.confine.notify import Notice
 from sandbox_agent.images import Images
@@ -96,6 +96,7 @@ class ExecRecorder:
         self._loop = loop
         self._events = events
         self._uid = uid
+        self._thread_calls = own_threads.names(os.uname().machine)
         self._served: dict[int, Source] = {}
         # The calls that brokers have received, by listener.
         self._received: dict[int, deque[tuple[Source, Notice]]] = {}
@@ -182,6 +183,9 @@ class ExecRecorder:
             source.held = None
 
     def _answer(self, listener: int, source: Source, notice: Notice) -> None:
+        if notice.number in self._thread_calls:
+            own_threads.answer(listener, notice, self._thread_calls[notice.number])
+            return
         try:
             execution = notify.describe(listener, notice, self._uid)
         except OSError as error:

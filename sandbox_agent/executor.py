@@ -20,6 +20,7 @@ from sandbox_agent.proxy_variables import proxy_variables
 from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.stored_output import Room, StoredOutput
 from sandbox_agent.work import Ready, Work
+from sandbox_agent.writable import places
 
 
 class Executor:
@@ -98,6 +99,7 @@ class Executor:
             cwd=directory,
             level=self._configuration.level,
             guard_writes=self._configuration.guard_writes,
+            mounts=self._configuration.writable,
         )
         if not decision.allow:
             raise AgentError("permission_denied", decision.message, decision.rule)
@@ -142,6 +144,7 @@ class Executor:
             cwd=_relative(cwd),
             inside=inside,
             workspace=WORKSPACE_DIR,
+            writable=list(places(self._allowed, self._configuration.writable)),
         )
 
     def _ready(self, argv: list[str], request: Request) -> Ready:

@@ -187,8 +187,7 @@ class _Worker:
         tally = Tally(self._cut)
         scan = Scan(place, path, tally)
         self._source = Packing(scan, kind)
-        told = {"skipped": scan.skipped, "skipped_names": scan.skipped_names}
-        return {"summary": tally.members() | told}
+        return {"summary": tally.members() | scan.skipped.members()}
 
     def _unpack(self, place: Place, path: str, request: dict[str, Any]) -> dict[str, Any]:
         from sandbox_agent.archives.unpacking import Unpacking  # only here: it takes memory
@@ -204,7 +203,10 @@ class _Worker:
             raise AgentError("conflict", "no archive is being unpacked")
         answer: dict[str, Any] = {"more": False}
         try:
-            answer["more"] = finishes and not self._unpacking.finish()
+            if finishes:
+                answer["more"] = not self._unpacking.finish()
+            else:
+                self._unpacking.stop()
         except AgentError as error:
             answer["error"] = _told(error)
         return answer | {"summary": self._unpacking.members()}

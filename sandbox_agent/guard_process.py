@@ -85,8 +85,7 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
         os.close(profile.ruleset)
     if not profile.writable_code:
         syscalls.deny_writable_code()
-    listen = profile.cookie is not None and profile.reads is None
-    listener = seccomp.install(profile.machine, profile.code, listen=listen)
+    listener = seccomp.install(profile.machine, profile.code, listen=profile.reads is None)
     if listener is not None:
         socket.send_fds(agent, [guard_messages.LISTENER], [listener])
         os.close(listener)

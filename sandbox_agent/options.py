@@ -54,6 +54,8 @@ def parse_options(args: Sequence[str], table: Table, lenient: bool = False) -> P
     unknown option is a flag and a long option may be abbreviated, so nothing is refused.
     """
     parsed = Parsed([], [])
+    # In their order: the first one that begins like an abbreviation counts.
+    names = dict.fromkeys(table.long.split())
     rest = iter(args)
     for word in rest:
         if word == "--":
@@ -63,8 +65,10 @@ def parse_options(args: Sequence[str], table: Table, lenient: bool = False) -> P
         elif table.number and word[1:].isascii() and word[1:].isdigit():
             parsed.options.append((word[1:], ""))
         else:
-            read = _long if word.startswith("--") else _short
-            refused, wants_value = read(word, table, lenient, parsed.options)
+            if word.startswith("--"):
+                refused, wants_value = _long(word, names, lenient, parsed.options)
+            else:
+                refused, wants_value = _short(word, table, lenient, parsed.options)
             if refused is not None:
                 return parsed._replace(refused=refused)
             if wants_value:
@@ -73,14 +77,13 @@ def parse_options(args: Sequence[str], table: Table, lenient: bool = False) -> P
 
 
 def _long(
-    word: str, table: Table, lenient: bool, options: list[tuple[str, str]]
+    word: str, names: Mapping[str, None], lenient: bool, options: list[tuple[str, str]]
 ) -> tuple[str | None, bool]:
     name, equals, value = word[2:].partition("=")
-    words = table.long.split()
-    if lenient and name and name not in words and f"{name}=" not in words:
-        name = next((full.rstrip("=?") for full in words if full.startswith(name)), name)
-    takes_value = f"{name}=" in words
-    known = takes_value or f"{name}=?" in words or (name in words and not equals)
+    if lenient and name and name not in names and f"{name}=" not in names:
+        name = next((full.rstrip("=?") for full in names if full.startswith(name)), name)
+    takes_value = f"{name}=" in names
+    known = takes_value or f"{name}=?" in names or (name in names and not equals)
     if not known and not lenient:
         return f"--{name}", False
     options.append((name, value))

@@ -55,7 +55,7 @@ Host → agent, requests
     file.open {op: pack|unpack, path, format: tar|zip, most_bytes} → {stream, summary}
               the tree beneath a directory as one stream. The summary is {files, directories, links,
               bytes, paths_words, paths_sha256}: the last two are the number and digest of the
-              paths; for `pack` also {skipped, skipped_names}, what can't be packed
+              paths; also {skipped, skipped_names}: what can't be packed, or is left out
     file.pull {stream, limit} → {data}     no data at the end
     file.push {stream, data} → {}
               up to MOST_AHEAD requests of a stream may be under way; they are handled in order

@@ -28,6 +28,19 @@ def _find_url() -> str:
     return instance_url.find_url(_settings())
 
 
+def _check_announced() -> None:
+    """The key of a state directory is for its control plane, not for whoever else listens."""
+    from orchestrator.config import instance_url
+
+    settings = _settings()
+    if instance_url.announced_url(settings) is None:
+        raise Failure(
+            f"no control plane of the state directory {settings.state_dir} listens",
+            "`paddock serve` starts one; --url or PADDOCK_URL names another",
+            Status.UNREACHABLE,
+        )
+
+
 def _find_key() -> str | Path:
     """The key in PADDOCK_ADMIN_KEY, or the state directory's key file."""
     from orchestrator.access.admin_key import ADMIN_KEY_FILE
@@ -44,5 +57,6 @@ SERVER = Server(
     explain=explain,
     find_url=_find_url,
     find_key=_find_key,
+    check_announced=_check_announced,
     tool_names=tools.oneshot_names,
 )

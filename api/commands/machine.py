@@ -27,12 +27,10 @@ def serve() -> None:
     It is configured by environment variables that begin with `PADDOCK_`, and by the TOML file that
     `PADDOCK_CONFIG_FILE` names.
     """
-    import asyncio
-
-    from api.server import serve as run_server
+    from api.server import run
     from orchestrator.config.settings import load_settings
 
-    asyncio.run(run_server(load_settings()))
+    run(load_settings())
 
 
 @app.command(epilog=example("paddock doctor"))

@@ -32,10 +32,11 @@ _ERRORS = (
     restores=True,
 )
 async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
-    """A tar or zip archive of everything in a directory, with modes and inner links.
+    """A tar or zip archive of everything in a directory, with modes, times and inner links.
 
-    Left out are links that lead out of the directory, FIFOs, sockets and devices, names that are
-    not UTF-8, and what may not be read. What vanishes while it is packed is missing.
+    Modification times are in whole seconds. Left out are links that lead out of the directory,
+    FIFOs, sockets and devices, names that are not UTF-8, and what may not be read. What vanishes
+    while it is packed is missing.
     """
     session, work = context.session(), context.work
     with ExitStack() as held:
@@ -62,13 +63,16 @@ async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
 async def write_archive(context: Context, query: ArchiveQuery, upload: Upload) -> ArchiveWritten:
     """Unpacks a tar or zip archive into a directory, which is created if missing.
 
-    Existing files are replaced, others stay. Modes (without setuid, setgid and sticky) and links
-    inside the directory are kept. An entry that would leave the directory, or is neither a file, a
-    directory nor a link, is refused by its name; what was written before it stays.
+    Existing files are replaced, others stay. Modes (without setuid, setgid and sticky),
+    modification times and links inside the directory are kept; symbolic links with absolute
+    targets are left out and named. An entry that would leave the directory, or is neither a file, a
+    directory nor a link, is refused by its name. What was written before it stays, each entry
+    completely, and the answer names the last of them.
     """
     session = context.session()
     with context.streaming("uploads", session):
         written = await context.plane.file_archives.unpack(
             context.principal, session, query.path, query.format, upload
         )
-    return ArchiveWritten(path=query.path, format=query.format, **written._asdict())
+    told = written._asdict() | {"skipped_names": list(written.skipped_names)}
+    return ArchiveWritten(path=query.path, format=query.format, **told)

@@ -1,6 +1,8 @@
 """Permission levels, and explanations of their decisions."""
 
 from dataclasses import asdict
+from functools import partial
+from typing import NamedTuple
 
 from api.access import ROLES, Access
 from api.context import Context
@@ -8,9 +10,10 @@ from api.operation import operation
 from api.views.levels import level
 from api.views.policies import named_or_given, policy
 from orchestrator.access.keys import Role
+from orchestrator.config.operator_mounts import writable_targets
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy import explain, levels
-from orchestrator.policy.decision import command_field
+from orchestrator.policy.decision import command_field, command_size
 from orchestrator.policy.layers import Reaches
 from orchestrator.turns.explain import explain_operation
 from orchestrator.turns.session_policy import SessionPolicy
@@ -76,7 +79,9 @@ async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
             _policy(context, body), body.operation, args.ref, args.max_tokens, args.network
         )
     else:
-        explained = _explained(*_judges(context, body), body)
+        size = command_size(body.command, body.argv)
+        judges = _judges(context, body)
+        explained = await context.plane.aside.call(size, partial(_explained, judges, body))
     shown = asdict(explained)
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
 
@@ -94,21 +99,33 @@ def _check_host(context: Context) -> None:
         raise PermissionDeniedError("a session's handle may name its own session only")
 
 
-def _judges(context: Context, body: ExplainBody) -> tuple[levels.Level, Reaches]:
-    """The level, and what decides about hosts. Raises: NotFoundError, PermissionDeniedError."""
+class _Judges(NamedTuple):
+    """The level, what decides about hosts, and where writable mounts are."""
+
+    level: levels.Level
+    reaches: Reaches
+    mounts: tuple[str, ...]
+
+
+def _judges(context: Context, body: ExplainBody) -> _Judges:
+    """Raises: NotFoundError, PermissionDeniedError."""
+    listed = context.plane.settings.mounts
     if body.session is not None:
         session = context.plane.sessions.finder.find(context.principal, body.session)
-        return session.level, session.egress_rules.decide_any_port
+        mounts = writable_targets(listed, (*session.level.mounts, *session.mounts))
+        return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
     _check_host(context)
     named = context.plane.levels.named(body.level or "")
-    return named, named.egress.decide_any_port
+    return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
 
 
-def _explained(level: levels.Level, reaches: Reaches, body: ExplainBody) -> explain.Explanation:
+def _explained(judges: _Judges, body: ExplainBody) -> explain.Explanation:
     if body.path is not None:
-        return explain.explain_path(level, body.path)
+        return explain.explain_path(judges.level, body.path)
     try:
-        return explain.explain_command(level, body.command, body.argv, body.cwd, reaches)
+        return explain.explain_command(
+            *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts)
+        )
     except CommandError as error:
         field = command_field(error, body.command)
         raise ValidationError(str(error), field=field) from None

@@ -11,7 +11,7 @@ from api.context import Context
 from api.operation import SESSION, operation
 from api.views.secrets import secret, variables
 from orchestrator.access.keys import Role
-from orchestrator.config.operator_secrets import SecretUse
+from orchestrator.config.operator_secrets import SecretUse, unknown_level
 from orchestrator.config.schema_errors import reason
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.secrets.secret import Holder
@@ -63,7 +63,7 @@ async def set_secret(context: Context, name: str, query: SecretQuery, body: Secr
     holder = _holder(context, query)
     if holder.key and context.plane.keys.named(holder.key) is None:
         raise ValidationError(f"there is no key {holder.key}", field="key")
-    use = _use(body)
+    use = _use(context, body)
     found = await context.work.complete(
         context.plane.secrets.set(
             context.principal, holder, _name(name), use, SecretStr(body.value)
@@ -123,7 +123,7 @@ async def list_session_secrets(context: Context) -> Secrets:
 )
 async def set_session_secret(context: Context, name: str, body: SecretBody) -> Secret:
     """Sets a secret for this session alone, from its next request on. It ends with the session."""
-    session, use = context.session(), _use(body)
+    session, use = context.session(), _use(context, body)
     found = await context.work.complete(
         context.plane.secrets.set(
             context.principal, session, _name(name), use, SecretStr(body.value)
@@ -167,13 +167,17 @@ def _name(name: str) -> str:
     return name
 
 
-def _use(body: SecretBody) -> SecretUse:
+def _use(context: Context, body: SecretBody) -> SecretUse:
     """Raises: ValidationError naming the field."""
     given = body.model_dump(exclude={"value"}, exclude_none=True)
     try:
-        return SecretUse.model_validate(given)
+        use = SecretUse.model_validate(given)
     except SchemaError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(map(str, first["loc"]))
         said = reason(first["type"], first["msg"])
         raise ValidationError(f"{field} {said}", field=field) from None
+    if (unknown := unknown_level(use, context.plane.levels)) is not None:
+        field, said = unknown
+        raise ValidationError(f"{field} {said}", field=field)
+    return use

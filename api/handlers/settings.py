@@ -41,15 +41,18 @@ async def show_settings(context: Context) -> SessionSettings:
 async def change_settings(context: Context, body: SettingsBody) -> SessionSettings:
     """Changes the permission level; the new one applies when this returns.
 
+    Nothing else can be changed: other members, and another `workspace` than the session's, are
+    refused.
+
     If a lower level can't be recorded now, the answer is 503 `audit_unavailable`, but the session
     is lowered all the same: running commands are ended, the session has the lower level and accepts
     no work, and the record follows as soon as possible. To continue working in it, set the level
     again afterwards.
     """
-    session = context.session()
+    session, wanted = context.session(), body.settings
     await context.work.complete(
         context.plane.sessions.change_settings(
-            context.principal, session, body.permission_level, body.ignored
+            context.principal, session, wanted.permission_level, wanted.workspace.given
         )
     )
     return settings(session)

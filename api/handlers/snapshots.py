@@ -1,6 +1,7 @@
 """Snapshots of sessions: taken, and restored on a control plane that does not know the session."""
 
 from contextlib import ExitStack
+from functools import partial
 
 from api.access import Access
 from api.answers import Created, Packed, Upload
@@ -61,7 +62,8 @@ async def restore_session(context: Context, upload: Upload) -> Created[CreatedSe
     snapshots, principal = context.plane.snapshots, context.principal
     received = await snapshots.receive(principal, upload, turns.summary)
     try:
-        request = request_in(context.plane.levels, received.manifest.session)
+        asked = partial(request_in, context.plane.levels, received.manifest.session)
+        request = await context.plane.aside.call(received.manifest_bytes, asked)
     except BaseException:
         received.close()
         raise

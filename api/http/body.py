@@ -1,34 +1,38 @@
 """Parses request bodies: strict JSON, then the operation's model; errors name the field."""
 
 import asyncio
-import json
 from collections.abc import Collection
+from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
 from pydantic import ValidationError as SchemaError
 
+from orchestrator import strict_json
+from orchestrator.aside import Aside
 from orchestrator.config.schema_errors import place, reason
 from orchestrator.errors import ValidationError
+from orchestrator.strict_json import JsonError, shortened
 from paddock.contract.requests import NoBody
 from paddock.contract.words import LEVEL_NAMES
 
-# Bodies nest two levels; a client may nest more in free-form objects.
-MAX_DEPTH = 32
 # The time-out for a client that stops sending within a body.
 IDLE_SECONDS = 60.0
-_MAX_SHOWN = 64
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_body(
-    request: web.Request, model: type[Model], levels: Collection[str] = LEVEL_NAMES
+    request: web.Request,
+    model: type[Model],
+    aside: Aside,
+    levels: Collection[str] = LEVEL_NAMES,
 ) -> Model:
     """The body as `model`; `levels` are the permission levels that it may name.
 
-    Raises: ValidationError; aiohttp's error for a body that is too large.
+    Raises: ValidationError; CapacityExhaustedError if many long ones are being read; aiohttp's
+    error for a body that is too large.
     """
     check_encoding(request)
     try:
@@ -38,6 +42,12 @@ async def read_body(
         raise ValidationError(f"the body did not arrive within {IDLE_SECONDS:g} s") from None
     if not data and issubclass(model, NoBody):
         return model()
+    if not model.__pydantic_complete__:
+        model.model_rebuild()  # here, because it is not made for threads
+    return await aside.call(len(data), partial(_read, data, model, levels))
+
+
+def _read(data: bytes, model: type[Model], levels: Collection[str]) -> Model:
     return validated(model, parse_object(data), {"levels": levels})
 
 
@@ -50,22 +60,14 @@ def check_encoding(request: web.Request) -> None:
 def parse_object(data: bytes) -> dict[str, Any]:
     """Parses a JSON object that different parsers can't read differently.
 
-    Other values, repeated members, NaN and Infinity, NUL and lone surrogates in strings, and deep
-    nesting are refused. Raises: ValidationError.
+    Refused besides other values: what `strict_json.read` refuses. Raises: ValidationError.
     """
     try:
-        value = json.loads(
-            data.decode(), parse_constant=_no_constant, object_pairs_hook=_unique_members
-        )
-    except UnicodeDecodeError:
-        raise ValidationError("the body must be UTF-8") from None
-    except RecursionError:
-        raise ValidationError(f"the body is nested more than {MAX_DEPTH} deep") from None
-    except ValueError as error:
-        raise ValidationError(f"the body must be JSON: {_shortened(str(error))}") from None
+        value = strict_json.read(data, "the body")
+    except JsonError as error:
+        raise ValidationError(str(error), field=error.field) from None
     if not isinstance(value, dict):
         raise ValidationError("the body must be a JSON object")
-    _check_value(value, "body", MAX_DEPTH)
     return value
 
 
@@ -90,49 +92,4 @@ def _refusal(kind: str, field: str, message: str) -> ValidationError:
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    return ".".join(_shortened(str(part)) for part in place(location))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{_printable(repeated)} appears twice")
-    return members
-
-
-def _check_value(value: Any, name: str, depth: int) -> None:
-    if isinstance(value, str):
-        _check_text(value, name)
-    elif isinstance(value, dict | list):
-        if depth == 0:
-            raise ValidationError(f"the body is nested more than {MAX_DEPTH} deep")
-        members = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in members:
-            if isinstance(key, str):
-                _check_text(key, f"a name in {name}")
-            shown = str(key) if name == "body" else f"{name}.{key}"
-            _check_value(item, _shortened(shown), depth - 1)
-
-
-def _check_text(text: str, name: str) -> None:
-    if "\0" in text:
-        raise ValidationError(f"{name} must not contain NUL", field=name)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ValidationError(f"{name} must not contain lone surrogates", field=name) from None
-
-
-def _printable(text: str) -> str:
-    return _shortened(text).encode("ascii", "backslashreplace").decode()
+    return ".".join(shortened(str(part)) for part in place(location))

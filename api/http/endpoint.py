@@ -103,7 +103,7 @@ async def _inputs(
     if operation.query is not None:
         inputs["query"] = query
     if operation.body is not None:
-        inputs["body"] = await read_body(request, operation.body, plane.levels)
+        inputs["body"] = await read_body(request, operation.body, plane.aside, plane.levels)
     if operation.upload:
         check_encoding(request)
         inputs["upload"] = _chunks(request)

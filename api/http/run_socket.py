@@ -1,6 +1,7 @@
 """Speaks a WebSocket on which a client asks for one thing after another, and sees its events."""
 
 import asyncio
+import time
 from contextlib import aclosing
 from typing import Any
 
@@ -8,15 +9,20 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.answers import Event, Exchange
 from api.http import stream
-from api.http.sockets import close, send, socket_for
+from api.http.frames import Frames
+from api.http.sockets import begin, close, cut_off, send, socket_for
 from api.http.ticket import RUN
-from orchestrator.errors import BusyError, PaddockError
+from orchestrator.access.limits import TokenBucket
+from orchestrator.errors import BusyError, PaddockError, RateLimitedError
 from orchestrator.task_scope import TaskScope
 
 # Of one message; JSON may need six bytes for a character.
 MOST_MESSAGE_BYTES = 640 * 1024
 # Without anything that runs and without a message.
 IDLE_SECONDS = 600.0
+# Frames over the caller's rate that are refused; the client may have one more after so long.
+MOST_REFUSALS = 5
+REFUSAL_SECONDS = 10.0
 
 
 class RunSocket:
@@ -27,6 +33,8 @@ class RunSocket:
     ) -> None:
         self._request = request
         self._socket = socket
+        self._frames = Frames(request, socket)
+        self._refusals = TokenBucket(MOST_REFUSALS, time.monotonic())
         self._answer = answer
         self._running: asyncio.Task[None] | None = None
         self._idle = asyncio.timeout(IDLE_SECONDS)
@@ -52,28 +60,46 @@ class RunSocket:
 
     async def _take(self) -> None:
         while True:
-            message = await self._socket.receive()
+            message = await self._frames.next()
             if message.type is WSMsgType.TEXT:
                 await self._ask(message.data)
             elif message.type is WSMsgType.BINARY:
                 reason = "only text frames are understood"
-                await close(self._socket, WSCloseCode.UNSUPPORTED_DATA, reason)
+                await cut_off(self._request, self._socket, WSCloseCode.UNSUPPORTED_DATA, reason)
                 return
             else:
                 return
 
     async def _ask(self, text: str) -> None:
-        """Begins what a frame asks for, if it is understood and nothing runs."""
+        """Begins what a frame asks for, if it is understood and nothing runs.
+
+        Raises: ConnectionError if the client is cut off.
+        """
         try:
             events = self._answer.asked(text)
             if self._running is not None:
                 raise BusyError("a run of this WebSocket goes on: wait for its end")
         except PaddockError as error:
             self._wait_again()
-            await self._tell(self._answer.refusal(error))
+            if isinstance(error, RateLimitedError):
+                await self._slow_down(error)
+            else:
+                await self._tell(self._answer.refusal(error))
             return
         self._idle.reschedule(None)
         self._running = self._scope.spawn(self._show(events))
+
+    async def _slow_down(self, error: RateLimitedError) -> None:
+        """Refuses a frame over the rate, and takes the next one when there is room for it.
+
+        A client that goes on regardless is cut off: it would only be refused. Raises:
+        ConnectionError.
+        """
+        if self._refusals.take(time.monotonic(), 1 / REFUSAL_SECONDS, MOST_REFUSALS):
+            await cut_off(self._request, self._socket, WSCloseCode.TRY_AGAIN_LATER, error.detail)
+            raise ConnectionResetError(error.detail)
+        await self._tell(self._answer.refusal(error))
+        await asyncio.sleep(error.fields["retry_after"])
 
     async def _show(self, events: Any) -> None:
         """Sends the events; what fails before the first one refuses the frame."""
@@ -109,6 +135,6 @@ async def serve(request: web.Request, answer: Exchange[Any]) -> web.StreamRespon
     """Returns when the WebSocket is closed."""
     socket = socket_for(RUN, MOST_MESSAGE_BYTES)
     with answer.held:
-        await stream.begin(request, socket)
+        await begin(request, socket)
         await RunSocket(request, socket, answer).serve()
     return socket

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from aiohttp import WSCloseCode, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http import stream
 from api.http.ticket import PROTOCOLS
@@ -14,6 +14,8 @@ _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 # Of the text with which a WebSocket is closed.
 _MOST_REASON_BYTES = 123
+# What is parsed at once, without a turn for others: a burst may be thousands of frames.
+SLICE_BYTES = 16 * 1024
 
 
 def check_handshake(request: web.Request) -> None:
@@ -28,27 +30,46 @@ def socket_for(protocol: str, most_bytes: int) -> web.WebSocketResponse:
         protocols=(protocol,),
         heartbeat=_HEARTBEAT_SECONDS,
         timeout=_CLOSE_SECONDS,
+        # `Frames` answers pings, and counts them.
+        autoping=False,
         compress=False,
         max_msg_size=most_bytes,
     )
 
 
+async def begin(request: web.Request, socket: web.WebSocketResponse) -> None:
+    """Accepts the WebSocket; from now on, what arrives is parsed in small slices."""
+    # An attribute of asyncio's transports, which are read by this many bytes.
+    setattr(request.transport, "max_size", SLICE_BYTES)  # noqa: B010 - not in its type
+    await stream.begin(request, socket)
+
+
 async def send(request: web.Request, socket: web.WebSocketResponse, data: bytes | str) -> None:
     """Sends a frame. Raises: ConnectionError if the client has gone or does not read."""
-    try:
-        async with asyncio.timeout(stream.WRITE_SECONDS):
-            if isinstance(data, bytes):
-                await socket.send_bytes(data)
-            else:
-                await socket.send_str(data)
-    except TimeoutError:
-        stream.abort(request)
-        raise ConnectionResetError("the client does not read") from None
+    sent = socket.send_bytes(data) if isinstance(data, bytes) else socket.send_str(data)
+    await stream.within_time(request, sent)
 
 
 async def close(socket: web.WebSocketResponse, code: WSCloseCode, reason: str) -> None:
     """Closes it, with the beginning of the reason."""
-    text = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()
     with suppress(ConnectionError, TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
-            await socket.close(code=code, message=text)
+            await socket.close(code=code, message=_shortened(reason))
+
+
+async def cut_off(
+    request: web.Request, socket: web.WebSocketResponse, code: WSCloseCode, reason: str
+) -> None:
+    """Closes it without waiting for the client's answer, as more of its frames cost too much."""
+    if request.transport is None:
+        return
+    request.transport.pause_reading()
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            frame = code.to_bytes(2, "big") + _shortened(reason)
+            await socket.send_frame(frame, WSMsgType.CLOSE)
+    request.transport.close()
+
+
+def _shortened(reason: str) -> bytes:
+    return reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()

@@ -1,6 +1,7 @@
 """Writes responses in pieces, to clients that may stop reading."""
 
 import asyncio
+from collections.abc import Awaitable
 
 from aiohttp import web
 
@@ -17,9 +18,16 @@ async def begin(request: web.Request, response: web.StreamResponse) -> None:
 
 async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
     """Writes a piece. Raises: ConnectionError if the client has gone or does not read."""
+    await within_time(request, response.write(data))
+    # A client that reads fast enough is written to without waiting: others get their turn here.
+    await asyncio.sleep(0)
+
+
+async def within_time(request: web.Request, writing: Awaitable[None]) -> None:
+    """Waits until it is written. Raises: ConnectionError as `write` does."""
     try:
         async with asyncio.timeout(WRITE_SECONDS):
-            await response.write(data)
+            await writing
     except TimeoutError:
         abort(request)
         raise ConnectionResetError("the client does not read") from None

@@ -6,8 +6,8 @@ from typing import Any
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.answers import Attached
-from api.http import stream
-from api.http.sockets import close, send, socket_for
+from api.http.frames import Frames
+from api.http.sockets import begin, close, cut_off, send, socket_for
 from api.http.ticket import TERMINAL
 from api.live_terminal import frame, opened, wanted_size
 from orchestrator.errors import BusyError, ConflictError, PaddockError
@@ -25,12 +25,14 @@ async def serve(request: web.Request, answer: Attached[Any]) -> web.StreamRespon
     socket = socket_for(TERMINAL, MOST_FRAME_BYTES)
     scope = TaskScope("the viewer of a terminal")
     with answer.held:
-        await stream.begin(request, socket)
+        await begin(request, socket)
         try:
             writable = watched.shell is not None
             await socket.send_str(opened(watched.live, writable=writable).encode().decode())
             scope.spawn(_show(request, socket, watched.viewer))
-            await _take(socket, watched)
+            await _take(request, socket, watched)
+        except ConnectionError:
+            return socket
         except asyncio.CancelledError:
             # The control plane stops, or the credential is not valid any more.
             await close(socket, WSCloseCode.GOING_AWAY, "the connection is ended")
@@ -54,10 +56,14 @@ async def _show(request: web.Request, socket: web.WebSocketResponse, viewer: Vie
             return
 
 
-async def _take(socket: web.WebSocketResponse, watched: Watched) -> None:
-    """Types what the client sends, frame by frame, until the socket is closed."""
+async def _take(request: web.Request, socket: web.WebSocketResponse, watched: Watched) -> None:
+    """Types what the client sends, frame by frame, until the socket is closed.
+
+    Raises: ConnectionError if the client is cut off or has gone.
+    """
+    frames = Frames(request, socket)
     while True:
-        message = await socket.receive()
+        message = await frames.next()
         try:
             if message.type is WSMsgType.BINARY:
                 await watched.type(message.data)
@@ -65,13 +71,15 @@ async def _take(socket: web.WebSocketResponse, watched: Watched) -> None:
                 await watched.resize(wanted_size(message.data))
             else:
                 return
-        except BusyError as error:
-            await close(socket, WSCloseCode.TRY_AGAIN_LATER, error.detail)
-        except ConflictError:
-            continue  # it has ended, and the viewer is told so
+        except ConflictError as error:
+            if not isinstance(error, BusyError):
+                continue  # it has ended, and the viewer is told so
+            await cut_off(request, socket, WSCloseCode.TRY_AGAIN_LATER, error.detail)
+            return
         except PaddockError as error:
             code = _CODES.get(error.code, WSCloseCode.INTERNAL_ERROR)
-            await close(socket, code, error.detail)
+            await cut_off(request, socket, code, error.detail)
+            return
 
 
 _CODES = {

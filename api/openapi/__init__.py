@@ -187,6 +187,6 @@ def _parameters() -> dict[str, Any]:
             "in": "header",
             "required": False,
             "description": "The last event that was received; takes precedence over `after`.",
-            "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "schema": {"type": "string", "pattern": "^[0-9]{1,18}$", "maxLength": 18},
         },
     }

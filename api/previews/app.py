@@ -55,7 +55,7 @@ def create_preview_app(
     """
     previews = _Previews(plane, limits)
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
-    app = web.Application(middlewares=[observe(plane.metrics), _paged, addressed(hosts)])
+    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged, addressed(hosts)])
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
 

@@ -12,7 +12,7 @@ from aiohttp import (
 )
 from yarl import URL
 
-from api.http import stream
+from api.http.sockets import begin
 from api.previews.headers import ADDED, Headers
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
@@ -68,7 +68,7 @@ async def pass_websocket(
             timeout=_CLOSE_SECONDS,
         )
         outside.headers.update(ADDED)
-        await stream.begin(request, outside)
+        await begin(request, outside)
         async with asyncio.timeout(limits.idle_seconds) as idle, together() as start:
             start(_pump(outside, inside, idle, limits.idle_seconds))
             start(_pump(inside, outside, idle, limits.idle_seconds))
@@ -80,6 +80,8 @@ async def _pump(source: Side, target: Side, idle: asyncio.Timeout, seconds: floa
     loop = asyncio.get_running_loop()
     while True:
         message = await source.receive()
+        # A burst is received without waiting: others get their turn here.
+        await asyncio.sleep(0)
         idle.reschedule(loop.time() + seconds)
         if message.type is WSMsgType.TEXT:
             await target.send_str(message.data)

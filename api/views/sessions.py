@@ -66,7 +66,7 @@ def session_members(
         Session,
         shown,
         **_settings(shown),
-        activity=activity(shown.status, shown.at_work, suspended=shown.suspended),
+        activity=activity(shown.status, works=shown.works, suspended=shown.suspended),
         sandbox=_sandbox(shown, live, frozen),
         tools=None if shown.tools is None else list(shown.tools),
         secrets=list(shown.secrets.names),

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.access.admin_key import ADMIN_KEY_FILE
-from orchestrator.config.instance_url import find_url
+from orchestrator.config.instance_url import announced_url
 from orchestrator.config.settings import load_settings
 from support.client import UnreachableError
 
@@ -17,11 +17,14 @@ def parser_for(description: str) -> argparse.ArgumentParser:
     Raises: ConfigError.
     """
     settings = load_settings()
+    # Not the default address: whoever listens there would get the key.
+    url = os.environ.get("PADDOCK_URL") or announced_url(settings)
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument(
         "--url",
         type=_http_url,
-        default=os.environ.get("PADDOCK_URL") or find_url(settings),
+        default=url,
+        required=url is None,
         help="of the control plane (PADDOCK_URL; default: %(default)s)",
     )
     parser.add_argument(

@@ -29,6 +29,7 @@ from orchestrator.checks.kernel import (
     seccomp_check,
 )
 from orchestrator.checks.levels import level_checks
+from orchestrator.checks.loop import LOOP, check_loop
 from orchestrator.checks.mounts import (
     MOUNTS,
     PROPAGATION,
@@ -121,11 +122,12 @@ async def _examine(
             _thread(lambda: check_port(settings), _late(PORT)),
             _thread(lambda: check_uids(settings), _late(UIDS)),
             _thread(check_prompts, _late(PROMPTS)),
+            _thread(lambda: check_loop(settings), _late(LOOP)),
         ),
         _examine_image(settings, engine, image_inputs),
     )
     engine_found, mounts, propagation, quota, staging, *others = first
-    state, policy, mount_list, port, uids, prompts = others
+    state, policy, mount_list, port, uids, prompts, loop = others
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
     checks = [
@@ -147,6 +149,7 @@ async def _examine(
         *resources,
         clock,
         port,
+        loop,
     ]
     found = facts_of(
         facts,

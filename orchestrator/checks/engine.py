@@ -10,7 +10,7 @@ from orchestrator.engine.base import (
     EngineInfo,
     Image,
 )
-from orchestrator.engine.image_names import build_command, get_command
+from orchestrator.engine.image_names import build_command, how_to_get
 from orchestrator.errors import PaddockError
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
@@ -72,13 +72,13 @@ async def check_image(engine: Engine, name: str, inputs: str | None = None) -> C
     try:
         return image_check(name, await engine.image(name), inputs)
     except PaddockError as error:
-        return failure(IMAGE, error.detail, f"fix the engine, then {_get(name)}")
+        return failure(IMAGE, error.detail, f"fix the engine, then {how_to_get(name)}")
 
 
 def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
     """Judges an image by its labels."""
     if image is None:
-        return failure(IMAGE, f"{name} is not on this engine", _get(name))
+        return failure(IMAGE, f"{name} is not on this engine", how_to_get(name))
     protocol = image.labels.get(LABEL_PROTOCOL)
     if protocol is None:
         return failure(IMAGE, f"{name} is not a sandbox image", _rebuild(name))
@@ -88,10 +88,6 @@ def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
     if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
         return warning(IMAGE, f"{name} was built from other sources", _rebuild(name))
     return ok(IMAGE, f"{name} speaks protocol {protocol}")
-
-
-def _get(name: str) -> str:
-    return f"run `{get_command(name)}`"
 
 
 def _rebuild(name: str) -> str:

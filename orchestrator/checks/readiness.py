@@ -9,11 +9,13 @@ from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
 from orchestrator.checks.host import DISK, resource_checks
 from orchestrator.checks.kernel import check_prompts
 from orchestrator.checks.levels import enforceable
+from orchestrator.checks.loop import loop_check
 from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
 from orchestrator.checks.uids import range_check
 from orchestrator.config.settings import Settings
 from orchestrator.node.base import Node
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.reload import Reload
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
@@ -35,6 +37,7 @@ class Readiness:
         database: Database,
         policy: Reload,
         tasks: Tasks,
+        lag: LoopLag,
         uids: UidRange,
     ) -> None:
         self.fresh_seconds = 2.0
@@ -44,6 +47,7 @@ class Readiness:
         self._policy = policy
         self._quota = quota_check(node.storage.choice, reasons=False)
         self._tasks = tasks
+        self._lag = lag
         self._uids = range_check(uids)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
@@ -66,9 +70,10 @@ class Readiness:
             within(self._resources(), _SECONDS, [_late(DISK)]),
         )
         levels = enforceable(self._policy.levels, await self._node.facts())
-        policy = policy_check(self._policy.problems)
+        policy = policy_check(self._policy.problems, settings.levels_dir)
         tasks = self._tasks.check()
-        advice = [policy, tasks, self._quota, self._uids, check_prompts()]
+        loop = loop_check(self._lag.worst())
+        advice = [policy, tasks, loop, self._quota, self._uids, check_prompts()]
         return [engine, image, audit, *resources, *advice, *levels]
 
     async def _resources(self) -> list[Check]:
@@ -82,19 +87,25 @@ class Readiness:
         return ok(AUDIT, "the ledger can be written")
 
 
-def policy_check(problems: dict[Path, str]) -> Check:
+def policy_check(problems: dict[Path, str], levels_dir: Path | None = None) -> Check:
     """The last configuration that was read stays in force.
 
-    Reasons may name keys, so they are left out.
+    The reason is told for files of levels. Reasons of others may name keys, so they are left out.
     """
     if not problems:
         return ok(POLICY, "levels, keys and rules of tools are as their files say")
-    names = ", ".join(sorted(path.name for path in problems))
+    told = [_told(path, problems[path], levels_dir) for path in sorted(problems)]
     return warning(
         POLICY,
-        f"not in force, because they can't be used: {names}",
+        f"not in force, because they can't be used: {', '.join(dict.fromkeys(told))}",
         "see the log or `paddock doctor`, and fix the file",
     )
+
+
+def _told(path: Path, problem: str, levels_dir: Path | None) -> str:
+    """The file's name; for a level, also the line, the field and the reason."""
+    is_level = levels_dir is not None and path.parent == levels_dir
+    return problem.removeprefix(f"{levels_dir}/") if is_level else path.name
 
 
 def _late(name: str) -> Check:

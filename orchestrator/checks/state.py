@@ -16,6 +16,7 @@ from orchestrator.config import image_list
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import files_in, read_toml
 from orchestrator.config.operator_models import load_key
+from orchestrator.config.operator_secrets import check_levels
 from orchestrator.config.settings import Settings
 from orchestrator.policy.levels import load_levels
 from orchestrator.store.database import newest_schema
@@ -127,6 +128,7 @@ def check_policy(settings: Settings) -> Check:
     """Whether files of policy are usable, and only their owner can edit them."""
     try:
         levels = load_levels(settings.levels_dir)
+        check_levels(settings.secrets, levels)
         SessionPolicies(settings.session_policies_dir)
         keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():

@@ -1,14 +1,18 @@
 """What the rules of a session say about a command, before anything of it is recorded or run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from orchestrator.access.keys import Principal
+from orchestrator.aside import Aside
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
+from orchestrator.config.operator_mounts import MountList, writable_targets
 from orchestrator.consume.decisions import check_command as check_packed
+from orchestrator.consume.pack import Pack
 from orchestrator.errors import PermissionDeniedError, ValidationError
-from orchestrator.policy.decision import check_command, command_field
+from orchestrator.policy.decision import check_command, command_field, command_size
 from orchestrator.policy.levels import Level
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Session
@@ -21,11 +25,17 @@ class CommandRules:
     """Decides about commands; refusals are recorded."""
 
     def __init__(
-        self, recorder: Recorder, variables: Callable[[Session], Mapping[str, str]]
+        self,
+        recorder: Recorder,
+        variables: Callable[[Session], Mapping[str, str]],
+        listed_mounts: MountList,
+        aside: Aside,
     ) -> None:
         """`variables` are the operator's for the session's commands."""
         self._recorder = recorder
         self._variables = variables
+        self._listed_mounts = listed_mounts
+        self._aside = aside
 
     async def decide(
         self, principal: Principal, session: Session, request: ExecRequest, command_id: str
@@ -36,11 +46,12 @@ class CommandRules:
         """
         level = session.level
         try:
-            argv, cwd = check_command(level, request.command, request.argv, request.cwd)
-            if session.pack is not None:
-                check_packed(session.pack, argv)
-            _check_variables(level, request)
-            _check_size({**self.environment(session, request), **request.secrets}, request, argv)
+            variables = {**self.environment(session, request), **request.secrets}
+            mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.mounts))
+            argv, cwd = await self._aside.call(
+                command_size(request.command, request.argv),
+                partial(_checked, level, session.pack, request, variables, mounts),
+            )
         except CommandError as error:
             field = command_field(error, request.command)
             raise ValidationError(str(error), field=field) from None
@@ -80,6 +91,22 @@ def timeout_of(session: Session, request: ExecRequest) -> int | None:
             field="timeout",
         )
     return request.timeout
+
+
+def _checked(
+    level: Level,
+    pack: Pack | None,
+    request: ExecRequest,
+    variables: Mapping[str, str],
+    mounts: Sequence[str],
+) -> tuple[list[str], str]:
+    """The words and the directory. Raises: ValidationError, CommandError, DeniedError."""
+    argv, cwd = check_command(level, request.command, request.argv, request.cwd, mounts)
+    if pack is not None:
+        check_packed(pack, argv)
+    _check_variables(level, request)
+    _check_size(variables, request, argv)
+    return argv, cwd
 
 
 def _check_variables(level: Level, request: ExecRequest) -> None:

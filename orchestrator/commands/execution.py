@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from orchestrator.access.keys import Principal
+from orchestrator.aside import Aside
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
@@ -14,6 +15,7 @@ from orchestrator.audit.writer import Effect
 from orchestrator.commands.deciding import CommandRules, described, timeout_of
 from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.commands.started import encoded
+from orchestrator.config.operator_mounts import MountList
 from orchestrator.errors import (
     BudgetExceededError,
     ConflictError,
@@ -50,12 +52,14 @@ class Executions:
         metrics: Metrics,
         budgets: Budgets,
         variables: Callable[[Session], Mapping[str, str]],
+        listed_mounts: MountList,
+        aside: Aside,
     ) -> None:
         """`variables` are the operator's for the session's commands."""
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
-        self._rules = CommandRules(recorder, variables)
+        self._rules = CommandRules(recorder, variables, listed_mounts, aside)
         self._tasks = TaskScope("what follows of a command")
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:

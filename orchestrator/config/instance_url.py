@@ -47,11 +47,16 @@ def withdraw(state_dir: Path) -> None:
         (state_dir / URL_FILE).unlink(missing_ok=True)
 
 
-def find_url(settings: Settings) -> str:
-    """The URL at which the state directory's control plane listens, or would by its settings."""
+def announced_url(settings: Settings) -> str | None:
+    """The URL at which the state directory's control plane says that it listens."""
     try:
         with (settings.state_dir / URL_FILE).open("rb") as file:
             url = file.read(_MAX_URL_BYTES).decode("ascii", "replace").strip()
     except OSError:  # it does not run, or belongs to another user
-        return url_of(*settings.address)
-    return url if urlsplit(url).scheme in ("http", "https") else url_of(*settings.address)
+        return None
+    return url if urlsplit(url).scheme in ("http", "https") else None
+
+
+def find_url(settings: Settings) -> str:
+    """The URL at which the state directory's control plane listens, or would by its settings."""
+    return announced_url(settings) or url_of(*settings.address)

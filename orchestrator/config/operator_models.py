@@ -88,6 +88,10 @@ class OperatorModel(BaseModel):
     timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 120
     # How the endpoint calls the limit of tokens.
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    # Whether the model gets back what its endpoint said beside text and calls, such as reasoning.
+    send_back: bool = True
+    # Whether the endpoint is asked to state the usage of a stream (`stream_options`).
+    stream_usage: bool = True
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:

@@ -110,6 +110,12 @@ def chosen(mounts: MountList, names: Iterable[str]) -> dict[str, OperatorMount]:
     return found
 
 
+def writable_targets(mounts: MountList, names: Iterable[str]) -> tuple[str, ...]:
+    """Where a sandbox has those of the mounts with these names that may be written."""
+    found = (mounts[name] for name in names if name in mounts)
+    return tuple(mount.target for mount in found if not mount.read_only)
+
+
 def real_source(
     name: str, mount: OperatorMount, own: Iterable[Path], docker_host: str | None
 ) -> str:

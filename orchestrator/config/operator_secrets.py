@@ -5,7 +5,7 @@ The values themselves are read by `load_secret`, at the start and when a file ch
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -89,6 +89,22 @@ class OperatorSecret(SecretUse):
         if (self.file is None) == (self.environment is None):
             raise ValueError("must have either file or environment")
         return self
+
+
+def unknown_level(use: SecretUse, levels: Collection[str]) -> tuple[str, str] | None:
+    """The place of the first level that there is not, and what is said of it."""
+    for number, name in enumerate(use.levels or ()):
+        if name not in levels:
+            return f"levels.{number}", f"must be one of {', '.join(levels)}"
+    return None
+
+
+def check_levels(secrets: Mapping[str, OperatorSecret], levels: Collection[str]) -> None:
+    """Raises: ConfigError if a secret is for a level that there is not: nobody could use it."""
+    for name, secret in secrets.items():
+        if (found := unknown_level(secret, levels)) is not None:
+            place, said = found
+            raise ConfigError(f"secrets: {name}.{place}: {said}")
 
 
 def check_names(secrets: Mapping[str, OperatorSecret]) -> None:

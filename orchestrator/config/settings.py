@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -25,6 +27,17 @@ from orchestrator.config.operator_mounts import OperatorMount, check_list
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 _PREFIX = "PADDOCK_"
+
+
+class _Environment(EnvSettingsSource):
+    """The environment. What is not JSON stays text, so that its setting refuses it by name."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """The value in JSON, or the text."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except (ValueError, RecursionError):
+            return value
 
 
 # The settings of the last group come first.
@@ -80,7 +93,11 @@ class Settings(
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The order of precedence: arguments, the environment, the file."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
+        return (
+            init_settings,
+            _Environment(settings_cls),
+            InitSettingsSource(settings_cls, _read_file()),
+        )
 
 
 def load_settings() -> Settings:

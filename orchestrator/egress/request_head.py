@@ -16,8 +16,9 @@ _MOST_HEADERS = 128
 _MOST_LENGTH_DIGITS = 15
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!-~]+) HTTP/1\.([01])")
-# Control characters, except the tab, are refused; other bytes are passed on.
-_HEADER = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
+# Control characters, except the tab, are refused; other bytes are passed on. White space around
+# the value is cut off afterwards: an expression that may divide it in many ways tries them all.
+_HEADER = re.compile(rb"(" + _TOKEN + rb"):([\t\x20-\x7e\x80-\xff]*)")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MOST_METHOD = 32
 # They concern one connection only. `Connection` may name more.
@@ -123,7 +124,7 @@ def _header(line: bytes) -> tuple[bytes, bytes]:
     found = _HEADER.fullmatch(line)
     if found is None:
         raise HeadError("a header field is malformed")
-    return found[1], found[2]
+    return found[1], found[2].strip(b" \t")
 
 
 def _connect(method: str, target: str, headers: list[tuple[bytes, bytes]]) -> RequestHead:

@@ -11,7 +11,7 @@ from orchestrator.egress.rule_changes import denial, narrows, permits, with_rule
 from orchestrator.egress.rules import Rules
 from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
 from orchestrator.errors import AuditUnavailableError, ConflictError, PermissionDeniedError
-from orchestrator.policy.session_egress import check_own_rules
+from orchestrator.policy.session_egress import check_own_rules, check_rules
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import check_not_stored
@@ -78,6 +78,8 @@ class SessionEgress:
         draft does not exist or has no rule, if a denial beats a rule, or if there are too many; the
         errors of `change`.
         """
+        _check_way_out(session)
+        check_rules(session.level, Rules(tuple(allow), tuple(deny)), "")
         admin = principal.role is Role.ADMIN
 
         def wanted(present: OwnRules) -> OwnRules:

@@ -80,24 +80,19 @@ class Stream:
         For UNIX connections: their kernel reports it (EPOLLHUP), asyncio does not.
         """
         loop = asyncio.get_running_loop()
-        told = loop.create_future()
+        told = asyncio.Event()
         with select.epoll() as watch:
             # Nothing is asked for: the end of both directions is always reported.
             watch.register(self.writer.get_extra_info("socket").fileno(), 0)
-            loop.add_reader(watch.fileno(), _tell, told)
+            loop.add_reader(watch.fileno(), told.set)
             try:
-                await told
+                await told.wait()
             finally:
                 loop.remove_reader(watch.fileno())
 
     def abort(self) -> None:
         """Ends it at once."""
         self.writer.transport.abort()
-
-
-def _tell(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
 
 
 async def accepted(connection: socket.socket, head_bytes: int) -> Stream:

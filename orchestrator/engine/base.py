@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.engine.image_names import get_command
+from orchestrator.engine.image_names import how_to_get
 from orchestrator.errors import EngineUnavailableError
 
 LABEL_INSTANCE = "paddock.instance"
@@ -159,9 +159,7 @@ class EngineEvent:
 
 def missing_image(name: str) -> EngineUnavailableError:
     """The message for an image that the engine does not have."""
-    return EngineUnavailableError(
-        f"image {name} is not on this engine: get it with `{get_command(name)}`"
-    )
+    return EngineUnavailableError(f"image {name} is not on this engine: {how_to_get(name)}")
 
 
 class Engine(ABC):

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Sequence
 
-# The repositories of the images that `paddock images build` makes.
+# What `paddock images build` makes by name. It makes others in the same folder from lists of
+# packages of one's own, whose place only their author knows.
+RECIPES = frozenset({"sandbox", "dev", "node", "python", "control-plane"})
 _OURS = re.compile(r"paddock/([a-z0-9][a-z0-9._-]*)(?::([\w.-]+))?")
 _HUB = re.compile(r"(?:index\.)?docker\.io/(?:library/)?|library/")
 
@@ -36,10 +38,16 @@ def build_command(image: str) -> str | None:
     found = _OURS.fullmatch(image)
     if found is None:
         return None
+    source = found[1] if found[1] in RECIPES else f"./{found[1]}.toml"
     more = "" if found[2] in (None, "latest") else f" --tag {image}"
-    return f"paddock images build {found[1]}{more}"
+    return f"paddock images build {source}{more}"
 
 
-def get_command(image: str) -> str:
-    """The command that brings a missing image to the engine."""
-    return build_command(image) or f"docker pull {image}"
+def how_to_get(image: str) -> str:
+    """What brings a missing image to the engine, in words."""
+    command = build_command(image)
+    if command is None:
+        return f"get it with `docker pull {image}`, or build it there"
+    if "./" in command:
+        return f"build it from its list of packages (`{command}`), or as it was built before"
+    return f"get it with `{command}`"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection
 from typing import NamedTuple
 
+from orchestrator.strict_json import count
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, FrameError, Message, parse, split
 
 KIB = 1024
@@ -33,8 +34,6 @@ _CHUNK = Bounds(CHUNK_BYTES + 4 * KIB, 4096, data=True)
 # either.
 _FILES = Bounds(MAX_FRAME_BYTES, 96 * KIB)
 LARGE = {"output": _OUTPUT, "pty.read": _OUTPUT, "file.pull": _CHUNK, "file.list": _FILES}
-# A name and a text per value, with some reserve.
-_QUOTES_A_VALUE = 4
 
 
 def bounds(accepted: bool, asked: Collection[str]) -> Bounds:
@@ -57,25 +56,9 @@ def parse_frame(body: bytes, allowed: Bounds = _FILES) -> Message:
     text, data = split(body)
     if data is not None and not allowed.data:
         raise FrameError("frame with bytes where none were expected")
-    if _too_many(text, allowed.values):
+    if count(text, allowed.values) > allowed.values:
         raise FrameError(f"frame with more than {allowed.values} values")
     return parse(body)
-
-
-def _too_many(body: bytes, most: int) -> bool:
-    """Whether it has more values, counted in a few passes over any bytes."""
-    if _values(body) <= most:
-        return False
-    # Some may be inside strings. Escaped characters are, and every other quote delimits a string.
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if plain.count(b'"') > most * _QUOTES_A_VALUE:
-        return True
-    return _values(b"".join(plain.split(b'"')[0::2])) > most
-
-
-def _values(body: bytes) -> int:
-    """An upper bound of the number of values in JSON of these bytes, including those in strings."""
-    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def size_of(value: object) -> int:

@@ -29,7 +29,10 @@ class TokenUsage(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A model's whole answer. `finish_reason` is the endpoint's word, such as `stop`, `length`."""
+    """A model's whole answer. `finish_reason` is the endpoint's word, such as `stop`, `length`.
+
+    `extra` is what it said beside text and calls, as a message keeps it.
+    """
 
     text: str
     input_tokens: int
@@ -38,6 +41,7 @@ class Completion(NamedTuple):
     finish_reason: str
     estimated: bool
     called: AnswerCalls = AnswerCalls()
+    extra: str = ""
 
 
 NOTHING = TokenUsage(0, 0, estimated=False)
@@ -74,11 +78,20 @@ def estimated(prompt: Prompt, output_bytes: int) -> TokenUsage:
 
 def stated(usage: Any) -> TokenUsage | None:
     """The usage as an endpoint states it; None if that is missing or nonsense."""
-    received = getattr(usage, "prompt_tokens", None)
-    sent = getattr(usage, "completion_tokens", None)
+    if not isinstance(usage, dict):
+        return None
+    received, sent = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if not (_is_count(received) and _is_count(sent)):
         return None
     return TokenUsage(received, sent, estimated=False)
+
+
+def most(one: TokenUsage | None, other: TokenUsage | None) -> TokenUsage | None:
+    """What an endpoint means that states its usage repeatedly, as it grows."""
+    if one is None or other is None:
+        return one or other
+    received = max(one.input_tokens, other.input_tokens)
+    return TokenUsage(received, max(one.output_tokens, other.output_tokens), estimated=False)
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

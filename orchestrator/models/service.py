@@ -4,23 +4,19 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_models import OperatorModel, load_key
+from orchestrator.models.endpoint import Endpoint, ModelCall
 from orchestrator.models.errors import ModelError, ModelFailure
 from orchestrator.models.messages import Prompt
 from orchestrator.models.metering import CallMeter, Completion
 from orchestrator.models.tool_calls import AnswerCalls
 from orchestrator.threads import Threads
 
-if TYPE_CHECKING:
-    from orchestrator.models.endpoint import Endpoint
-
 log = logging.getLogger(__name__)
 
-# For the import of the client, and for the file of a key.
-_LOAD_SECONDS = 60.0
+# For the file of a key.
 _KEY_SECONDS = 10.0
 # What an endpoint that needs no key gets.
 _NO_KEY = "none"
@@ -38,7 +34,6 @@ class Models:
         self.configured = dict(models)
         self._threads = Threads("keys of models", 4)
         self._endpoint: Endpoint | None = None
-        self._loading = asyncio.Lock()
 
     async def complete(
         self,
@@ -70,6 +65,7 @@ class Models:
             finish_reason=finished,
             estimated=usage.estimated,
             called=getattr(finished, "called", AnswerCalls()),
+            extra=getattr(finished, "extra", ""),
         )
 
     async def stream(
@@ -92,10 +88,12 @@ class Models:
             )
         meter.prices = model.prices
         until = asyncio.get_running_loop().time() + min(seconds, model.timeout)
-        endpoint = await self._loaded()
         key = await self._key(name, model)
         most = min(max_tokens, model.max_tokens or max_tokens)
-        pieces = endpoint.stream(name, model, key, prompt, most, meter, until)
+        if self._endpoint is None:
+            self._endpoint = Endpoint()
+        call = ModelCall(name, model, key, prompt, most, until)
+        pieces = self._endpoint.stream(call, meter)
         async with aclosing(pieces):
             try:
                 async for piece in pieces:
@@ -126,16 +124,3 @@ class Models:
             log.error("the key of a model can't be read: %s", error)
             raise ModelError(ModelFailure.KEY, f"model {name}: its key can't be read") from None
         return _NO_KEY if key is None else key.get_secret_value()
-
-    async def _loaded(self) -> "Endpoint":
-        async with self._loading:
-            if self._endpoint is None:
-                self._endpoint = await self._threads.call(_load, _LOAD_SECONDS)
-        return self._endpoint
-
-
-def _load() -> "Endpoint":
-    # The import takes more than a second, which only those who call models pay.
-    from orchestrator.models.endpoint import Endpoint
-
-    return Endpoint()

@@ -9,9 +9,13 @@ from prometheus_client.registry import Collector
 from orchestrator.audit.ledger import Ledger
 from orchestrator.egress.key_bytes import KeyBytes
 from orchestrator.node.base import Load, Node
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.service import Sessions
 from paddock.contract.words import Status
+
+# More than the usual interval of scrapes, so that each sees the worst.
+_LATEST_MINUTES = 2
 
 
 class Gauges(Collector):
@@ -25,6 +29,7 @@ class Gauges(Collector):
         node: Node,
         pool: WarmPool,
         key_bytes: KeyBytes,
+        lag: LoopLag,
     ) -> None:
         """`levels` are the names of the levels in force."""
         self._sessions = sessions
@@ -33,6 +38,7 @@ class Gauges(Collector):
         self._node = node
         self._pool = pool
         self._key_bytes = key_bytes
+        self._lag = lag
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics."""
@@ -43,6 +49,7 @@ class Gauges(Collector):
             "Bytes of all sessions to and from the outside, through the way out, since the start.",
             self._key_bytes.total,
         )
+        yield from self._of_the_loop()
         yield from _of_the_host(self._node.load())
 
     def _of_sessions(self) -> Iterator[Metric]:
@@ -110,6 +117,19 @@ class Gauges(Collector):
         )
         yield CounterMetricFamily(
             "paddock_audit_events", "Events made durable since the start.", self._ledger.committed
+        )
+
+    def _of_the_loop(self) -> Iterator[Metric]:
+        worst = self._lag.worst(_LATEST_MINUTES)
+        yield GaugeMetricFamily(
+            "paddock_loop_lag_seconds",
+            "The longest time of the last two minutes in which all requests waited for one thing.",
+            0.0 if worst is None else worst.seconds,
+        )
+        yield CounterMetricFamily(
+            "paddock_loop_slow_passes",
+            "How often all requests waited for longer than 50 ms.",
+            self._lag.slow_passes,
         )
 
 

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from orchestrator.policy.levels import Level
 from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_cwd, parse_command
 
+# A word costs as much as so many characters.
+_WORD_COST = 16
+
 
 def read_command(
     level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
@@ -18,13 +21,18 @@ def read_command(
 
 
 def check_command(
-    level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
+    level: Level,
+    command: str | None,
+    argv: Sequence[str] | None,
+    cwd: str | None,
+    mounts: Sequence[str] = (),
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
     The command is a `command` line or an `argv`. `cwd` is relative to the workspace or below
-    /workspace; at levels that allow any command it may be anywhere. Raises: DeniedError with the
-    rule; CommandError if the command is malformed.
+    /workspace; at levels that allow any command it may be anywhere. `mounts` are the targets of
+    the session's writable mounts. Raises: DeniedError with the rule; CommandError if the command
+    is malformed.
     """
     words, directory = read_command(level, command, argv, cwd)
     decision = decide(
@@ -33,10 +41,21 @@ def check_command(
         cwd=directory,
         level=level.name,
         guard_writes=level.guard_writes,
+        mounts=mounts,
     )
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)
     return words, directory
+
+
+def command_size(command: str | None, argv: Sequence[str] | None) -> int:
+    """Roughly what deciding costs: the characters, and as many again for each word as a long one.
+
+    It must be cheap itself.
+    """
+    if argv is None:
+        return _WORD_COST * len(command or "")
+    return sum(map(len, argv)) + _WORD_COST * len(argv)
 
 
 def command_field(error: CommandError, command: str | None) -> str:

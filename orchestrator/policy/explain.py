@@ -37,8 +37,9 @@ def explain_command(
     argv: Sequence[str] | None,
     cwd: str | None,
     reaches: Reaches | None = None,
+    mounts: Sequence[str] = (),
 ) -> Explanation:
-    """The level's decision about a command; `reaches` as in `command_stops`.
+    """The level's decision about a command; `reaches` and `mounts` as in `command_stops`.
 
     Raises: CommandError if it is malformed.
     """
@@ -46,8 +47,8 @@ def explain_command(
     try:
         words, directory = read_command(level, command, argv, cwd)
         if words and words[0]:
-            stops = command_stops(level, words, directory, reaches)
-        check_command(level, command, argv, cwd)
+            stops = command_stops(level, words, directory, reaches, mounts)
+        check_command(level, command, argv, cwd, mounts)
     except DeniedError as error:
         return _denied(error.rule, error.message, stops)
     return _allowed(f"allowed at permission level {level.name}", stops)

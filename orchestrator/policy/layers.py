@@ -7,6 +7,7 @@ links lead, so it may stop more than this module reports. Pure functions.
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from orchestrator.egress.hosts import Host, HostError, parse_host
@@ -28,6 +29,8 @@ _KERNEL = ("/dev", "/proc", "/sys")
 # These have no table of options. They only print their words, or write to an absolute path.
 _PRINT = frozenset({"echo", "printf"})
 _WRITE = frozenset({"chmod", "chown", "dd", "install", "ln", "rmdir", "tee", "truncate"})
+# Of one command; further ones are refused for the same reasons.
+_MOST_HOSTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,20 @@ class Stop:
 
 
 def command_stops(
-    level: Level, words: Sequence[str], cwd: str, reaches: Reaches | None = None
+    level: Level,
+    words: Sequence[str],
+    cwd: str,
+    reaches: Reaches | None = None,
+    mounts: Sequence[str] = (),
 ) -> list[Stop]:
     """The refusals of a command, in order; `cwd` is absolute.
 
-    `reaches` decides the hosts of the way out; None: the level's rules do.
+    `reaches` decides the hosts of the way out; None: the level's rules do. `mounts` are the targets
+    of the session's writable mounts.
     """
     return [
         *_program(level, words[0], cwd),
-        *_paths(level, words, cwd),
+        *_paths(level, words, cwd, mounts),
         *_calls(level, words),
         *_network(level, words, reaches or level.egress.decide_any_port),
     ]
@@ -91,7 +99,7 @@ def _executable(level: Level, program: str) -> bool:
     return listed or _within(program, level.confinement.execute)
 
 
-def _paths(level: Level, words: Sequence[str], cwd: str) -> Iterator[Stop]:
+def _paths(level: Level, words: Sequence[str], cwd: str, mounts: Sequence[str]) -> Iterator[Stop]:
     try:
         intents = path_intents(words)
     except CommandError:
@@ -100,7 +108,9 @@ def _paths(level: Level, words: Sequence[str], cwd: str) -> Iterator[Stop]:
         intents = _guessed(words)
     reads, writes = ([resolve(path, cwd) for path in paths] for paths in intents)
     # One of each kind is enough.
-    yield from next((stops for path in writes if (stops := list(_written(level, path)))), [])
+    yield from next(
+        (stops for path in writes if (stops := list(_written(level, path, mounts)))), []
+    )
     yield from next((stops for path in reads if (stops := list(_read(level, path)))), [])
 
 
@@ -128,9 +138,9 @@ def _read(level: Level, path: str) -> Iterator[Stop]:
     )
 
 
-def _written(level: Level, path: str) -> Iterator[Stop]:
+def _written(level: Level, path: str, mounts: Sequence[str] = ()) -> Iterator[Stop]:
     shared = ("/dev/shm",) if level.limits.shm_bytes else ()  # noqa: S108 - the sandbox's
-    if _within(path, (*_OWN, *DEVICES, *shared)):
+    if _within(path, (*_OWN, *DEVICES, *shared, *mounts)):
         return
     remedy = "Write to the workspace or /tmp; no level allows writing elsewhere."
     if not _within(path, _KERNEL):
@@ -178,14 +188,19 @@ def _network(level: Level, words: Sequence[str], reaches: Reaches) -> Iterator[S
 
 
 def _egress(hosts: Iterable[str], reaches: Reaches) -> Iterator[Stop]:
-    for host in hosts:
-        try:
-            decision = reaches(parse_host(host))
-        except HostError as error:
-            yield Stop("network", f"the proxy refuses {_short(host)}: {error}", "Use its name.")
-            continue
-        if decision.remedy is not None and not known_commands.is_loopback(host):
-            yield Stop("network", f"{decision.rule}: {decision.why}", decision.remedy)
+    """The refusals of the first few hosts that are refused."""
+    refused = (stop for host in dict.fromkeys(hosts) for stop in _refused_host(host, reaches))
+    yield from islice(refused, _MOST_HOSTS)
+
+
+def _refused_host(host: str, reaches: Reaches) -> Iterator[Stop]:
+    try:
+        decision = reaches(parse_host(host))
+    except HostError as error:
+        yield Stop("network", f"the proxy refuses {_short(host)}: {error}", "Use its name.")
+        return
+    if decision.remedy is not None and not known_commands.is_loopback(host):
+        yield Stop("network", f"{decision.rule}: {decision.why}", decision.remedy)
 
 
 def _within(path: str, places: Iterable[str]) -> bool:

@@ -39,15 +39,28 @@ def narrowing_of(value: Mapping[str, Any], field: str) -> Narrowing:
     return Narrowing(rules.allow, rules.deny)
 
 
-def check_own_rules(level: Level, own: OwnRules) -> None:
-    """Raises: ValidationError if the level's sandboxes can't have these rules."""
-    rules = (own.also, Rules(own.only.allow or (), own.only.deny))
-    if any(each.inspect for each in rules) and not level.egress.inspect:
-        raise ValidationError(
-            "inspect needs a level with a rule that inspects: otherwise its sandboxes do not trust "
-            f"the proxy's certificates, and {level.name} has none",
-            field="inspect",
-        )
+def check_own_rules(level: Level, own: OwnRules, *, only: str = "only") -> None:
+    """Raises: ValidationError, naming the place, if the level's sandboxes can't have these rules.
+
+    `only` is the member of the request with the rules that narrow.
+    """
+    check_rules(level, Rules(own.only.allow or (), own.only.deny), only)
+    check_rules(level, own.also, "also")
+
+
+def check_rules(level: Level, rules: Rules, field: str) -> None:
+    """The same for the rules of that member; empty: of the whole request."""
+    if level.egress.inspect:
+        return
+    for kind, found in (("allow", rules.allow), ("deny", rules.deny)):
+        for index, rule in enumerate(found):
+            if rule.inspect:
+                said = "otherwise its sandboxes do not trust the proxy's certificates"
+                raise _refused(
+                    field,
+                    (kind, index, "inspect"),
+                    f"needs a level with a rule that inspects: {said}, and {level.name} has none",
+                )
 
 
 def _refused(field: str, place: tuple[int | str, ...], said: str) -> ValidationError:

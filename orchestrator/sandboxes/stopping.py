@@ -23,14 +23,16 @@ class Stopper:
         self._node = node
         self._tasks = TaskScope("the freezing of a sandbox")
 
-    async def freeze(self, sandbox: Sandbox) -> bool:
+    async def freeze(self, sandbox: Sandbox, *, ends: bool = False) -> bool:
         """Whether the sandbox is frozen and can be thawed; otherwise its processes were killed.
 
-        It is frozen only once, however often this is called.
+        It is frozen only once, however often this is called. If its session `ends`, nothing is
+        lost by killing, so the log does not warn of it.
         """
         sandbox.shut_off()
         if sandbox.freezing is None:
-            sandbox.freezing = self._tasks.begin(self._freeze(sandbox))
+            level = logging.DEBUG if ends else logging.WARNING
+            sandbox.freezing = self._tasks.begin(self._freeze(sandbox, level))
         return await asyncio.shield(sandbox.freezing)
 
     async def let_go(self, sandbox: Sandbox) -> None:
@@ -61,11 +63,12 @@ class Stopper:
         sandbox.reopen()
         return True
 
-    async def _freeze(self, sandbox: Sandbox) -> bool:
+    async def _freeze(self, sandbox: Sandbox, level: int = logging.WARNING) -> bool:
+        """Tells of failures at that level of the log."""
         try:
-            await self._freeze_rest(sandbox)
+            await self._freeze_rest(sandbox, level)
         except (PaddockError, TimeoutError) as error:
-            log.warning("sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
+            log.log(level, "sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
         except Exception:
             # Any error: it must not make an end fail, now or at the next attempt.
             log.exception("sandbox %s can't be frozen, so it is killed", sandbox.name)
@@ -74,7 +77,7 @@ class Stopper:
         await self._kill(sandbox)
         return False
 
-    async def _freeze_rest(self, sandbox: Sandbox) -> None:
+    async def _freeze_rest(self, sandbox: Sandbox, level: int) -> None:
         """Freezes it; kills processes first that start and end too fast to be frozen.
 
         On a busy host, the engine may give up early once: killing would end what a pause keeps.
@@ -85,7 +88,7 @@ class Stopper:
                 try:
                     await self._node.engine.pause(sandbox.container_id)
                 except PaddockError as error:
-                    log.warning("sandbox %s can't be frozen: %s", sandbox.name, error.detail)
+                    log.log(level, "sandbox %s can't be frozen: %s", sandbox.name, error.detail)
                 else:
                     return
             await self._kill(sandbox, spare_first=True)
@@ -99,10 +102,10 @@ class Stopper:
         except (OSError, RuntimeError, TimeoutError) as error:
             log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
             return
-        if not killed:
-            known = "is not known" if sandbox.first is None else "has ended"
+        # All its processes have ended with the first one.
+        if not killed and sandbox.first is None:
             log.error(
                 "no process of sandbox %s was found to be killed: it has no visible control "
-                "group, and its first process %s",
-                *(sandbox.name, known),
+                "group, and its first process is not known",
+                sandbox.name,
             )

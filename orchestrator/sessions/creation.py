@@ -338,7 +338,7 @@ def _own_rules(request: NewSession, level: Level) -> OwnRules:
             field="egress",
         )
     own = OwnRules(only=narrowing_of(request.egress, "egress"))
-    check_own_rules(level, own)
+    check_own_rules(level, own, only="egress")
     return own
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.access.keys import Principal, Role
@@ -17,7 +18,7 @@ from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
-from orchestrator.sessions.deadlines import Deadline, Deadlines
+from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.lifecycle import Termination
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.session import Session
@@ -74,7 +75,7 @@ class Ending:
         *,
         exit_code: int | None = None,
         error: str | None = None,
-        deadline: str | None = None,
+        deadline: Deadline | None = None,
         container_id: str | None = None,
         closing: dict[str, Any] | None = None,
         then: EventDraft | None = None,
@@ -83,17 +84,19 @@ class Ending:
 
         It ends even if that can't be recorded; the record follows. `deadline` names the deadline
         that passed, `closing` what the client who closes it requested, `then` what is recorded
-        after the end. With `container_id`, it ends
-        only while that is its container, because the container of a replaced sandbox may end at any
-        time.
+        after the end. It does not end because it was idle if it is in use again. With
+        `container_id`, it ends only while that is its container, because the container of a
+        replaced sandbox may end at any time.
         """
-        crashed = rationale is Rationale.CRASH
-        if not crashed:
+        crashed, idle = rationale is Rationale.CRASH, deadline is Deadline.IDLE
+        if not crashed and not idle:
             await self._freeze_all(session)  # the lock's holder may be waiting for a disk
         async with session.lock:
             sandbox = session.sandbox
             current = None if sandbox is None else sandbox.container_id
             if not session.live or container_id not in (None, current):
+                return
+            if idle and due(session, datetime.now(UTC)) is not Deadline.IDLE:
                 return
             session.gate, session.ending = _ENDING, True
             thaws = await self._freeze_all(session, crashed=crashed)
@@ -184,7 +187,7 @@ class Ending:
         """Whether there is a sandbox, now frozen, that can be thawed."""
         if not session.live or session.sandbox is None:
             return False
-        return await self._stopper.freeze(session.sandbox)
+        return await self._stopper.freeze(session.sandbox, ends=True)
 
     def _record_end(
         self,

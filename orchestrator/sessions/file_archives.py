@@ -26,28 +26,27 @@ _MOST_HEADERS = 512 * 1024 * 1024
 
 
 class ArchiveSummary(NamedTuple):
-    """What an archive holds; `paths_sha256` is the digest of all paths, each followed by a NUL."""
+    """What an archive holds; `paths_sha256` is the digest of all paths, each followed by a NUL.
+
+    `skipped`: how many entries are left out; `skipped_names` are the first of them, printable.
+    """
 
     files: int
     directories: int
     links: int
     bytes: int
     paths_sha256: str
+    skipped: int
+    skipped_names: tuple[str, ...]
 
 
 class ArchiveDownload:
-    """A directory being packed. The caller must close it.
+    """A directory being packed. The caller must close it."""
 
-    `skipped`: how many entries are left out; `skipped_names` are the first of them, printable.
-    """
-
-    def __init__(
-        self, stream: FileStream, summary: ArchiveSummary, skipped: int, names: tuple[str, ...]
-    ) -> None:
+    def __init__(self, stream: FileStream, summary: ArchiveSummary) -> None:
         self._stream = stream
         self.summary = summary
-        self.skipped = skipped
-        self.skipped_names = names
+        self.skipped, self.skipped_names = summary.skipped, summary.skipped_names
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The archive, in chunks of at most 256 KiB.
@@ -84,9 +83,7 @@ class FileArchives:
         opened = await self._requests.open(link, "pack", path, format=kind, most_bytes=0)
         stream = stream_of(link, opened)
         try:
-            summary, told = _summary(opened), opened["summary"]
-            names = _names(told.get("skipped_names"))
-            return ArchiveDownload(stream, summary, whole_number(told, "skipped"), names)
+            return ArchiveDownload(stream, _summary(opened))
         except BaseException:
             await stream.close()
             raise
@@ -146,7 +143,10 @@ def _summary(answer: Message) -> ArchiveSummary:
     files, directories, links, size = (
         whole_number(told, name) for name in ("files", "directories", "links", "bytes")
     )
-    return ArchiveSummary(files, directories, links, size, digest)
+    # An agent that an older control plane started leaves nothing out.
+    skipped = whole_number({"skipped": 0} | told, "skipped")
+    names = _names(told.get("skipped_names", []))
+    return ArchiveSummary(files, directories, links, size, digest, skipped, names)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -110,7 +110,6 @@ class LevelChange:
         principal: Principal,
         level: Level,
         limits: SessionLimits,
-        ignored: dict[str, Any],
         admitted: AbstractAsyncContextManager[None],
     ) -> None:
         """Ends what runs, starts a sandbox at the new level, and removes the old one.
@@ -128,7 +127,7 @@ class LevelChange:
         if session.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
         await self._sandboxes.check_level(level)
-        args = {"from": session.level.name, "to": level.name, "ignored": ignored}
+        args = {"from": session.level.name, "to": level.name}
         if session.suspended:
             await self._pin_suspended(session, principal, level, limits, args, admitted)
             return

@@ -44,10 +44,10 @@ def check_transition(current: Status, wanted: Status) -> None:
         raise InvalidTransitionError(f"a session that is {current} cannot become {wanted}")
 
 
-def activity(status: Status, running: int, *, suspended: bool = False) -> Activity:
-    """A session's activity, from its status and the number of busy commands and tools."""
+def activity(status: Status, *, works: bool, suspended: bool = False) -> Activity:
+    """A session's activity, from its status and whether commands, tools or a turn are busy."""
     if status not in LIVE:
         return Activity.CLOSED
     if suspended:
         return Activity.SUSPENDED
-    return Activity.RUNNING if running else Activity.IDLE
+    return Activity.RUNNING if works else Activity.IDLE

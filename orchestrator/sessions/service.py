@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     suppress,
 )
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orchestrator.access.fair_queue import Turn
 from orchestrator.access.keys import Principal, Role, digest, new_handle
@@ -303,13 +303,13 @@ class Sessions:
         principal: Principal,
         session: Session,
         permission_level: str | None,
-        ignored: dict[str, Any],
+        workspace: Mapping[str, str],
     ) -> None:
-        """Sets the permission level; `ignored` lists what the client may not set, for the record.
+        """Sets the permission level; `workspace` is what the client takes for the workspace.
 
         Raises: the errors of `SettingsChange.run`.
         """
-        await self._settings_change.run(principal, session, permission_level, ignored)
+        await self._settings_change.run(principal, session, permission_level, workspace)
 
     async def set_episode(
         self, principal: Principal, session: Session, episode_id: str | None

@@ -168,6 +168,8 @@ class Session:
     suspension: Suspension | None = None
     # What it asked for when it is idle; None: its level's.
     requested_idle_action: IdleAction | None = None
+    # Whether a turn runs in it, which may wait for a model.
+    in_turn: bool = False
     # The number of requests that need its sandbox now, or will at once.
     uses: int = 0
     # Serializes all changes of the status, the level and the sandbox.
@@ -238,9 +240,14 @@ class Session:
         return len(self.running) + self.busy_terminals
 
     @property
+    def works(self) -> bool:
+        """Whether a command, a terminal or a turn is busy; a turn also while its model is."""
+        return self.at_work > 0 or self.in_turn
+
+    @property
     def in_use(self) -> bool:
         """Whether something is running in it or is about to, or in a child."""
-        if self.at_work > 0 or self.uses > 0:
+        if self.works or self.uses > 0:
             return True
         return any(child.in_use for child in self.family.children.values())
 

@@ -1,15 +1,14 @@
 """Changes a session's settings: who may, and what it costs; `LevelChange` changes the level."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import Any
 
 from orchestrator.access.keys import Principal
 from orchestrator.access.shares import Shares
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
-from orchestrator.errors import ConflictError, PermissionDeniedError
+from orchestrator.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sessions.level_change import LevelChange
@@ -51,11 +50,12 @@ class SettingsChange:
         principal: Principal,
         session: Session,
         permission_level: str | None,
-        ignored: dict[str, Any],
+        workspace: Mapping[str, str],
     ) -> None:
-        """Sets the permission level; `ignored` lists what the client may not set, for the record.
+        """Sets the permission level; `workspace` is what the client takes for the workspace.
 
-        Raises: ValidationError for a level that does not permit the session's image;
+        Raises: ValidationError for a level that does not permit the session's image, and for
+        another workspace than there is, which is recorded;
         PermissionDeniedError above the key's `max_level` or the parent's level;
         SessionTerminatedError, InvalidTransitionError while paused; RateLimitedError above the
         key's quota;
@@ -64,44 +64,44 @@ class SettingsChange:
         until its level is set again.
         """
         session.check_live()
-        level = None if permission_level is None else self._levels.named(permission_level)
-        if level is not None and session.pack is not None:
+        await self._check_workspace(principal, session, workspace)
+        if permission_level is None:
+            return
+        level = self._levels.named(permission_level)
+        if session.pack is not None:
             level = level.offline()
-        if level is not None and self._level_change.needed(session, level):
+        if self._level_change.needed(session, level):
             self._images.check_level(session.image, level)
         turn: AbstractContextManager[None] = nullcontext()
         # Lowering a session's level waits for nothing and needs no permission.
-        lowers = level is not None and self._level_change.lowers(session, level)
+        lowers = self._level_change.lowers(session, level)
         if not lowers:
-            if level is not None or ignored:
-                self._recorder.check_room(session)
-            if level is not None:
-                await self._check_bounds(principal, session, level)
-                if self._level_change.needed(session, level):
-                    turn = await self._shares.turn(principal)
-        await self._tasks.shield(self._change(principal, session, level, ignored, turn, lowers))
+            self._recorder.check_room(session)
+            await self._check_bounds(principal, session, level)
+            if self._level_change.needed(session, level):
+                turn = await self._shares.turn(principal)
+        await self._tasks.shield(self._change(principal, session, level, turn, lowers))
 
     async def _change(
         self,
         principal: Principal,
         session: Session,
-        level: Level | None,
-        ignored: dict[str, Any],
+        level: Level,
         turn: AbstractContextManager[None],
         lowers: bool,
     ) -> None:
         with turn:
             async with self._level_change.held(session, level):
                 session.check_live()
-                if level is not None and self._level_change.needed(session, level):
+                if self._level_change.needed(session, level):
                     _check_parent(session, level)
                     if lowers and not self._level_change.lowers(session, level):
                         raise ConflictError("the permission level was lowered meanwhile: try again")
                     await self._end_children(session, level)
-                    await self._change_level(principal, session, level, ignored)
+                    await self._change_level(principal, session, level)
                     await self._end_children(session, level)
-                elif level is not None or ignored:
-                    args = {"permission_level": session.level.name, "ignored": ignored}
+                else:
+                    args = {"permission_level": session.level.name}
                     await self._recorder.record(
                         session, EventDraft("session.settings", actor=principal.name, args=args)
                     )
@@ -118,6 +118,27 @@ class SettingsChange:
         ]
         error = f"the level of its parent is {level.name} now"
         await asyncio.gather(*(self._end(child, error) for child in above))
+
+    async def _check_workspace(
+        self, principal: Principal, session: Session, wishes: Mapping[str, str]
+    ) -> None:
+        """Raises: ValidationError if the session's workspace is another."""
+        own = {"mode": "session", "root_dir": session.root_dir}
+        for name, wish in wishes.items():
+            if wish == own.get(name):
+                continue
+            field = f"settings.workspace.{name}"
+            error = f"{field} can't be changed: the control plane chooses the workspace"
+            await self._recorder.refuse(
+                session,
+                EventDraft(
+                    "session.settings",
+                    actor=principal.name,
+                    args={"workspace": dict(wishes)},
+                    error=error,
+                ),
+            )
+            raise ValidationError(error, field=field)
 
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
         """Raises PermissionDeniedError for a level above that of the caller's key or the parent."""
@@ -137,9 +158,7 @@ class SettingsChange:
             )
             raise
 
-    async def _change_level(
-        self, principal: Principal, session: Session, level: Level, ignored: dict[str, Any]
-    ) -> None:
+    async def _change_level(self, principal: Principal, session: Session, level: Level) -> None:
         limits = clamped_limits(level, session.requested_limits)
         workspace, size = session.workspace, limits.workspace_bytes
         shares = session.family.shares  # its workspace keeps its size then
@@ -153,7 +172,7 @@ class SettingsChange:
                 yield
 
         try:
-            await self._level_change.run(session, principal, level, limits, ignored, admitted())
+            await self._level_change.run(session, principal, level, limits, admitted())
         finally:
             # A suspended one is resized when it is restored; one that is closed, at the next try.
             if session.sandbox is not None and not shares:

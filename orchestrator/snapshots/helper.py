@@ -90,7 +90,7 @@ def _pack(request: dict[str, Any]) -> dict[str, Any]:
     if "marks" in request:
         # The marks have what the kernel marks as deleted, which the tar leaves out.
         return {"skipped": skipped[:_MOST_NAMES], "count": len(skipped)}
-    return {"skipped": scan.skipped_names, "count": scan.skipped}
+    return {"skipped": scan.skipped.names, "count": scan.skipped.count}
 
 
 def _marks(request: dict[str, Any], skipped: list[str]) -> dict[str, list[str]]:

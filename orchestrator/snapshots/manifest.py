@@ -1,15 +1,15 @@
 """What `snapshot.json` says: a session without its files."""
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from pydantic import ValidationError as SchemaError
 
+from orchestrator import strict_json
 from orchestrator.config.schema_errors import place, reason
 from orchestrator.egress.session_rules import NO_NARROWING, Narrowing
 from orchestrator.errors import TooLargeError
@@ -17,16 +17,20 @@ from orchestrator.sessions.budget import Kind, outside
 from orchestrator.sessions.session import Session
 from orchestrator.snapshots.archive import MANIFEST, MOST_MANIFEST_BYTES, PartFacts, SnapshotError
 from orchestrator.snapshots.said import Spoken, SpokenForm, Waiting, WhatWasSaid, in_order
+from orchestrator.strict_json import JsonError
 from orchestrator.turns.lisp.errors import LispError
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.programs import OperationFailed
 from orchestrator.turns.script import prepared
 from orchestrator.turns.session_policy import BUILT_IN
-from orchestrator.turns.stored_values import from_text, to_text
+from orchestrator.turns.stored_values import from_text, json_text, to_text
 from orchestrator.turns.turn import LispCode, TurnRecord
+from paddock.contract.early import StopsEarly
 
 VERSION = 1
 _MOST = 2**53
+# Reading so many takes a few tens of milliseconds, in which nothing else can run.
+_MOST_VALUES = 250_000
 _MOST_TURNS = 100_000
 _MOST_SKIPPED = 64
 # What forms that are no values raise.
@@ -37,7 +41,7 @@ _Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{
 _Count = Annotated[int, Field(ge=0, le=_MOST)]
 
 
-class _Form(BaseModel):
+class _Form(StopsEarly):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -61,7 +65,7 @@ class TurnForm(_Form):
     operations: _Count
     printed: str
     proposals: list[dict[str, Any]]
-    budget_remaining: dict[str, int | float | None]
+    budget_remaining: Annotated[dict[str, int | float | None], Field(max_length=64)]
     # Where it ran; older snapshots do not say.
     permission_level: Annotated[str, Field(max_length=64)] | None = None
     workspace_root: Annotated[str, Field(max_length=4096)] | None = None
@@ -92,7 +96,7 @@ class SnapshotForm(_Form):
     timeline: Spoken = []
     queued: Waiting = []
     skipped: list[str]
-    parts: list[PartForm]
+    parts: Annotated[list[PartForm], Field(max_length=8)]
 
     def listed(self) -> list[PartFacts]:
         """The parts that follow it."""
@@ -142,10 +146,21 @@ def written(
         "skipped": skipped[:_MOST_SKIPPED],
         "parts": [part._asdict() for part in parts],
     }
-    data = json.dumps(told, separators=(",", ":")).encode()
+    data = _encoded(told)
     if len(data) > MOST_MANIFEST_BYTES:
         raise TooLargeError(f"{MANIFEST} would have more than {MOST_MANIFEST_BYTES} bytes")
+    if strict_json.count(data, _MOST_VALUES) > _MOST_VALUES:
+        raise TooLargeError(f"{MANIFEST} would have more than {_MOST_VALUES} values")
     return data
+
+
+def _encoded(told: Mapping[str, Any]) -> bytes:
+    """As JSON; each item of a list by itself, because the interpreter does nothing else then."""
+    members = []
+    for name, value in told.items():
+        text = f"[{','.join(map(json_text, value))}]" if isinstance(value, list) else None
+        members.append(f"{json_text(name)}:{json_text(value) if text is None else text}")
+    return f"{{{','.join(members)}}}".encode()
 
 
 def requested(session: Session) -> dict[str, Any]:
@@ -197,9 +212,9 @@ def read(data: bytes, check: Callable[[TurnRecord], object]) -> SnapshotForm:
     Raises: SnapshotError naming the member.
     """
     try:
-        value = json.loads(data.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise SnapshotError(f"{MANIFEST} must be JSON", field=MANIFEST) from None
+        value = strict_json.parse(data, MANIFEST, _MOST_VALUES)
+    except JsonError as error:
+        raise SnapshotError(str(error), field=MANIFEST) from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise SnapshotError(
             f"version must be {VERSION}: other snapshots can't be restored here", field="version"
@@ -266,7 +281,3 @@ def read_notes(form: NotesForm) -> Notes:
 def sha256(manifest: bytes) -> str:
     """The snapshot's digest, which depends on each of its parts."""
     return hashlib.sha256(manifest).hexdigest()
-
-
-def _no_constant(name: str) -> Mapping[str, Any]:
-    raise ValueError(f"{name} is not a JSON value")

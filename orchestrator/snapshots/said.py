@@ -3,17 +3,18 @@
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from orchestrator.audit.writer import Effect, both
 from orchestrator.models.messages import ModelMessage, ToolCall
 from orchestrator.turns.runs import queue, timeline_rows
 from orchestrator.turns.runs.timeline import MAX_TIMELINE_ENTRIES, TimelineEntry, kept
+from paddock.contract.early import StopsEarly
 
 _Text = Annotated[str, Field(max_length=128 * 1024)]
 
 
-class SpokenForm(BaseModel):
+class SpokenForm(StopsEarly):
     """One message of the timeline."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -23,8 +24,9 @@ class SpokenForm(BaseModel):
     time: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$")]
     role: Literal["user", "assistant", "tool"]
     content: _Text
-    calls: Annotated[list[Annotated[list[_Text], Field(min_length=3, max_length=3)]], Field()] = []
+    calls: list[Annotated[list[_Text], Field(min_length=3, max_length=3)]] = []
     call: _Text | None = None
+    extra: _Text = ""
 
     @classmethod
     def of(cls, entry: TimelineEntry) -> Self:
@@ -39,13 +41,14 @@ class SpokenForm(BaseModel):
                 "content": said.content,
                 "calls": [list(each) for each in said.calls],
                 "call": said.call,
+                "extra": said.extra,
             }
         )
 
     def entry(self) -> TimelineEntry:
         """The entry, in a form that endpoints take, whoever has written it."""
         calls = tuple(ToolCall(*each) for each in self.calls)
-        message = kept(ModelMessage(self.role, self.content, calls, self.call))
+        message = kept(ModelMessage(self.role, self.content, calls, self.call, self.extra))
         return TimelineEntry.made(self.seq, self.turn, self.time, message)
 
 

@@ -173,11 +173,11 @@ class Snapshots:
         size, more = 0, True
         while more:
             after = found[-1].number if found else 0
-            page, more = await self._database.browse(
-                partial(turn_rows.page, session_key=session.key, after=after, limit=_TURNS)
+            page, more, length = await self._database.browse(
+                partial(_page, session_key=session.key, after=after)
             )
             found += page
-            size += sum(len(str(turn.outcome)) + len(turn.printed) for turn in page)
+            size += length
             if size > MOST_MANIFEST_BYTES:
                 raise TooLargeError("the session's turns are too long for a snapshot")
         if any(not turn.ended for turn in found):
@@ -278,6 +278,14 @@ class Snapshots:
             raise SnapshotFailedError("the snapshot can't be handled in time") from error
 
 
+def _page(
+    connection: sqlite3.Connection, session_key: str, after: int
+) -> tuple[list[TurnRecord], bool, int]:
+    """Turns, whether there may be more, and about how many bytes they have."""
+    page, more = turn_rows.page(connection, session_key, after, _TURNS)
+    return page, more, sum(len(str(turn.outcome)) + len(turn.printed) for turn in page)
+
+
 def _said(connection: sqlite3.Connection, session_key: str) -> WhatWasSaid:
     timeline = timeline_rows.all_of(connection, session_key)
     waiting = queue.waiting_rows(connection, session_key)
@@ -287,5 +295,5 @@ def _said(connection: sqlite3.Connection, session_key: str) -> WhatWasSaid:
 def _importing(received: Received, session_key: str) -> Effect:
     """Stores turns, notes, timeline and queue of a snapshot."""
     manifest = received.manifest
-    turns = turn_rows.importing(session_key, manifest.records(), received.notes())
+    turns = turn_rows.importing(session_key, received.turns, received.notes)
     return both(turns, manifest.said().importing(session_key))

@@ -11,6 +11,7 @@ from orchestrator.snapshots.manifest import SnapshotForm
 from orchestrator.snapshots.spool import Spool
 from orchestrator.threads import bounded
 from orchestrator.turns.notes import Notes
+from orchestrator.turns.turn import TurnRecord
 
 _READ_SECONDS = 60
 
@@ -54,21 +55,22 @@ class Received:
     def __init__(self, spool: Spool, held: ExitStack) -> None:
         self.spool, self._held = spool, held
         self.sha256 = ""
+        self.manifest_bytes = 0
+        self.turns: list[TurnRecord] = []
+        self.notes = Notes()
         self._manifest: SnapshotForm | None = None
 
     def learn(self, data: bytes, manifest: SnapshotForm) -> None:
-        """Its manifest has arrived."""
-        self.sha256, self._manifest = manifests.sha256(data), manifest
+        """Its manifest has arrived. It may be long, so this belongs into a thread."""
+        self.sha256, self.manifest_bytes = manifests.sha256(data), len(data)
+        self.turns, self.notes = manifest.records(), manifests.read_notes(manifest.notes)
+        self._manifest = manifest
 
     @property
     def manifest(self) -> SnapshotForm:
         """What it says of the session."""
         assert self._manifest is not None  # noqa: S101 - a complete one has it
         return self._manifest
-
-    def notes(self) -> Notes:
-        """What the session's programs remember."""
-        return manifests.read_notes(self.manifest.notes)
 
     def close(self) -> None:
         """Releases its files, and its place; may be repeated."""

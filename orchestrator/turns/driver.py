@@ -42,6 +42,8 @@ from orchestrator.turns.turn import MOST_OPERATIONS
 # What ends a turn in its middle: tokens and cost are used by it, and time passes.
 _CHECKED = (Kind.TIME, Kind.TOKENS, Kind.COST)
 _MOST_DEPTH = 12
+# A larger integer is a text in the record.
+_LARGE = 2**63
 
 
 class SessionExceeded(Exception):  # noqa: N818
@@ -262,14 +264,16 @@ def recordable(value: Value) -> Any:
 
 
 def _whole(value: Any, depth: int) -> Any:
+    if type(value) is int and -_LARGE < value < _LARGE:
+        return value
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else str(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGE:
         return str(value)
     if isinstance(value, list | dict) and not depth:
         return "…"
     if isinstance(value, list):
-        return [_whole(each, depth - 1) for each in value]
+        return [each if type(each) is str else _whole(each, depth - 1) for each in value]
     if isinstance(value, dict):
         return {name: _whole(each, depth - 1) for name, each in value.items()}
     return value

@@ -61,8 +61,13 @@ def shown(outcome: Outcome, metadata: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _unfit(outcome: Outcome) -> str | None:
+    """Why a value can't be shown, as far as that is known before it is written."""
     level: list[Value] = [outcome]
+    size = 0
     for _ in range(_MOST_DEPTH):
+        size += sum(map(_least, level))
+        if size > _MOST_BYTES:
+            return f"has more than {_MOST_BYTES} bytes"
         level = [
             inner
             for each in level
@@ -72,6 +77,13 @@ def _unfit(outcome: Outcome) -> str | None:
         if not level:
             return None
     return f"has more than {_MOST_DEPTH} levels"
+
+
+def _least(value: Value) -> int:
+    """How many bytes a value has at least as JSON, without its elements."""
+    if isinstance(value, str):
+        return len(value) + 2
+    return value.bit_length() // 4 + 1 if isinstance(value, int) else 1
 
 
 def _unfit_form(form: dict[str, Any]) -> str | None:

@@ -64,17 +64,19 @@ class Notes:
         """Keeps a result; the oldest make room for it. Raises: OperationFailed if it is long."""
         text = to_text(value)
         self.memos.pop(digest, None)
-        while self.memos and (len(self.memos) >= _MOST_MEMOS or self._full(text)):
-            del self.memos[next(iter(self.memos))]
+        size = self._size + len(text)
+        while self.memos and (len(self.memos) >= _MOST_MEMOS or size > _MOST_CHARACTERS):
+            size -= len(self.memos.pop(next(iter(self.memos))))
         self._check_room("memo", text)
         self.memos[digest] = text
 
-    def _full(self, text: str) -> bool:
-        kept = sum(map(len, self.facts)) + sum(map(len, self.memos.values()))
-        return kept + len(text) > _MOST_CHARACTERS
+    @property
+    def _size(self) -> int:
+        """The characters of all facts and results."""
+        return sum(map(len, self.facts)) + sum(map(len, self.memos.values()))
 
     def _check_room(self, operation: str, text: str) -> None:
-        if self._full(text):
+        if self._size + len(text) > _MOST_CHARACTERS:
             raise OperationFailed(
                 f"{operation}: a session's facts and results have at most {_MOST_CHARACTERS} "
                 "characters"

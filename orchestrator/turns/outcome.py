@@ -1,8 +1,7 @@
 """Outcomes of turns, and the values that programs work with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 Tag = Literal["ok", "proposed", "nonconverged", "cycle", "needs", "error"]
@@ -128,27 +127,33 @@ def error(message: str, error_type: str, stacktrace: Sequence[str] = ()) -> Outc
     return Outcome("error", (message, error_type, tuple(stacktrace)))
 
 
+# Values that are the same in JSON.
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
 def plain(value: Value) -> Any:
     """A value in JSON's types; a symbol becomes its text. It may be nested to any depth."""
-    result: list[Any] = []
-    waiting: list[tuple[Value, Callable[[Any], None]]] = [(value, result.append)]
+    result: list[Any] = [value]
+    # What is still to be converted: a value, and its place in what is made.
+    waiting: list[tuple[Value, Any, int | str]] = [(value, result, 0)]
     while waiting:
-        each, put = waiting.pop()
+        each, around, at = waiting.pop()
         if isinstance(each, tuple):
-            items: list[Any] = []
-            put(items)
-            waiting.extend((item, items.append) for item in reversed(each))
+            items: list[Any] = list(each)
+            around[at] = items
+            waiting += [
+                (item, items, number)
+                for number, item in enumerate(items)
+                if type(item) not in _PLAIN
+            ]
         elif isinstance(each, Outcome):
             members: dict[str, Any] = {"tag": each.tag}
-            put(members)
-            shown = [
-                (name, member)
-                for name, member in zip(MEMBERS[each.tag], each.members, strict=True)
-                if name != "stacktrace" or member
-            ]
-            # All names are there from the beginning, so that they stay in order.
-            members |= dict.fromkeys(name for name, _ in shown) | {"metadata": each.metadata.json()}
-            waiting.extend((member, partial(members.__setitem__, name)) for name, member in shown)
+            around[at] = members
+            for name, member in zip(MEMBERS[each.tag], each.members, strict=True):
+                if name != "stacktrace" or member:
+                    members[name] = member
+                    waiting.append((member, members, name))
+            members["metadata"] = each.metadata.json()
         else:
-            put(str(each) if isinstance(each, Symbol) else each)
+            around[at] = str(each) if isinstance(each, Symbol) else each
     return result[0]

@@ -6,7 +6,7 @@ program's value. Other errors that the driver throws pass through the program.
 """
 
 from collections.abc import Generator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from orchestrator.models.messages import ModelMessage
 from orchestrator.turns.outcome import Value
@@ -63,6 +63,17 @@ class SpawnAll(NamedTuple):
 
 Request: TypeAlias = Operation | Enter | Leave | Breath | Tick | NewMessage | TakeQueued | SpawnAll
 Program: TypeAlias = Generator[Request, Value, Value]
+_Made = TypeVar("_Made")
+
+
+def finished(working: Generator[Breath, object, _Made]) -> _Made:
+    """What is made, without letting others run."""
+    while True:
+        try:
+            next(working)
+        except StopIteration as end:
+            found: _Made = end.value
+            return found
 
 
 class OperationFailed(Exception):  # noqa: N818

@@ -127,6 +127,7 @@ class SessionTurns:
         log = OperationLog(operations)
         running = RunningTurn(principal, session, turn, notes, log, conversation)
         self._running[session.key] = running
+        session.in_turn = True
         running.whole = self._tasks.spawn(self._run(running, program))
         return running
 
@@ -151,6 +152,7 @@ class SessionTurns:
             return await self._runner.run(running, program)
         finally:
             del self._running[session.key]
+            session.in_turn = False
             if running.exceeded is not None:
                 self._exceed(running.principal, session, running.exceeded)
 

@@ -109,19 +109,24 @@ class DiskImages:
         `wait` is how many seconds others on the host have to release it.
         Raises: MountError; OSError, also if the slot contains an unknown file.
         """
-        image = slot / IMAGE
-        self.unmount(slot)
-        FaultPoint.PURGE_UNMOUNTED.reached()
-        if image.exists() and not _released(image, wait):
+        if not self.discard(slot, wait):
             log.warning(
                 "%s: something on the host still uses it; its space will be freed later", slot
             )
+
+    def discard(self, slot: Path, wait: float = RELEASE_SECONDS) -> bool:
+        """The same; returns False if something on the host still uses the image, and its space."""
+        image = slot / IMAGE
+        self.unmount(slot)
+        FaultPoint.PURGE_UNMOUNTED.reached()
+        released = not image.exists() or _released(image, wait)
         for file in (image, slot / _DRAFT):
             file.unlink(missing_ok=True)
         FaultPoint.PURGE_IMAGE_REMOVED.reached()
         for directory in (slot / _MOUNT, slot):
             if directory.exists():
                 directory.rmdir()
+        return released
 
     def _fit(self, slot: Path, size: int) -> None:
         image, target = slot / IMAGE, slot / _MOUNT

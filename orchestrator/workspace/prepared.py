@@ -49,7 +49,8 @@ class PreparedSlots:
         until = time.monotonic() + RELEASE_SECONDS
         for withdrawn in filter(None, drafts):
             with _logged(withdrawn):
-                self._images.remove(withdrawn, 0, max(0.0, until - time.monotonic()))
+                # It is nearly empty: whatever still uses it takes no space.
+                self._images.discard(withdrawn, max(0.0, until - time.monotonic()))
 
     def take(self, size: int, slot: Path) -> bool:
         """Moves a slot of that size to `slot`, which is empty or missing; False if there is none.
@@ -79,14 +80,14 @@ class PreparedSlots:
             try:
                 self._images.create(draft, size)
             except BaseException:
-                self._images.remove(draft, 0)
+                self._images.discard(draft)
                 raise
             draft.rename(self._directory / f"{size}-{name}")
         others = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
         others = sorted(set(others) - set(self._of(size)), key=lambda path: path.lstat().st_mtime)
         for path in others[: max(0, len(others) + READY - MOST)]:
             if (surplus := self._withdraw(path)) is not None:
-                self._images.remove(surplus, 0)
+                self._images.discard(surplus)
 
     def _withdraw(self, path: Path) -> Path | None:
         """Unmounts the slot under a name that nobody takes, and returns that; None if it is gone.

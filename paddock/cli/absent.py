@@ -33,6 +33,7 @@ def absent() -> Server:
         explain=lambda _error: None,
         find_url=_no_url,
         find_key=_no_key,
+        check_announced=_no_url,
         tool_names=list,
     )
 

@@ -266,7 +266,10 @@ async def archive(
     older_than: Annotated[
         float,
         typer.Option(
-            min=0.001, metavar="DAYS", help="Archive sessions that ended more than DAYS ago."
+            min=0.001,
+            max=36_500,
+            metavar="DAYS",
+            help="Archive sessions that ended more than DAYS ago.",
         ),
     ] = 7,
     as_json: AsJson = False,

@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_level
 
 
-def group(help_text: str) -> typer.Typer:
-    """A group of commands."""
+def group(help_text: str, kind: type[TyperGroup] | None = None) -> typer.Typer:
+    """A group of commands; `kind` reads its words, if it does so in its own way."""
     return typer.Typer(
+        cls=kind,
         help=help_text,
         no_args_is_help=True,
         add_completion=False,

@@ -105,7 +105,11 @@ async def observed(
 
     It runs in a session of its own, which is purged. What else it reads is told.
     """
-    told = {"mode": "warn", "write_allowlist": ["."], "shell_allowlist": [shlex.join(words)]}
+    told = {
+        "mode": "warn",
+        "write_allowlist": ["/workspace"],
+        "shell_allowlist": [shlex.join(words)],
+    }
     with working("running the command"):
         session_id = await stage(paddock, None, root)
         session = await paddock.sessions.create(

@@ -96,6 +96,7 @@ def build() -> TyperGroup:
         ("sessions", sessions.app),
         ("files", files.app),
         ("ptys", ptys.app),
+        ("proposals", proposals.app),
         ("egress", egress.app),
         ("secrets", secrets.app),
         ("memory", memory.app),
@@ -110,7 +111,6 @@ def build() -> TyperGroup:
     spawn.add_to(app)
     repl.add_to(app)
     ports.add_to(app)
-    proposals.add_to(app)
     events.add_to(app)
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)

@@ -1,12 +1,12 @@
 """Proposals of a session: look at them, commit them, discard them."""
 
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from paddock.cli.options import AsJson, SessionId, example
+from paddock.cli.options import AsJson, SessionId, example, group
 from paddock.cli.remote import remote
 from paddock.cli.terminal import note, print_json, print_line
 
@@ -19,44 +19,52 @@ if TYPE_CHECKING:
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-class Action(StrEnum):
-    """What to do with them."""
+class _Commands(TyperGroup):
+    """Takes the session before the command, too; without a command, it shows what is staged."""
 
-    SHOW = "show"
-    COMMIT = "commit"
-    ROLLBACK = "rollback"
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts the command first."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            session, *rest = args
+            command = rest.pop(0) if rest and rest[0] in self.commands else "show"
+            args = [command, session, *rest]
+        return super().parse_args(ctx, args)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(epilog=example("paddock proposals web-1"))(proposals)
+app = group("What a session staged: look at it, commit it, discard it.", _Commands)
 
 
+@app.command(epilog=example("paddock proposals show web-1"))
 @remote
-async def proposals(
+async def show(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """Show what a session staged, as diffs."""
+    await _show(await paddock.sessions.get(session), as_json=as_json)
+
+
+@app.command(epilog=example("paddock proposals commit web-1 src"))
+@remote
+async def commit(
     paddock: "Paddock",
     session: SessionId,
-    action: Annotated[Action, typer.Argument(help="What to do with them.")] = Action.SHOW,
     paths: Annotated[
         list[str] | None,
         typer.Argument(metavar="PATH", help="Commit only these, and what is below them."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a session staged, as diffs; commit it to the workspace, or discard it.
+    """Commit what a session staged to its workspace, as a whole or not at all.
 
-    A commit is made as a whole, or not at all. Nothing may run in the session.
+    Nothing may run in the session.
     """
-    if paths and action is not Action.COMMIT:
-        raise typer.BadParameter("only a commit takes paths", param_hint="PATH")
-    found = await paddock.sessions.get(session)
-    if action is Action.SHOW:
-        await _show(found, as_json=as_json)
-    elif action is Action.ROLLBACK:
-        done = await found.proposals.rollback()
-        _tell(done.raw, f"discarded {done.write} writes, {done.delete} deletions", as_json=as_json)
-    else:
-        await _commit(found, paths, as_json=as_json)
+    await _commit(await paddock.sessions.get(session), paths, as_json=as_json)
+
+
+@app.command(epilog=example("paddock proposals rollback web-1"))
+@remote
+async def rollback(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """Discard what a session staged. Nothing may run in the session."""
+    done = await (await paddock.sessions.get(session)).proposals.rollback()
+    _tell(done.raw, f"discarded {done.write} writes, {done.delete} deletions", as_json=as_json)
 
 
 async def _show(session: "Session[Async]", *, as_json: bool) -> None:

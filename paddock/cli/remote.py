@@ -62,7 +62,8 @@ class Connection:
         from paddock.client import Paddock
 
         try:
-            return Paddock(find_url(self.url), find_key(self.key, self.key_file))
+            url = find_url(self.url)
+            return Paddock(url, find_key(self.key, self.key_file, named=self.url is not None))
         except ValueError as error:
             raise Failure(str(error), status=Status.USAGE) from None
 
@@ -112,10 +113,11 @@ def find_url(url: str | None) -> str:
     return url if url is not None else server().find_url()
 
 
-def find_key(key: str | None, key_file: Path | None) -> str:
+def find_key(key: str | None, key_file: Path | None, *, named: bool = True) -> str:
     """The key from the option, the option's file, the environment, or the state directory.
 
-    Raises: Failure.
+    Unless the user has named the control plane, the state directory's key is only for the one that
+    has told there where it listens: any program may listen at the default address. Raises: Failure.
     """
     if key is not None:
         return key
@@ -123,6 +125,8 @@ def find_key(key: str | None, key_file: Path | None) -> str:
         if from_environment := os.environ.get(KEY_VARIABLE):
             return from_environment
         found = server().find_key()
+        if not named:
+            server().check_announced()
         if isinstance(found, str):
             return found
         key_file = found

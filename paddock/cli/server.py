@@ -18,7 +18,8 @@ class Server:
     """The commands that act on this machine, and the settings that other commands use.
 
     `find_url` and `find_key` (the key, or its file) are those of the state directory's control
-    plane; they raise Failure. `tool_names` lists this machine's oneshot tools. `explain` translates
+    plane; they raise Failure. `check_announced` raises Failure if that control plane has not told
+    where it listens. `tool_names` lists this machine's oneshot tools. `explain` translates
     the server's exceptions; None for any other.
     """
 
@@ -27,6 +28,7 @@ class Server:
     explain: Callable[[BaseException], Failure | None]
     find_url: Callable[[], str]
     find_key: Callable[[], str | Path]
+    check_announced: Callable[[], None]
     tool_names: Callable[[], list[str]]
 
 

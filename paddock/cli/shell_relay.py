@@ -93,7 +93,7 @@ def _status(terminal: LiveTerminal) -> int:
     """The exit status; says why the terminal has ended, unless its program ended by itself."""
     if terminal.exit is None:
         return Status.FAILED
-    end = terminal.exit.exit
+    end = terminal.exit
     if end.reason != "exited":
         complain(f"the terminal was ended: {end.reason}")
     return Status.FAILED if end.exit_code is None else end.exit_code

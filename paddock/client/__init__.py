@@ -15,6 +15,7 @@ async with Paddock(url, key) as p:
 
 from paddock.client.errors import (
     ApprovalPendingError,
+    ArgumentError,
     AuditUnavailableError,
     BudgetExceededError,
     BusyError,
@@ -68,7 +69,12 @@ from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.hooks import AddedHook, Hook, HookDeliveries, HookDelivery
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
-from paddock.contract.live_terminals import TerminalExit, TerminalLost, TerminalResized
+from paddock.contract.live_terminals import (
+    TerminalEnd,
+    TerminalExit,
+    TerminalLost,
+    TerminalResized,
+)
 from paddock.contract.memory import MemoryBootstrap, MemoryEntries, MemoryEntry
 from paddock.contract.models import LanguageModel
 from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
@@ -110,6 +116,7 @@ __all__ = [
     "ApprovalPendingError",
     "Archive",
     "ArchiveRun",
+    "ArgumentError",
     "Async",
     "AuditEvent",
     "AuditPosition",
@@ -200,6 +207,7 @@ __all__ = [
     "StreamedOutput",
     "Sync",
     "Terminal",
+    "TerminalEnd",
     "TerminalExit",
     "TerminalInfo",
     "TerminalLost",

@@ -61,8 +61,13 @@ async def upload(
         raise
     finally:
         await finally_off_loop(sending.close)
-    skips = tuple(sorted(sending.skipped))
-    return Transfer(files=written.files, bytes=written.bytes, skipped=skips, links=written.links)
+    return Transfer(
+        files=written.files,
+        bytes=written.bytes,
+        skipped=tuple(sorted([*sending.skipped, *written.skipped_names])),
+        links=written.links,
+        more_skipped=max(written.skipped - len(written.skipped_names), 0),
+    )
 
 
 async def download(

@@ -8,6 +8,10 @@ class PaddockError(Exception):
     """Base of all errors that this package raises itself; the text is one line."""
 
 
+class ArgumentError(PaddockError, ValueError):
+    """An argument can't be part of a request: nothing was sent."""
+
+
 class UnreachableError(PaddockError):
     """No control plane answers at the URL: nothing was sent, so nothing was done."""
 

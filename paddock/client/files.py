@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import BinaryIO
 from paddock.client import directories
 from paddock.client.errors import LimitError
 from paddock.client.faces import F, Face, Link, method, stream
+from paddock.client.local import draft_of
 from paddock.client.parsing import read
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress
@@ -216,7 +216,7 @@ async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
     def heed(headers: Mapping[str, str]) -> None:
         seen["permissions"] = headers.get(_PERMISSIONS_HEADER, "")
 
-    draft = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
+    draft = draft_of(local)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     size = 0
     async with aclosing(pieces(api, url, path, heed)) as arriving:

@@ -10,6 +10,7 @@ from paddock.client.parsing import read
 from paddock.client.websocket import Socket
 from paddock.contract.base import Model
 from paddock.contract.live_terminals import (
+    TerminalEnd,
     TerminalExit,
     TerminalLost,
     TerminalOpened,
@@ -36,7 +37,7 @@ class LiveTerminal(Face[F]):
 
     Attributes:
         info: the terminal's id, its size, and whether it can be written to.
-        exit: how its program has ended, once it has.
+        exit: how its program has ended, once it has: `exit_code`, `signal` and `reason`.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class LiveTerminal(Face[F]):
     ) -> None:
         super().__init__(link)
         self.info = info
-        self.exit: TerminalExit | None = None
+        self.exit: TerminalEnd | None = None
         self._held = held
         self._socket = socket
 
@@ -58,7 +59,7 @@ class LiveTerminal(Face[F]):
             told = await self._socket.receive()
             frame = told if isinstance(told, bytes) else _frame(told)
             if isinstance(frame, TerminalExit):
-                self.exit = frame
+                self.exit = frame.exit
             yield frame
 
     @method

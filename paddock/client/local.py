@@ -45,6 +45,16 @@ async def finally_off_loop(function: Callable[[], None]) -> None:
     await asyncio.shield(off_loop(function))
 
 
+def draft_of(path: Path) -> Path:
+    """A new name beside the file, for what is written before it takes its place.
+
+    Raises: IsADirectoryError for a path without a name.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
 def walk(root: Path) -> Names:
     """The content of a directory, links not followed. Raises: OSError if it can't be read."""
     names = Names([], [], [], [])
@@ -105,6 +115,17 @@ class Directory:
         with self._beneath(name.split("/"), make=True):
             pass
 
+    def modified(self, name: str) -> int:
+        """When something was changed last, in seconds; no link is followed. Raises: OSError."""
+        *above, leaf = name.split("/")
+        with self._beneath(above) as parent:
+            return int(os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_mtime)
+
+    def set_modified(self, name: str, modified: int) -> None:
+        """Sets a directory's time, in nanoseconds. Raises: OSError."""
+        with self._beneath(name.split("/")) as directory:
+            os.utime(directory, ns=(modified, modified))
+
     def open_file(self, name: str) -> BinaryIO | None:
         """Opens a regular file for reading; None for anything else. Raises: OSError."""
         *above, leaf = name.split("/")
@@ -122,10 +143,13 @@ class Directory:
         return None
 
     @contextmanager
-    def replacement(self, name: str, permissions: int) -> Iterator[Callable[[bytes], int]]:
+    def replacement(
+        self, name: str, permissions: int, modified: int
+    ) -> Iterator[Callable[[bytes], int]]:
         """Writes a file that appears completely at the end, or not at all.
 
-        It gets the permissions that the umask allows. Raises: OSError.
+        It gets the permissions that the umask allows, and the time of its last change, in
+        nanoseconds. Raises: OSError.
         """
         *above, leaf = name.split("/")
         temporary = _temporary_name()
@@ -134,15 +158,18 @@ class Directory:
             descriptor = os.open(temporary, flags, permissions & 0o777, dir_fd=parent)
             with _put_in_place(parent, temporary, leaf), os.fdopen(descriptor, "wb") as file:
                 yield file.write
+                file.flush()
+                os.utime(descriptor, ns=(modified, modified))
 
-    def link(self, name: str, target: str) -> None:
+    def link(self, name: str, target: str, modified: int) -> None:
         """Creates a symbolic link, replacing a file or link of that name. Raises: OSError."""
         *above, leaf = name.split("/")
         temporary = _temporary_name()
         with self._beneath(above, make=True) as parent:
             os.symlink(target, temporary, dir_fd=parent)
             with _put_in_place(parent, temporary, leaf):
-                pass
+                times = (modified, modified)
+                os.utime(temporary, ns=times, dir_fd=parent, follow_symlinks=False)
 
     @contextmanager
     def _beneath(self, parts: list[str], *, make: bool = False) -> Iterator[int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from paddock.client.local import walk
+from paddock.contract.pack_form import WORKSPACE
 from paddock.contract.packs import ContextPack, PackEntry
 
 _PIECE = 1024 * 1024
@@ -49,7 +50,7 @@ def pack(
             for name in _names(top, [Path(path) for path in paths])
         ],
         tool_allowlist=list(tools),
-        write_allowlist=list(write),
+        write_allowlist=[path if path[:1] == "/" else f"{WORKSPACE}/{path}" for path in write],
         shell_allowlist=list(shell),
     )
 

@@ -5,22 +5,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from paddock.client.errors import ArgumentError
+
 EXPLAIN = "/api/policies/explain"
 # The longest time that the container engine may need.
 ENGINE_SECONDS = 120.0
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path. Raises: ValueError for an empty one."""
+    """A name as one segment of a path. Raises: ArgumentError."""
     if not name:
-        raise ValueError("an id must not be empty")
-    quoted = quote(name, safe="")
+        raise ArgumentError("an id must not be empty")
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise ArgumentError("an id must be text: it has bytes that are not UTF-8") from None
     # `.` and `..` would count as path steps.
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
 
 def session_path(session_id: str) -> str:
-    """The path of a session. Raises: ValueError for an empty id."""
+    """The path of a session. Raises: ArgumentError."""
     return f"/api/sessions/{segment(session_id)}"
 
 

@@ -1,12 +1,11 @@
 """Snapshots of sessions, to and from local files."""
 
 import os
-import secrets
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from paddock.client.local import off_loop
+from paddock.client.local import draft_of, off_loop
 from paddock.client.transport import Transport
 
 # Bytes so far.
@@ -24,7 +23,7 @@ async def save(api: Transport, path: str, local: Path, progress: BytesProgress |
 
     Raises: OSError.
     """
-    draft = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
+    draft = draft_of(local)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     size = 0
     async with api.open(

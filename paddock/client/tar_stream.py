@@ -1,12 +1,12 @@
 """A local directory as a tar stream, in both directions. The content of neither side is trusted."""
 
 import os
-import re
 import stat
 import tarfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 
+from paddock.client import tar_entries
 from paddock.client.errors import ConnectionLostError, LimitError
 from paddock.client.local import Directory, Names, leads_inside
 
@@ -14,15 +14,14 @@ BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
 _MOST_ENTRIES = 200_000
 _LONGEST_EXTENDED = 64 * 1024
-# The kernel's limit of a path, in bytes.
-_LONGEST_NAME = 4095
-# Links are created last: until then their names and targets are in memory, in characters.
-_MOST_LINK_TEXT = 32 * 1024 * 1024
+# Links are created last, like times of directories: until then this is in memory, in characters.
+_MOST_KEPT_TEXT = 32 * 1024 * 1024
 _MOST_SKIPPED_NAMES = 1000
 # Programs fill an archive up with zeros.
 _MOST_FILLING = 1024 * 1024
 _DIRECTORY_MODE = 0o755
-_PAX_RECORD = re.compile(rb"([1-9][0-9]{0,8}) ([^=\n]+)=")
+# Extended headers of one entry: a name, a link target, and pax records.
+_MOST_EXTENDED = 3
 
 # A part of the parser, which is sent the next bytes.
 _Waiting = Generator[None, bytes, None]
@@ -70,11 +69,13 @@ class Sending:
         above = {os.path.dirname(name) or "." for name in self._names.files}
         for name in self._names.innermost:
             if name not in above and name != ".":
-                yield _header(name, tarfile.DIRTYPE, _DIRECTORY_MODE)
+                when = self._source.modified(name)
+                yield tar_entries.written(name, tarfile.DIRTYPE, _DIRECTORY_MODE, when)
         for name in self._names.files:
             yield from self._file(name)
         for name, target in self._names.links:
-            yield _header(name, tarfile.SYMTYPE, 0o777, target=target)
+            when = self._source.modified(name)
+            yield tar_entries.written(name, tarfile.SYMTYPE, 0o777, when, target=target)
         yield bytes(2 * BLOCK)
 
     def _file(self, name: str) -> Iterator[bytes]:
@@ -84,8 +85,8 @@ class Sending:
             return
         with content:
             status = os.fstat(content.fileno())
-            left = status.st_size
-            yield _header(name, tarfile.REGTYPE, stat.S_IMODE(status.st_mode) & 0o777, size=left)
+            left, mode = status.st_size, stat.S_IMODE(status.st_mode) & 0o777
+            yield tar_entries.written(name, tarfile.REGTYPE, mode, int(status.st_mtime), size=left)
             while left:
                 data = content.read(min(left, _CHUNK_BYTES))
                 if not data:
@@ -95,12 +96,6 @@ class Sending:
                 yield data
             yield bytes(-status.st_size % BLOCK)
         self.files += 1
-
-
-def _header(name: str, kind: bytes, mode: int, *, size: int = 0, target: str = "") -> bytes:
-    info = tarfile.TarInfo(name)
-    info.type, info.mode, info.size, info.linkname = kind, mode, size, target
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
 
 
 class Receiving:
@@ -119,8 +114,9 @@ class Receiving:
         self._progress = progress or (lambda _files, _bytes: None)
         self._entries = 0
         self._lock = threading.Lock()
-        self._links: list[tuple[str, str]] = []
-        self._link_text = 0
+        self._links: list[tuple[str, str, int]] = []
+        self._directories: list[tuple[str, int]] = []
+        self._kept_text = 0
         self._ended = False
         self._unread = bytearray()
         self._parser = self._parse()
@@ -137,19 +133,25 @@ class Receiving:
             self._progress(self.files, self.bytes)
 
     def finish(self) -> None:
-        """There are no more bytes; creates the links. Raises: ConnectionLostError, OSError."""
+        """There are no more bytes: links, and times of directories, come last.
+
+        Raises: ConnectionLostError, OSError.
+        """
         with self._lock:
             if not self._ended:
                 raise self._damaged()
-            for name, target in self._links:
-                self._target.link(name, target)
+            for name, target, modified in self._links:
+                self._target.link(name, target, modified)
                 self.links += 1
+            for name, modified in reversed(self._directories):
+                self._target.set_modified(name, modified)
 
     def close(self) -> None:
         """Removes a file that has not arrived completely, and writes nothing more."""
         with self._lock:
             self._parser.close()
             self._links.clear()
+            self._directories.clear()
             self._target.close()
 
     def _damaged(self) -> ConnectionLostError:
@@ -164,12 +166,13 @@ class Receiving:
 
     def _parse(self) -> _Waiting:
         while (block := (yield from self._take(BLOCK))) != bytes(BLOCK):
-            info, records = self._header(block), {}
-            if info.type == tarfile.XHDTYPE:
-                records = yield from self._extended(info.size)
+            info = self._header(block)
+            records: dict[str, str] = {}
+            for _ in range(_MOST_EXTENDED):
+                if info.type not in tar_entries.EXTENDED:
+                    break
+                records |= yield from self._extended(info)
                 info = self._header((yield from self._take(BLOCK)))
-                if info.type == tarfile.XHDTYPE:
-                    raise self._damaged()
             yield from self._entry(info, records)
         self._ended = True
         filling = 0
@@ -182,27 +185,18 @@ class Receiving:
 
     def _header(self, block: bytes) -> tarfile.TarInfo:
         try:
-            return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+            return tar_entries.header(block)
         except tarfile.HeaderError:
             raise self._damaged() from None
 
-    def _extended(self, size: int) -> Generator[None, bytes, dict[str, str]]:
-        if not 0 <= size <= _LONGEST_EXTENDED:
+    def _extended(self, info: tarfile.TarInfo) -> Generator[None, bytes, dict[str, str]]:
+        if not 0 <= info.size <= _LONGEST_EXTENDED:
             raise self._damaged()
-        data = (yield from self._take(size + -size % BLOCK))[:size]
-        records, at = {}, 0
-        while at < len(data):
-            found = _PAX_RECORD.match(data, at)
-            end = at + int(found[1]) if found else 0
-            if found is None or not found.end() < end <= len(data):
-                raise self._damaged()
-            value = data[found.end() : end - 1]
-            named = found[2] in (b"path", b"linkpath")
-            if named and len(value.removesuffix(b"/")) > _LONGEST_NAME:
-                raise self._damaged()
-            records[found[2].decode(errors="replace")] = os.fsdecode(value)
-            at = end
-        return records
+        data = (yield from self._take(info.size + -info.size % BLOCK))[: info.size]
+        try:
+            return tar_entries.records(info, data)
+        except ValueError:
+            raise self._damaged() from None
 
     def _entry(
         self, info: tarfile.TarInfo, records: dict[str, str]
@@ -210,32 +204,31 @@ class Receiving:
         self._entries += 1
         if self._entries > _MOST_ENTRIES:
             raise LimitError(f"{self._what} has more than {_MOST_ENTRIES} entries")
-        shown = records.get("path", info.name)
-        name = _inside(shown.rstrip("/"))
-        target = records.get("linkpath", info.linkname)
-        if "size" in records and not re.fullmatch(r"[0-9]{1,18}", records["size"]):
-            raise self._damaged()
-        size = int(records.get("size", info.size)) if info.isreg() else 0
-        if size < 0:
-            raise self._damaged()
-        if name is not None and info.isreg():
-            with self._target.replacement(name, info.mode & 0o777) as write:
-                yield from self._content(size, write)
+        try:
+            entry = tar_entries.entry(info, records)
+        except ValueError:
+            raise self._damaged() from None
+        name, target, when = _inside(entry.name.rstrip("/")), entry.target, entry.modified
+        if name is not None and entry.kind == tarfile.REGTYPE:
+            with self._target.replacement(name, entry.mode & 0o777, when) as write:
+                yield from self._content(entry.size, write)
             self.files += 1
-        elif name is not None and info.isdir():
+        elif name is not None and entry.kind == tarfile.DIRTYPE:
             self._target.make(name)
-        elif name is not None and info.issym() and leads_inside(name, target):
-            self._keep_link(name, target)
+            self._keep(name)
+            self._directories.append((name, when))
+        elif name is not None and entry.kind == tarfile.SYMTYPE and leads_inside(name, target):
+            self._keep(name + target)
+            self._links.append((name, target, when))
         else:
-            self._skip(shown)
-            yield from self._content(size, len)
-        yield from self._take(-size % BLOCK)
+            self._skip(entry.name)
+            yield from self._content(entry.size, len)
+        yield from self._take(-entry.size % BLOCK)
 
-    def _keep_link(self, name: str, target: str) -> None:
-        self._link_text += len(name) + len(target)
-        if self._link_text > _MOST_LINK_TEXT:
-            raise LimitError(f"the links of {self._what} have too long names and targets")
-        self._links.append((name, target))
+    def _keep(self, text: str) -> None:
+        self._kept_text += len(text)
+        if self._kept_text > _MOST_KEPT_TEXT:
+            raise LimitError(f"{self._what} has too long names of links and directories")
 
     def _skip(self, name: str) -> None:
         if len(self.skipped) < _MOST_SKIPPED_NAMES:

@@ -294,4 +294,4 @@ class VerifyQuery(IncarnationQuery):
     """A position in the chain that was noted before: both members or neither."""
 
     seq: Whole | None = None
-    hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", max_length=64)] | None = None

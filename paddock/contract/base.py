@@ -139,6 +139,6 @@ _TIME = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$"
 Time = Annotated[datetime, _Moment()]
 WORDS = _Words()
 RiskTier = Annotated[Literal["info", "low", "medium", "high", "critical"], WORDS]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-LevelName = Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+LevelName = Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$", max_length=32)]
 Count = Annotated[int, Field(ge=0)]

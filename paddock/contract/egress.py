@@ -95,7 +95,8 @@ class SessionEgress(Model):
     key: KeyEgress
 
 
-_Parts = Annotated[list[str], Field(max_length=64)]
+_Part = Annotated[str, Field(max_length=1024)]
+_Parts = Annotated[list[_Part], Field(max_length=64)]
 
 
 class EgressDraft(Model):
@@ -130,8 +131,8 @@ class EgressDrafts(Model):
 class EgressRuleBody(Body):
     """A rule as in a level's file: either `host` or `cidr`."""
 
-    host: str | None = None
-    cidr: str | None = None
+    host: Annotated[str, Field(max_length=255)] | None = None
+    cidr: Annotated[str, Field(max_length=64)] | None = None
     ports: Annotated[list[int], Field(max_length=64)] | None = Field(
         default=None, description="By default, a rule allows 80 and 443, and denies every port."
     )

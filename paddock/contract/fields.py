@@ -37,7 +37,11 @@ SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TE
     "CONT": 18,
     "STOP": 19,
 }
+# The characters of a label's key, a colon, and its value.
+_MOST_LABEL = 128 + 1 + 1024
 _FLAGS = {"0": "false", "1": "true"}
+# No time is longer.
+_MOST_TIME = 64
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -97,7 +101,7 @@ def _digits(value: Any) -> int:
 def _moment(value: Any) -> str:
     """Converts a time with a zone to the form of events: in UTC, with microseconds."""
     try:
-        moment = datetime.fromisoformat(str(value))
+        moment = datetime.fromisoformat(str(value)[: _MOST_TIME + 1])
         if moment.tzinfo is None:
             raise ValueError
         return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
@@ -121,6 +125,8 @@ def _signal_number(value: Any) -> int:
 
 
 def _label(value: Any) -> tuple[str, str]:
+    if len(str(value)) > _MOST_LABEL:
+        raise ValueError(f"must have at most {_MOST_LABEL} characters")
     key, colon, wanted = str(value).partition(":")
     if not key or not colon:
         raise ValueError("must be key:value")
@@ -147,6 +153,7 @@ def _long_enough(value: str) -> str:
 LEVEL_SCHEMA = {
     "type": "string",
     "pattern": f"^{LEVEL_PATTERN}$",
+    "maxLength": 32,
     "examples": list(LEVEL_NAMES),
 }
 _LEVEL_OR_NULL = WithJsonSchema({"anyOf": [LEVEL_SCHEMA, {"type": "null"}]})
@@ -158,7 +165,14 @@ Positive = Annotated[int, Field(ge=1, lt=10**18), BeforeValidator(_digits)]
 Moment = Annotated[
     str,
     BeforeValidator(_moment),
-    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-03-04T09:30:00Z"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "maxLength": _MOST_TIME,
+            "examples": ["2026-03-04T09:30:00Z"],
+        }
+    ),
 ]
 PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
 Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]
@@ -168,7 +182,14 @@ Flag = Annotated[bool, BeforeValidator(lambda value: _truth(_FLAGS.get(value, va
 Label = Annotated[
     tuple[str, str],
     BeforeValidator(_label),
-    WithJsonSchema({"type": "string", "pattern": "^[^:]+:", "examples": ["team:search"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^[^:]+:",
+            "maxLength": _MOST_LABEL,
+            "examples": ["team:search"],
+        }
+    ),
 ]
 Signal = Annotated[
     int,
@@ -183,9 +204,11 @@ Signal = Annotated[
     ),
 ]
 Reference = Annotated[str, Field(min_length=1, max_length=256)]
-_LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
+# Any text on one line. A colon ends it where sessions are found by a label, and an equals sign on
+# the command line.
+_LabelKey = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:=]{1,128}$")]
 Labels = Annotated[
-    dict[_LabelKey, Annotated[str, Field(max_length=256)]],
+    dict[_LabelKey, Annotated[str, Field(max_length=1024)]],
     Field(max_length=64, examples=[{"team": "search"}]),
 ]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
@@ -211,10 +234,15 @@ Secrets = Annotated[
 ]
 
 
+_MOST_BASE64 = 4 * -(-MIB // 3)
+
+
 def _bytes_of(value: Any) -> Any:
     """Decodes base64. Raises: ValueError."""
     if not isinstance(value, str):
         raise ValueError("must be a string")
+    if len(value) > _MOST_BASE64:
+        raise ValueError(f"must have at most {MIB} bytes")
     try:
         return base64.b64decode(value, validate=True)
     except ValueError:
@@ -231,7 +259,14 @@ Base64 = Annotated[
     bytes,
     BeforeValidator(_bytes_of),
     AfterValidator(_input_size),
-    WithJsonSchema({"type": "string", "contentEncoding": "base64", "examples": ["AAH/"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "contentEncoding": "base64",
+            "maxLength": _MOST_BASE64,
+            "examples": ["AAH/"],
+        }
+    ),
 ]
 CommandLine = Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)]
 _Argument = Annotated[str, MaxBytes(MAX_WORD_BYTES)]

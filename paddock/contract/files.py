@@ -70,6 +70,8 @@ class ArchiveWritten(Model):
             "links": 1,
             "bytes": 48213,
             "paths_sha256": "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5",
+            "skipped": 1,
+            "skipped_names": [".venv/bin/python3"],
         }
     )
 
@@ -81,6 +83,10 @@ class ArchiveWritten(Model):
     bytes: Count = Field(description="Of all files together.")
     paths_sha256: str = Field(
         description="The digest of all paths in their order, each followed by a NUL, as recorded."
+    )
+    skipped: Count = Field(default=0, description="Links with absolute targets: left out.")
+    skipped_names: list[str] = Field(
+        default=[], description="The first of them, escaped where they are not printable."
     )
 
 
@@ -144,7 +150,9 @@ class WriteQuery(PathQuery):
     """
 
     mode: Literal["overwrite", "append"] = "overwrite"
-    permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")] | None = None
+    permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = (
+        None
+    )
     parents: Truth = False
 
 

@@ -21,11 +21,12 @@ _SCHEMA: dict[str, Any] = {
 class HostTool(Body):
     """A tool of the host."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["create_ticket"])
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", max_length=64, examples=["create_ticket"])
     description: Annotated[str, Field(min_length=1), MaxBytes(KIB)] = Field(
         description="What the model is told of it."
     )
     input_schema: dict[str, Any] = Field(
+        max_length=64,
         description="JSON Schema of its arguments, an object without references and patterns; "
         f"{_MOST_SCHEMA} bytes.",
         examples=[_SCHEMA],
@@ -36,6 +37,7 @@ class HostTool(Body):
     )
     secret: str = Field(
         pattern=r"^[!-~]{16,256}$",
+        max_length=256,
         repr=False,
         description="The key that signs the calls; it is neither stored nor shown.",
         json_schema_extra={"format": "password", "writeOnly": True},

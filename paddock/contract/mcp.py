@@ -9,6 +9,8 @@ from paddock.contract.requests import Body, Query
 
 _RequestId = Annotated[str, Field(max_length=256)] | int
 
+_Members = Annotated[dict[str, Any], Field(max_length=64)]
+
 
 class McpMessage(Body):
     """A request (`id` and `method`), a notification (`method`), or a client's answer."""
@@ -16,9 +18,9 @@ class McpMessage(Body):
     jsonrpc: Literal["2.0"]
     id: _RequestId | None = None
     method: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
+    params: _Members = Field(default_factory=dict)
+    result: _Members | None = None
+    error: _Members | None = None
 
 
 class McpReply(Model):

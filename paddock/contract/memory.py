@@ -11,7 +11,7 @@ from paddock.contract.requests import Body, Query
 MOST_TEXT_BYTES = 8 * KIB
 _NAMESPACE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
-Namespace = Annotated[str, Field(pattern=_NAMESPACE)]
+Namespace = Annotated[str, Field(pattern=_NAMESPACE, max_length=64)]
 _Text = Annotated[str, Field(min_length=1), MaxBytes(MOST_TEXT_BYTES)]
 _Tags = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=64)]],

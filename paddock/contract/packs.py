@@ -23,6 +23,8 @@ EXAMPLE: dict[str, Any] = {
     "tool_allowlist": ["Read", "Execute"],
     "shell_allowlist": ["grep *"],
 }
+# Of a path, in an error.
+_MOST_SHOWN = 100
 _PATH_SCHEMA = {"type": "string", "minLength": 1, "maxLength": pack_form.MAX_PATH_BYTES}
 
 
@@ -46,13 +48,22 @@ def _printable(pattern: str) -> str:
     return pattern
 
 
+def _written(path: str) -> str:
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"must be an absolute path without `..`, not {path[:_MOST_SHOWN]!r}")
+    return pack_form.normalised(path)
+
+
 PackPath = Annotated[str, AfterValidator(_normalised), WithJsonSchema(_PATH_SCHEMA)]
+_WrittenPath = Annotated[str, AfterValidator(_written), WithJsonSchema(_PATH_SCHEMA)]
 _Id = Annotated[str, Field(min_length=1, max_length=pack_form.MAX_ID)]
-_Hash = Annotated[str, Field(pattern=pack_form.HASH_PATTERN)]
+_Hash = Annotated[str, Field(pattern=pack_form.HASH_PATTERN, max_length=71)]
 _ToolClass = Annotated[
     str,
     AfterValidator(_tool_class),
-    WithJsonSchema({"type": "string", "examples": [str(name) for name in ToolClass]}),
+    WithJsonSchema(
+        {"type": "string", "maxLength": 64, "examples": [str(name) for name in ToolClass]}
+    ),
 ]
 _Command = Annotated[
     str, Field(min_length=1, max_length=pack_form.MAX_COMMAND), AfterValidator(_printable)
@@ -107,9 +118,10 @@ class ContextPack(Body):
         + ", ".join(f"`{name}`" for name in ToolClass)
         + ".",
     )
-    write_allowlist: Annotated[list[PackPath], Field(max_length=pack_form.MOST_WRITES)] = Field(
+    write_allowlist: Annotated[list[_WrittenPath], Field(max_length=pack_form.MOST_WRITES)] = Field(
         default_factory=list,
-        description="Files, and directories with all that is in them, that may be written.",
+        description="Files, and directories with all that is in them, that may be written: "
+        "absolute paths under /workspace, without `..`.",
     )
     shell_allowlist: Annotated[list[_Command], Field(max_length=pack_form.MOST_COMMANDS)] = Field(
         default_factory=list,
@@ -165,7 +177,9 @@ class ContextPack(Body):
 class ReadBody(Body):
     """The body of `POST …/reads`."""
 
-    path: str = Field(description="Relative to the workspace, or under /workspace.")
+    path: Annotated[str, Field(max_length=pack_form.MAX_PATH_BYTES)] = Field(
+        description="Relative to the workspace, or under /workspace."
+    )
     hash: _Hash | None = Field(
         default=None, description="The content that is expected; `ReadWithZoom` requires it."
     )

@@ -2,14 +2,14 @@
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from paddock.contract.base import WORDS, Count, Model, Sha256, example
 from paddock.contract.fields import WorkspacePath
 from paddock.contract.requests import Body
 from paddock.contract.words import MOST_CALL_TOKENS, POLICY_PATTERN, OperationName
 
-PolicyName = Annotated[str, Field(pattern=f"^{POLICY_PATTERN}$")]
+PolicyName = Annotated[str, Field(pattern=f"^{POLICY_PATTERN}$", max_length=64)]
 EXAMPLE: dict[str, Any] = {
     "name": "SAFE_ANALYSIS",
     "allowed_operations": [
@@ -125,6 +125,9 @@ class SessionPolicyBody(Body):
     execution_rules: ExecutionRulesBody | None = None
 
 
+_MOST_ARGUMENTS = 16
+
+
 def _alternative(value: Any) -> str:
     return "[name]" if isinstance(value, str) else "[members]"
 
@@ -139,8 +142,15 @@ PolicyChoice = Annotated[
 class OperationArgs(Body):
     """The arguments of an operation by which a policy decides; others are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"maxProperties": _MOST_ARGUMENTS})
 
     ref: WorkspacePath | None = Field(default=None, description="A path in the workspace.")
     max_tokens: Annotated[int, Field(ge=0, le=MOST_CALL_TOKENS)] | None = None
     network: bool = Field(default=False, description="Whether a command uses the network.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > _MOST_ARGUMENTS:
+            raise ValueError(f"must have at most {_MOST_ARGUMENTS} members")
+        return value

@@ -33,8 +33,8 @@ _PROPOSAL: dict[str, Any] = {
 }
 _COUNTS = {"write": 1, "delete": 0, "refused": 0}
 
-Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-Mode = Annotated[str, Field(pattern=r"^[0-7]{4}$")]
+Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)]
+Mode = Annotated[str, Field(pattern=r"^[0-7]{4}$", max_length=4)]
 Ref = Annotated[str, Field(min_length=1, max_length=4096)]
 
 

@@ -14,7 +14,8 @@ COMMANDS = {
     "operand-not-allowed": "Run the command without that operand.",
     "url-not-allowed": "Begin the URL with http:// or https://.",
     "path-outside-workspace": "Use a path in the workspace: relative, or under /workspace.",
-    "write-outside-workspace": "Write to a path in the workspace: relative, or under /workspace.",
+    "write-outside-workspace": "Write to the workspace (relative, or under /workspace), to /tmp "
+    "or to a writable mount of the session.",
     "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
     "an operator allows it in `environment` of the level's file.",
     "shell-level": "Use a session at a level that allows any command, or run single commands.",

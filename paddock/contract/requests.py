@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from paddock.contract.early import StopsEarly
 from paddock.contract.fields import Positive, sentence
 
 LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
@@ -14,7 +15,7 @@ CWD_DESCRIPTION = (
 )
 
 
-class Body(BaseModel):
+class Body(StopsEarly):
     """A request body: strict JSON types, no unknown members."""
 
     # The client imports these but parses none, so each is built on first use.

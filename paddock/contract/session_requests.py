@@ -1,6 +1,5 @@
 """Requests about sessions: create, list, change, close."""
 
-import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -20,6 +19,7 @@ from paddock.contract.fields import (
     Label,
     Labels,
     Lease,
+    MaxBytes,
     PageSize,
     PermissionLevel,
     Reference,
@@ -38,21 +38,11 @@ from paddock.contract.words import (
     MOUNT_NAME,
 )
 
-_MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
+_MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME, max_length=64)]
 _SessionId = Annotated[
     str,
-    Field(min_length=1, json_schema_extra={"pattern": f"^{ID_PATTERN}$", "maxLength": 128}),
+    Field(min_length=1, max_length=128, json_schema_extra={"pattern": f"^{ID_PATTERN}$"}),
 ]
-_SETTINGS_SCHEMA = {
-    "type": "object",
-    "properties": {"permission_level": LEVEL_SCHEMA, "workspace": {"type": "object"}},
-}
-
-
-def _recordable(value: Any) -> Any:
-    """Converts any JSON value into one that audit events may hold: unchanged, or as text."""
-    plain = value is None or isinstance(value, str | bool)
-    return value if plain else json.dumps(value, ensure_ascii=False)
 
 
 class LimitsBody(Body):
@@ -167,13 +157,31 @@ class EpisodeBody(Body):
     episode_id: Reference | None
 
 
+class WorkspaceWishes(Body):
+    """The control plane owns the workspace: a value may only be the one that there is, or null."""
+
+    mode: Annotated[str, MaxBytes(4096)] | None = None
+    root_dir: Annotated[str, MaxBytes(4096)] | None = None
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The members that have a value."""
+        return {name: value for name, value in self if value is not None}
+
+
+class SettingsMembers(Body):
+    """What may be set. `workspace` is that of the answer: a client may send back what it got."""
+
+    permission_level: Annotated[str | None, WithJsonSchema(LEVEL_SCHEMA)] = Field(
+        default=None, description="Default: as it is."
+    )
+    workspace: WorkspaceWishes = Field(default_factory=WorkspaceWishes)
+
+
 class SettingsBody(Body):
-    """The body of `PUT …/settings`; unknown members of `settings` are dropped.
+    """The body of `PUT …/settings`."""
 
-    The control plane owns `workspace`: a client's value is only recorded.
-    """
-
-    settings: Annotated[dict[str, Any], WithJsonSchema(_SETTINGS_SCHEMA)]
+    settings: SettingsMembers
 
     @model_validator(mode="before")
     @classmethod
@@ -186,17 +194,6 @@ class SettingsBody(Body):
         if not isinstance(settings.get("workspace", {}), dict):
             raise sentence("settings.workspace must be an object")
         return value
-
-    @property
-    def permission_level(self) -> str | None:
-        """The requested level, or None to keep the current one."""
-        return self.settings.get("permission_level")
-
-    @property
-    def ignored(self) -> dict[str, Any]:
-        """The client's values for the workspace, for the record only."""
-        wishes = self.settings.get("workspace", {})
-        return {name: _recordable(wish) for name, wish in wishes.items()}
 
 
 class SessionsQuery(Query):

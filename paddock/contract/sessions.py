@@ -177,7 +177,10 @@ class Session(Model):
     incarnation: int = Field(ge=1, description="The incarnation of the session id.")
     owner: str = Field(description="The name of the key that created it.")
     status: Annotated[Status, Strict(False), WORDS]
-    activity: Annotated[Activity, Strict(False), WORDS]
+    activity: Annotated[Activity, Strict(False), WORDS] = Field(
+        description="`running` while a command, a tool or a turn is busy; a run also while it "
+        "waits for its model."
+    )
     permission_level: LevelName
     workspace: Workspace
     sandbox: Sandbox | None = Field(description="Null while it is suspended, and after its end.")

@@ -223,8 +223,8 @@ class Level(Model):
     )
     noexec: bool = Field(description="Files in the workspace and /tmp can't be executed.")
     guard_writes: bool = Field(
-        description="Where any command is allowed: those known to write may name paths of the "
-        "workspace only."
+        description="Where any command is allowed: those known to write may name only paths in "
+        "the workspace, /tmp, /dev and the session's writable mounts."
     )
     idle_action: Annotated[IdleAction, Strict(False), WORDS] = Field(
         description="What happens to idle sessions, unless they ask for something else."

@@ -34,18 +34,19 @@ def _tar(scan: Scan) -> Iterator[bytes]:
     for found in scan.entries:
         name = found.path.encode()
         if found.kind == "symlink":
-            yield tar.write(Header(tar.SYMBOLIC_LINK, name, found.target.encode(), 0, 0o777), 0)
+            target = found.target.encode()
+            yield tar.write(Header(tar.SYMBOLIC_LINK, name, target, 0, 0o777, found.modified))
             continue
         with scan.reopened(found) as reopened:
             if reopened is None:
                 continue
             opened, status = reopened
-            mode, modified = status.st_mode & 0o777, int(status.st_mtime)
+            mode, modified = status.st_mode & 0o777, status.st_mtime_ns
             if found.kind == "directory":
-                yield tar.write(Header(tar.DIRECTORY, name + b"/", b"", 0, mode), modified)
+                yield tar.write(Header(tar.DIRECTORY, name + b"/", b"", 0, mode, modified))
                 continue
             size = status.st_size
-            yield tar.write(Header(tar.FILE, name, b"", size, mode), modified)
+            yield tar.write(Header(tar.FILE, name, b"", size, mode, modified))
             yield from content(opened, found, size)
             yield bytes(-size % tar.BLOCK)
     yield tar.END * 2

@@ -7,24 +7,23 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from sandbox_agent.archives import names
-from sandbox_agent.archives.tally import Tally
+from sandbox_agent.archives.tally import Skipped, Tally
 from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.errors import AgentError
 from sandbox_agent.outside import is_file_of_image
 from sandbox_agent.places import RULE, Place, open_in
 from sandbox_agent.protocol import CHUNK_BYTES
 
-_MOST_SKIPPED = 64
-_LONGEST_SKIPPED = 4096
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
 class Found(NamedTuple):
-    """One entry; `target` is that of a symbolic link."""
+    """One entry; `target` is that of a symbolic link, `modified` in ns since the epoch."""
 
     path: str
     kind: str
     target: str = ""
+    modified: int = 0
 
 
 def content(opened: int, found: Found, size: int) -> Iterator[bytes]:
@@ -50,10 +49,7 @@ class Scan:
         self.root = open_in(place, path, os.O_RDONLY | os.O_DIRECTORY)
         self._image = place.image
         self._tally = tally
-        self.skipped = 0
-        # The first of them, escaped where they are not printable.
-        self.skipped_names: list[str] = []
-        self._room = _LONGEST_SKIPPED
+        self.skipped = Skipped()
         self.entries: list[Found] = list(self._walk())
 
     def open(self, path: str, flags: int) -> int:
@@ -97,7 +93,7 @@ class Scan:
                     path = entry.name if directory == "." else f"{directory}/{entry.name}"
                     found = self._entry(path, entry, opened)
                     if found is None:
-                        self._skip(path)
+                        self.skipped.add(path)
                         continue
                     if found.kind == "directory":
                         below.append(path)
@@ -127,11 +123,4 @@ class Scan:
         ):
             return None
         self._tally.add(kind, path, status.st_size if kind == "file" else 0)
-        return Found(path, kind, target)
-
-    def _skip(self, path: str) -> None:
-        self.skipped += 1
-        name = names.shown(path)
-        self._room -= len(name.encode())
-        if self._room >= 0 and len(self.skipped_names) < _MOST_SKIPPED:
-            self.skipped_names.append(name)
+        return Found(path, kind, target, status.st_mtime_ns)

@@ -34,7 +34,8 @@ class Tree:
         self._most = self._left = most_bytes
         # The directory of the latest entry, because the next one is usually in it, too.
         self._near: tuple[str, int] | None = None
-        self._modes: dict[str, int] = {}
+        # Modes and times of new directories, which come last.
+        self._new: dict[str, tuple[int, int]] = {}
         self.tally = Tally(cut)
 
     def _opened_root(self) -> int:
@@ -66,17 +67,17 @@ class Tree:
         except OSError as error:
             raise _refusal(error, path, on_the_way=True) from None
 
-    def directory(self, path: str, mode: int) -> None:
-        """Creates a directory, which gets its mode at the end: until then files go into it.
+    def directory(self, path: str, mode: int, modified: int) -> None:
+        """Creates a directory; one that is there already keeps its mode and time.
 
-        A directory that is there already keeps its mode.
+        A new one gets them at the end, because until then files go into it.
         """
         self.tally.check()
         if path != ".":
             above, name = self._parent(path)
             try:
                 os.mkdir(name, _NEW_MODE, dir_fd=above)
-                self._modes[path] = mode & 0o777
+                self._new[path] = mode & 0o777, modified
             except FileExistsError:
                 if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
                     raise _taken(path) from None
@@ -84,7 +85,7 @@ class Tree:
                 raise _refusal(error, path) from None
             self.tally.add("directory", path)
 
-    def file(self, path: str, mode: int) -> "NewFile":
+    def file(self, path: str, mode: int, modified: int) -> "NewFile":
         """Begins a file; it replaces a file, unless that one's mode forbids it."""
         self.tally.check()
         if path == ".":
@@ -95,7 +96,7 @@ class Tree:
             made = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=above)
         except OSError as error:
             raise _refusal(error, path) from None
-        return NewFile(self, path, made, mode & 0o777)
+        return NewFile(self, path, made, mode & 0o777, modified)
 
     def put(self, path: str, made: int, size: int) -> None:
         """Gives a new file its name; called by `NewFile`."""
@@ -114,14 +115,25 @@ class Tree:
             text = f"{names.entry(path)}: a workspace of this session may hold"
             raise AgentError("too_large", f"{text} {self._most} bytes")
 
-    def symlink(self, path: str, target: bytes) -> None:
-        """Creates a symbolic link that leads to something in the directory."""
+    def symlink(self, path: str, target: bytes, modified: int) -> None:
+        """Creates a symbolic link that leads to something in the directory.
+
+        One with an absolute target, as to an environment's interpreter, is left out and named.
+        """
         self.tally.check()
+        if target.startswith(b"/"):
+            self.tally.skip(path)
+            return
         leads_to = names.link_target(path, target)
+
+        def make(at: str) -> None:
+            os.symlink(leads_to, at, dir_fd=above)
+            os.utime(at, ns=(modified, modified), dir_fd=above, follow_symlinks=False)
+
         above, name = self._parent(path)
         try:
             _check_free(above, name, path)
-            _put(above, name, lambda at: os.symlink(leads_to, at, dir_fd=above))
+            _put(above, name, make)
         except OSError as error:
             raise _refusal(error, path) from None
         self.tally.add("symlink", path)
@@ -147,18 +159,23 @@ class Tree:
         self.tally.add("link", path)
 
     def finish(self) -> None:
-        """Sets the modes of directories, the innermost first."""
-        root = self._opened_root()
-        for path in sorted(self._modes, reverse=True):
+        """Sets the modes and times of new directories, the innermost first."""
+        self._opened_root()
+        self.settle()
+
+    def settle(self) -> None:
+        """Like `finish`, but creates no directory: also after a failure."""
+        for path in sorted(self._new, reverse=True):
+            mode, modified = self._new.pop(path)
             try:
-                found = open_beneath(root, path, _DIRECTORY, links=False)
+                found = open_beneath(self._opened_root(), path, _DIRECTORY, links=False)
                 try:
-                    os.chmod(f"/proc/self/fd/{found}", self._modes[path])
+                    os.chmod(f"/proc/self/fd/{found}", mode)
+                    os.utime(f"/proc/self/fd/{found}", ns=(modified, modified))
                 finally:
                     os.close(found)
             except OSError as error:
                 raise _refusal(error, path) from None
-        self._modes.clear()
 
     def close(self) -> None:
         """Releases the directories."""
@@ -170,9 +187,9 @@ class Tree:
 class NewFile:
     """A file without a name, which the kernel frees unless `done` gives it one."""
 
-    def __init__(self, tree: Tree, path: str, descriptor: int, mode: int) -> None:
+    def __init__(self, tree: Tree, path: str, descriptor: int, mode: int, modified: int) -> None:
         self._tree, self._path = tree, path
-        self._descriptor, self._mode = descriptor, mode
+        self._descriptor, self._mode, self._modified = descriptor, mode, modified
         self._size = 0
 
     def write(self, data: bytes) -> None:
@@ -185,8 +202,9 @@ class NewFile:
         self._size += len(data)
 
     def done(self) -> None:
-        """Puts it in place, with its mode."""
+        """Puts it in place, with its mode and time."""
         os.fchmod(self._descriptor, self._mode)
+        os.utime(self._descriptor, ns=(self._modified, self._modified))
         self._tree.put(self._path, self._descriptor, self._size)
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Unpacks a tar or zip archive beneath a directory and says what was written."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -40,11 +41,18 @@ class Unpacking:
 
     def members(self) -> dict[str, Any]:
         """What was written so far, as events have it."""
-        return self._tree.tally.members()
+        tally = self._tree.tally
+        return tally.members() | tally.skipped.members()
 
     def news(self) -> dict[str, Any]:
         """Like `members`, but only with the paths that no earlier call returned."""
-        return self._tree.tally.news()
+        tally = self._tree.tally
+        return tally.news() | tally.skipped.members()
+
+    def stop(self) -> None:
+        """No more bytes come: what was written is left as the archive says."""
+        with contextlib.suppress(AgentError, OSError):  # the reason why it ends is told
+            self._tree.settle()
 
     def close(self) -> None:
         """Releases everything."""
@@ -62,7 +70,7 @@ class Unpacking:
             failure = error
         except MemoryError:
             failure = AgentError("too_large", "the archive needs too much memory")
-        tally = self._tree.tally
-        before = f"{tally.entries} entries with {tally.bytes} bytes were written before"
-        self._failure = AgentError(failure.code, f"{failure.message}; {before}", failure.rule)
+        self.stop()
+        told = f"{failure.message}; {self._tree.tally.before()}"
+        self._failure = AgentError(failure.code, told, failure.rule)
         raise self._failure

@@ -24,6 +24,8 @@ class Untar:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._ended = False
+        # Records for all entries that follow.
+        self._of_all: dict[bytes, bytes] = {}
         self._unread = bytearray()
         self._parser = self._parse()
         next(self._parser)
@@ -53,7 +55,8 @@ class Untar:
     def _parse(self) -> _Waiting:
         while (block := (yield from self._take(BLOCK))) != tar.END:
             header = yield from self._whole_header(tar.read(block))
-            yield from self._entry(header)
+            if header is not None:
+                yield from self._entry(header)
         self._ended = True
         padding = 0
         while True:
@@ -64,32 +67,36 @@ class Untar:
                 raise AgentError("validation_error", "the archive does not end")
             self._unread = bytearray((yield))
 
-    def _whole_header(self, header: Header) -> Generator[None, bytes, Header]:
-        """The header of an entry, with the extended ones before it."""
+    def _whole_header(self, header: Header) -> Generator[None, bytes, Header | None]:
+        """The header of an entry, with the extended ones before it; None at the archive's end."""
         records: dict[bytes, bytes] = {}
         for _ in range(_MOST_EXTENDED):
             if header.kind not in (tar.PAX, tar.PAX_OF_ALL, tar.LONG_NAME, tar.LONG_LINK):
-                return tar.with_pax(header, records)
+                return tar.whole(header, self._of_all | records)
             if header.size > tar.LONGEST_EXTENDED:
                 raise names.refused(header.name, "has an extended header that is too long")
             data = yield from self._take(header.size + -header.size % BLOCK)
             data = data[: header.size]
             if header.kind == tar.LONG_NAME:
-                records[b"path"] = data.rstrip(b"\0")
+                records[b"path"] = tar.text(data)
             elif header.kind == tar.LONG_LINK:
-                records[b"linkpath"] = data.rstrip(b"\0")
+                records[b"linkpath"] = tar.text(data)
             elif header.kind == tar.PAX:
                 records |= tar.pax_records(data)
-            # Records for all entries are remarks: a name or size would apply to every entry.
-            header = tar.read((yield from self._take(BLOCK)))
+            else:
+                self._of_all |= tar.of_all(tar.pax_records(data))
+            block = yield from self._take(BLOCK)
+            if block == tar.END and not records:
+                return None  # only remarks
+            header = tar.read(block)
         raise names.refused(header.name, "has too many extended headers")
 
     def _entry(self, header: Header) -> _Waiting:
         path = names.entry_path(header.name)
         if header.kind == tar.DIRECTORY:
-            self._tree.directory(path, header.mode)
+            self._tree.directory(path, header.mode, header.modified)
         elif header.kind == tar.SYMBOLIC_LINK:
-            self._tree.symlink(path, header.link)
+            self._tree.symlink(path, header.link, header.modified)
         elif header.kind == tar.HARD_LINK:
             self._tree.link(path, names.entry_path(header.link))
         elif header.kind in tar.FILES:
@@ -98,7 +105,7 @@ class Untar:
             raise tar.unsupported(header)
 
     def _file(self, path: str, header: Header) -> _Waiting:
-        made = self._tree.file(path, header.mode)
+        made = self._tree.file(path, header.mode, header.modified)
         try:
             left = header.size
             while left:

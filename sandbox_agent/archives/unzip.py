@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Generator
 
 from sandbox_agent import files
-from sandbox_agent.archives import names
+from sandbox_agent.archives import names, zip_entries
 from sandbox_agent.archives.tally import MOST_ENTRIES
-from sandbox_agent.archives.tree import Tree
+from sandbox_agent.archives.tree import NewFile, Tree
 from sandbox_agent.errors import AgentError
 from sandbox_agent.places import Place, open_in
 from sandbox_agent.protocol import CHUNK_BYTES
@@ -73,8 +73,8 @@ class Unzip:
         return archive
 
     def _entry(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Steps:
-        raw = info.orig_filename.encode("utf-8", "surrogateescape")
-        path = names.entry_path(raw)
+        raw = zip_entries.name(info)
+        path, modified = names.entry_path(raw), zip_entries.modified(info)
         # Archives of other systems have no mode.
         mode = info.external_attr >> 16 if info.create_system == 3 else 0
         kind = stat.S_IFMT(mode)
@@ -82,12 +82,13 @@ class Unzip:
             raise names.refused(raw, "is encrypted")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise names.refused(raw, "is compressed in another way than deflate")
-        if info.is_dir() or kind == stat.S_IFDIR:
-            self._tree.directory(path, mode & 0o777 if mode else 0o755)
+        if raw.endswith(b"/") or kind == stat.S_IFDIR:
+            self._tree.directory(path, mode & 0o777 if mode else 0o755, modified)
         elif kind == stat.S_IFLNK:
-            self._tree.symlink(path, self._target(archive, info, raw))
+            self._tree.symlink(path, self._target(archive, info, raw), modified)
         elif kind in (0, stat.S_IFREG):
-            yield from self._file(archive, info, path, mode & 0o777 if mode else 0o644)
+            made = self._tree.file(path, mode & 0o777 if mode else 0o644, modified)
+            yield from self._content(archive, info, path, made)
         else:
             raise names.refused(raw, "is neither a file, a directory nor a link")
         yield
@@ -98,10 +99,9 @@ class Unzip:
         with archive.open(info) as source:
             return source.read(_LONGEST_TARGET)
 
-    def _file(
-        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, mode: int
+    def _content(
+        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, made: NewFile
     ) -> _Steps:
-        made = self._tree.file(path, mode)
         try:
             left = info.file_size
             with archive.open(info) as source:

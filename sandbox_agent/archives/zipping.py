@@ -6,11 +6,13 @@ import time
 import zipfile
 from collections.abc import Iterator
 
+from sandbox_agent.archives import zip_entries
 from sandbox_agent.archives.scan import Found, Scan, content
 
 # The format's times begin in 1980.
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)
 _LAST_TIME = (2107, 12, 31, 23, 59, 58)
+_LAST_SECOND = 4_354_819_198
 _ZIP64_BYTES = 2**31
 _UNIX = 3
 _DOS_DIRECTORY = 0x10
@@ -42,7 +44,7 @@ def pieces(scan: Scan) -> Iterator[bytes]:
     with zipfile.ZipFile(outlet, "w") as archive:  # type: ignore[call-overload]
         for found in scan.entries:
             if found.kind == "symlink":
-                info = _info(found.path, stat.S_IFLNK | 0o777, 0)
+                info = _info(found.path, stat.S_IFLNK | 0o777, found.modified)
                 archive.writestr(info, found.target.encode())
                 continue
             with scan.reopened(found) as opened:
@@ -55,7 +57,7 @@ def _opened(
     archive: zipfile.ZipFile, outlet: _Outlet, found: Found, opened: int, status: os.stat_result
 ) -> Iterator[bytes]:
     directory = found.kind == "directory"
-    info = _info(found.path + "/" * directory, status.st_mode & ~0o7000, status.st_mtime)
+    info = _info(found.path + "/" * directory, status.st_mode & ~0o7000, status.st_mtime_ns)
     if directory:
         info.external_attr |= _DOS_DIRECTORY
         archive.writestr(info, b"")
@@ -68,9 +70,12 @@ def _opened(
             yield outlet.take()
 
 
-def _info(name: str, mode: int, modified: float) -> zipfile.ZipInfo:
-    when = time.gmtime(modified)[:6]
+def _info(name: str, mode: int, modified: int) -> zipfile.ZipInfo:
+    """`modified`: ns since the epoch."""
+    seconds = modified // 1_000_000_000
+    when = time.gmtime(min(max(seconds, 0), _LAST_SECOND))[:6]
     info = zipfile.ZipInfo(name, min(max(when, _FIRST_TIME), _LAST_TIME))
     info.create_system = _UNIX
     info.external_attr = mode << 16
+    info.extra = zip_entries.extra_fields(name, seconds)
     return info

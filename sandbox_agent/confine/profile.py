@@ -24,6 +24,7 @@ from sandbox_agent.reads import image_baseline, pack_files
 from sandbox_agent.reads.denials import Denials
 from sandbox_agent.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.reads.manifest import Consume, ReadManifest
+from sandbox_agent.writable import places
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
 
@@ -135,6 +136,7 @@ def _build(
         # The broker of a session with a manifest reports executions.
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
+        listened=consume is None,
     )
     reads = None
     if consume is not None and cookie is not None:
@@ -266,9 +268,8 @@ def _add(libraries: Libraries, names: Iterable[str]) -> None:
 
 def write_rules(configuration: Configuration, tool: Tool) -> list[Rule]:
     """Where commands may write if they may read and execute anything: not below /proc, for one."""
-    return [
-        Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *configuration.writable, *tool.write)
-    ]
+    others = places(None, configuration.writable)
+    return [Rule(path, CHANGE) for path in (WORKSPACE_DIR, *others, *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:

@@ -1,12 +1,13 @@
 """The filter of a session that may read a manifest's files only: it reports every open for reading.
 
 A call that opens for writing alone, or for neither (O_PATH), returns no content and is not
-reported. Calls that open files in other ways are denied by the filter that every command has.
+reported. Calls that open files in other ways are denied by the filter that every command has; what
+that one would report is reported here, because a process has one listener.
 """
 
 import os
 
-from sandbox_agent.confine import bpf
+from sandbox_agent.confine import bpf, own_threads
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.bpf import (
     ALLOWED,
@@ -30,6 +31,7 @@ def program(machine: str, cookie: tuple[int, int]) -> bytes:
     Raises: KeyError for an architecture without numbers.
     """
     blocks = [(name, _opens(at)) for name, at in _FLAGS_AT.items()]
+    blocks += own_threads.blocks(USER_NOTIF)
     blocks.append(("execve", bpf.unless_marked(_UNUSED_BY_EXECVE, cookie)))
     return bpf.program(ARCHITECTURES[machine], blocks)
 

@@ -10,7 +10,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sandbox_agent.confine import bpf
+from sandbox_agent.confine import bpf, own_threads
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.bpf import (
     ALLOW,
@@ -81,8 +81,6 @@ _DENIED = (
 _ABSENT = ("openat2", "clone3", "execveat")
 # Memory without a path: it could be executed, and it outlives its command.
 _UNNAMED_MEMORY = ("memfd_create", "shmget", "semget", "msgget", "mq_open")
-# They take a thread number, which may belong to another command; 0 is the caller.
-_SCHEDULING = ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that `clone` takes
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _NETLINK_ROUTE = 0
@@ -94,7 +92,6 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FS_SETFLAGS, _FS_SETXATTR = 0x40086602, 0x401C5820
 _IOCTLS = (_TIOCSTI, _TIOCLINUX, _FS_SETFLAGS, _FS_SETXATTR)
 _PROT_EXEC, _MAP_SHARED = 4, 1
-_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the query for the current one
 
 
@@ -105,7 +102,8 @@ class Filter(NamedTuple):
     arguments are these two 32-bit numbers. The guard passes them for what is already recorded. With
     `interfaces`, the network interfaces can be listed, as many programs do when they start. Without
     `writable_code`, shared memory is not executable: the kernel checks each mapping alone, so one
-    mapping could be executable while another is written.
+    mapping could be executable while another is written. Without `listened`, a second filter
+    reports what needs a listener.
     """
 
     unnamed_memory: bool
@@ -113,6 +111,7 @@ class Filter(NamedTuple):
     ptrace: bool
     cookie: tuple[int, int] | None
     writable_code: bool = False
+    listened: bool = True
 
 
 def available(machine: str) -> bool:
@@ -153,10 +152,7 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # A command may set its own limits and priorities, but not those of another command.
-        ("prlimit64", _unless_equal(0, (0,), _EPERM)),
-        ("setpriority", _unless_own(_PRIO_USER)),
-        ("ioprio_set", _unless_own(_IOPRIO_WHO_USER)),
-        *((name, _unless_equal(0, (0,), _EPERM)) for name in _SCHEDULING),
+        *own_threads.blocks(USER_NOTIF if wanted.listened else ALLOW),
     ]
     if not wanted.writable_code:
         blocks.append(("mmap", _SHARED_CODE))
@@ -173,18 +169,6 @@ def _if_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
 
 def _unless_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
     return _choice(argument, values, ALLOW, action)
-
-
-def _unless_own(whole_user: int) -> Block:
-    """Refuses other targets than the caller: other processes, and the user as a whole."""
-    return [
-        loaded(0),
-        (JUMP_EQUAL, 2, 0, whole_user),
-        loaded(1),
-        (JUMP_EQUAL, 1, 0, 0),
-        returned(_EPERM),
-        ALLOWED,
-    ]
 
 
 def _choice(argument: int, values: tuple[int, ...], equal: int, other: int) -> Block:

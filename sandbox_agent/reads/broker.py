@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from sandbox_agent.confine import caller, notify, privileges, syscalls
+from sandbox_agent.confine import caller, notify, own_threads, privileges, syscalls
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.caller import UNKNOWN
 from sandbox_agent.confine.notify import Notice
@@ -108,6 +108,7 @@ class _Broker:
         self._names = {
             numbers[name]: name for name in ("open", "openat", "execve") if name in numbers
         }
+        self._thread_calls = own_threads.names(machine)
         self._served: dict[int, _Served] = {}
         self._memories = Memories()
         # When counted misses were reported last.
@@ -189,6 +190,9 @@ class _Broker:
 
     def _answer(self, served: _Served, notice: Notice) -> None:
         """Raises: Missed; OSError: the call fails with that error."""
+        if notice.number in self._thread_calls:
+            own_threads.answer(served.listener, notice, self._thread_calls[notice.number])
+            return
         asked = self._asked(notice)
         # The pid may have passed to another process by now.
         notify.check_waiting(served.listener, notice)

@@ -448,7 +448,7 @@ async def test_an_end_that_can_not_be_recorded_is_recorded_later(
 ) -> None:
     monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
     api.agents.plays["sleep"] = Play(holds=True)
-    path = await make(api, budget={"time": 0.3})
+    path = await make(api, budget={"time": 3})
     stopped, append = asyncio.Event(), api.plane.ledger.append
 
     async def full(draft: Any, effect: Any = None) -> Any:

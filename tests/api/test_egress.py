@@ -244,7 +244,11 @@ async def test_only_an_admin_widens(client: Client) -> None:
         ({"only": {"allow": []}, "also": {"deny": [{}]}}, "also.deny.0"),
         (
             {"only": {"deny": [{"host": "a.example", "methods": ["GET"], "inspect": True}]}},
-            "inspect",
+            "only.deny.0.inspect",
+        ),
+        (
+            {"also": {"allow": [{"host": "a.example"}, {"host": "b.example", "inspect": True}]}},
+            "also.allow.1.inspect",
         ),
         ({"only": {}, "revision": -1}, "revision"),
         ({}, None),
@@ -256,6 +260,21 @@ async def test_a_bad_change_changes_nothing(
 ) -> None:
     problem = await client.refused(400, "validation_error", ADMIN_KEY, **body)
     assert problem.get("field") == field
+
+
+async def test_a_rule_that_can_not_hold_is_named_by_its_place(api: Api, client: Client) -> None:
+    """Where rules are added, and where a session begins with them."""
+    rule = {"host": "a.example", "methods": ["GET"], "inspect": True}
+    before = await client.show()
+    url = f"/api/sessions/{client.session.id}/egress/rules"
+    body = {"allow": [{"host": "b.example"}], "deny": [rule]}
+    problem = await api.problem(400, "validation_error", "POST", url, json=body)
+    assert problem["field"] == "deny.0.inspect"
+    assert problem["detail"].startswith("deny.0.inspect needs a level with a rule that inspects")
+    assert await client.show() == before
+    body = {"permission_level": client.session.level.name, "egress": {"allow": [rule]}}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert problem["field"] == "egress.allow.0.inspect"
 
 
 async def test_two_writers_lose_nothing(client: Client) -> None:

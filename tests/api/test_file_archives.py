@@ -29,7 +29,7 @@ async def test_there_and_back(api: Api, path: str) -> None:
     digest = hashlib.sha256(b"src/a.txt\0src/b\0").hexdigest()
     assert written == {
         **{"path": "src", "format": "tar", "files": 1, "directories": 0, "links": 1, "bytes": 5},
-        "paths_sha256": digest,
+        **{"paths_sha256": digest, "skipped": 0, "skipped_names": []},
     }
     assert api.agents.files == {"src/a.txt": b"alpha"}
     response = await api.call("GET", path + "?path=src")

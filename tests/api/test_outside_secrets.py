@@ -247,6 +247,7 @@ async def ask(plane: ControlPlane, session_id: str, request: str) -> bytes:
         (PATH, {"hosts": ["127.1"]}, "hosts.0"),
         (PATH, {"hosts": ["x.example"] * 65}, "hosts"),
         (PATH, {"levels": ["No Level"]}, "levels.0"),
+        (PATH, {"levels": ["high", "hgih"]}, "levels.1"),
         (PATH, {"variable": "A B"}, "variable"),
         (PATH, {"headers": ["Host"]}, "headers.0"),
         (PATH, {"headers": ["Proxy-X"]}, "headers.0"),

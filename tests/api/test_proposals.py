@@ -169,12 +169,17 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
         session = await paddock.sessions.get("box")
         page = await session.proposals.list(limit=1)
         assert ([item.ref for item in page.items], page.next) == (["a"], "a")
-        shown = await run_beside("proposals", "box")
+        shown = await run_beside("proposals", "show", "box")
         assert "+one" in shown.out
+        assert await run_beside("proposals", "box") == shown
         assert (await session.proposals.commit(expected=page.items)).paths == ["a"]
         assert [path.name for path in data.iterdir()] == ["a"]
-        told = await run_beside("proposals", "box", "commit", "b", "--json")
+        told = await run_beside("proposals", "commit", "box", "b", "--json")
         assert json.loads(told.out)["paths"] == ["b"]
+        told = await run_beside("proposals", "rollback", "box", "--json")
+        assert json.loads(told.out)["write"] == 0
+        told = await run_beside("proposals", "box", "commit", "--json")
+        assert json.loads(told.out)["paths"] == []
         assert (await session.proposals.rollback()).write == 0
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -272,20 +271,6 @@ async def test_only_an_idle_socket_is_closed(
         while (await told(socket))["event"] != "end":
             pass
         assert await closed(socket) == 1000
-
-
-async def test_each_message_counts_as_a_request(api: Api, model: ModelServer) -> None:
-    limits = Principal("operator", Role.OPERATOR, sha256=digest(OPERATOR_KEY)).limits
-    slow = replace(limits, requests_per_second=0.1)
-    slowed = Principal("operator", Role.OPERATOR, sha256=digest(OPERATOR_KEY), limits=slow)
-    admin = Principal("admin", Role.ADMIN)
-    api.plane.keys.replace(KeyRing({digest(OPERATOR_KEY): slowed, digest(ADMIN_KEY): admin}))
-    async with opened(api) as socket:
-        codes = []
-        for _ in range(4):
-            await socket.send_str("{}")
-            codes.append((await told(socket))["data"]["code"])
-    assert codes[-1] == "rate_limited"
 
 
 async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ import pytest_asyncio
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.deadlines import Deadline, due
 from orchestrator.turns.running import TurnRunner
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api, served
 from tests.api.test_turns import EDIT
 from tests.support.fake_agent import Agents, Play
-from tests.support.models import Answer, ModelServer, calling, model_server
+from tests.support.models import Answer, ModelServer, calling, chunk, event, model_server
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -89,6 +90,73 @@ async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
     assert [each["seq"] for each in entries] == [1, 2, 3, 4, 5, 6]
     page = await api.json("GET", f"{path}/timeline?after=2&limit=2")
     assert (page["items"], page["next"]) == (entries[2:4], 4)
+
+
+async def test_what_a_model_says_beside_its_calls_goes_back_to_it(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api, secrets={"SECRET_TOKEN": "value-of-a-secret"})
+    beside = [{"signature": "c2ln"}, {"text": "it is value-of-a-secret"}]
+    call = {"index": 0, "id": "a", "function": {"name": READ[0], "arguments": json.dumps(READ[1])}}
+    whole = chunk(finish="tool_calls")
+    whole["choices"][0]["delta"] = {
+        "reasoning_content": "Let me see.",
+        "details": beside,
+        "tool_calls": [{**call, "extra_content": {"signed": "eA=="}}],
+    }
+    model.answers = [Answer(body=[event(whole), b"data: [DONE]\n\n"]), Answer("It says hello.")]
+    await send(api, path, "What does the README say?")
+    await send(api, path, "And now?")  # it is kept, too
+    for body in model.bodies[-2:]:
+        said = body["messages"][2]
+        assert (said["content"], said["reasoning_content"]) == (None, "Let me see.")
+        assert said["tool_calls"][0]["extra_content"] == {"signed": "eA=="}
+        assert said["details"][0] == beside[0]
+        assert "value-of-a-secret" not in str(body)
+    # Who reads the timeline reads what was said.
+    assert "Let me see." not in str(await timeline(api, path))
+    other = OperatorModel.model_validate(model.setting())
+    api.plane.models.configured["other"] = other
+    await send(api, path, "You too?", model="other")
+    assert "Let me see." not in str(model.bodies[-1])
+
+
+async def test_a_run_that_waits_for_its_model_is_running(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    assert (await api.json("GET", path))["activity"] == "idle"
+    model.answers = [Answer(body=[event(chunk("abc"))], hangs=True)]
+    run = asyncio.create_task(send(api, path))
+    await model.hanging.wait()
+    shown = await api.json("GET", path)
+    assert (shown["activity"], shown["deadlines"]["idle_at"]) == ("running", None)
+    await api.json("POST", f"{path}/interrupt")
+    await run
+    assert (await api.json("GET", path))["activity"] == "idle"
+
+
+async def test_an_idle_deadline_that_falls_due_as_a_run_begins_does_not_end_it(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api)
+    (session,) = api.plane.sessions.registry.live
+    session.last_activity_at = "2020-01-01T00:00:00.000000Z"
+    assert due(session, datetime.now(UTC)) is Deadline.IDLE
+    async with session.lock:
+        ending = asyncio.create_task(api.plane.sessions.expire(session))
+        await until(lambda: bool(session.lock._waiters))  # it was due, and is about to end
+        model.answers = [Answer(body=[event(chunk("abc"))], hangs=True)]
+        run = asyncio.create_task(send(api, path))
+        await model.hanging.wait()
+        # As if nothing had been recorded since: it is in use all the same.
+        session.last_activity_at = "2020-01-01T00:00:00.000000Z"
+    await ending
+    assert session.live
+    assert session.gate is None
+    await api.json("POST", f"{path}/interrupt")
+    assert (await run)["outcome"]["tag"] == "error"
+    session.last_activity_at = "2020-01-01T00:00:00.000000Z"
+    await api.plane.sessions.expire(session)
+    assert not session.live
 
 
 async def test_the_memory_s_beginning_is_for_medium_and_high(api: Api, model: ModelServer) -> None:

@@ -460,13 +460,12 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
         assert (told.exit_code, told.output_bytes) == (3, 4)
 
 
-async def test_names_that_a_client_chose_are_cut(api: Api, session: dict[str, Any]) -> None:
-    """Only the protocol's names are never redacted, whatever a secret's value is."""
+async def test_settings_that_were_refused_are_cut(api: Api, session: dict[str, Any]) -> None:
     base = f"/api/sessions/{session['id']}"
-    body = {"settings": {"workspace": {TOKEN: {f"x{TOKEN}": 2}}}}
-    await api.json("PUT", base + "/settings", json=body)
+    body = {"settings": {"workspace": {"root_dir": f"/{TOKEN}"}}}
+    await api.problem(400, "validation_error", "PUT", base + "/settings", json=body)
     (event,) = [e for e in await recorded(api, "box") if e["operation"] == "session.settings"]
-    assert event["args"]["ignored"] == {MARK: f'{{"x{MARK}": 2}}'}
+    assert event["args"] == {"workspace": {"root_dir": f"/{MARK}"}}
 
 
 async def test_names_that_an_agent_made_up_are_cut(api: Api, session: dict[str, Any]) -> None:

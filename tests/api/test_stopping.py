@@ -441,7 +441,7 @@ async def test_a_pause_that_fails_once_kills_nothing(
 
 
 async def test_a_pause_that_fails_kills_what_runs_and_spares_the_agent(
-    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     killed = kills(monkeypatch)
     (container,) = api.engine.containers
@@ -449,6 +449,7 @@ async def test_a_pause_that_fails_kills_what_runs_and_spares_the_agent(
         api.engine.fail_next("pause", EngineUnavailableError("can't"))
     assert (await api.json("POST", PATH + "/pause"))["status"] == "paused"
     assert killed == [(container, True)]
+    assert "can't be frozen" in caplog.text
 
 
 async def test_a_pause_that_always_fails_kills_everything(
@@ -510,7 +511,7 @@ async def test_what_is_held_for_a_level_that_is_refused_goes_on(
 
 
 async def test_a_sandbox_that_can_not_be_frozen_is_killed(
-    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     killed = kills(monkeypatch)
     (container,) = api.engine.containers
@@ -519,6 +520,7 @@ async def test_a_sandbox_that_can_not_be_frozen_is_killed(
     await api.json("POST", PATH + "/abort")
     assert killed == [(container, True), (container, False)]
     assert api.engine.containers == {}
+    assert "frozen" not in caplog.text  # it was to end anyway
     assert (await operations(api))[-2:] == ["session.terminated", "audit.gap"]
 
 

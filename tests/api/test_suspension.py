@@ -158,7 +158,7 @@ async def test_a_session_with_a_context_pack_is_compared_with_it_again(api: Api)
     assert configuration["consume"]["entries"] == ["notes"]
     # What it may have changed could not be compared.
     await api.json("DELETE", BOX)
-    await opened(api, "notes", id="other", consume={"write_allowlist": ["notes"]})
+    await opened(api, "notes", id="other", consume={"write_allowlist": ["/workspace/notes"]})
     assert not await api.plane.sessions.suspensions.suspend(find(api, "other"), "room")
 
 

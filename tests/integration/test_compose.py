@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -38,7 +39,8 @@ LEVELS = ("low", "medium", "high")
 SECONDS = 60
 # Settings that compose.yaml sets itself, and paths that would lie outside the state directory.
 NOT_PASSED_ON = {
-    *("state_dir", "listen", "preview_listen", "docker_host", "workspaces_dir", "archive_dir")
+    *("state_dir", "listen", "preview_listen", "published_url", "docker_host"),
+    *("workspaces_dir", "archive_dir"),
 }
 
 
@@ -224,6 +226,30 @@ def test_sessions_of_every_level_work(
     workspace = deployment.state_dir / "session-workspaces" / session
     assert (workspace / "payload").read_bytes() == PAYLOAD
     assert os.lstat(workspace.resolve()).st_dev != deployment.state_dir.stat().st_dev
+
+
+def test_commands_find_it_from_the_host_and_from_inside(
+    deployment: Deployment, sessions: dict[str, str]
+) -> None:
+    """The port is published under another number, and the key must not go to the default one."""
+    assert (deployment.state_dir / "url").read_text().strip() == deployment.url
+    command = ["paddock", "sessions", "list", "--json"]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PADDOCK_STATE_DIR": str(deployment.state_dir),
+    }
+    on_host = subprocess.run(
+        [sys.executable, "-m", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert on_host.returncode == 0, on_host.stderr
+    status, inside = deployment.inside(deployment.container, command)
+    assert status == 0, inside
+    for said in (on_host.stdout, inside):
+        assert all(session in said for session in sessions.values())
 
 
 def test_a_level_change_resizes_there_too(deployment: Deployment) -> None:

@@ -286,7 +286,10 @@ def test_what_a_killed_process_made_ahead_is_removed(tmp_path: Path, slot: Path)
 
 
 def test_slots_made_ahead_that_the_host_still_uses_share_one_wait(
-    tmp_path: Path, slot: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    slot: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     ahead = tmp_path / "prepared"
     ahead.mkdir()
@@ -301,6 +304,24 @@ def test_slots_made_ahead_that_the_host_still_uses_share_one_wait(
         assert everything(ahead) == []
     assert clock.now < 2 * disk_image.RELEASE_SECONDS
     assert devices_below(ahead) == []
+    # They are nearly empty, so there is nothing that an operator could do or save.
+    assert caplog.records == []
+
+
+def test_a_workspace_that_the_host_still_uses_is_said(
+    images: DiskImages,
+    slot: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    data = images.open(slot, UID, 64 * MIB)
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock.monotonic)
+    monkeypatch.setattr("time.sleep", clock.sleep)
+    with (data / "used").open("w"):
+        images.remove(slot, UID)
+        assert everything(slot) == []
+    assert "its space will be freed later" in caplog.text
 
 
 class Clock:

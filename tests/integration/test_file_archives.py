@@ -86,6 +86,27 @@ async def test_other_programs_read_and_write_the_same(high: Box, tmp_path: Path)
         assert shape(high.workspace / name) == shape(high.workspace / "for-others")
 
 
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+async def test_times_and_long_names(high: Box, kind: str) -> None:
+    """A slash is the 100th byte of a file's path, and all of it is old."""
+    above = f"{'d' * 49}/{'e' * 49}"
+    script = f"mkdir -p old/{above}; cd old; echo 1 > {above}/module.py; : > {above}/empty.py"
+    ages = (
+        f"ln -s {'d' * 49} link; touch -hd @1000000000 {above}/* link; touch -d @999999999 {above}"
+    )
+    assert (await high.bash(f"{script}; {ages}")).exit_code == 0
+    packed, _ = await high.pack("old", kind)
+    await high.unpack(packed, f"old-{kind}", kind)
+    look = f"cd old-{kind}; stat -c '%F %Y' {above}/* {above} link"
+    assert (await high.bash(look)).stdout.split("\n") == [
+        "regular empty file 1000000000",
+        "regular file 1000000000",
+        "directory 999999999",
+        "symbolic link 1000000000",
+        "",
+    ]
+
+
 async def test_hard_links_are_kept(high: Box) -> None:
     entries = [Entry("a", b"one"), Entry("d/b", kind="link", target="a")]
     written = await high.unpack(tar_of(entries), "hard")

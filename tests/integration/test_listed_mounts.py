@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import EngineUnavailableError, ValidationError
+from orchestrator.errors import EngineUnavailableError, PermissionDeniedError, ValidationError
 from orchestrator.sessions.requests import NewSession
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.leaks import NOTHING, left_behind
@@ -92,6 +92,11 @@ async def test_a_session_has_what_it_asked_for(plane: ControlPlane, host: Path) 
     assert "Read-only file system" in refused.stderr
     assert (await box.python(WRITTEN, "/mnt/data/file")).exit_code == 0
     assert (host / "data" / "file").stat().st_uid == box.uid
+    for argv in (["touch", "/mnt/data/by-words"], ["rm", "/mnt/data/by-words"]):
+        done = await box.run(argv=argv)
+        assert (done.exit_code, done.stderr) == (0, "")
+    with pytest.raises(PermissionDeniedError):
+        await box.run(argv=["touch", "/run/greeter/by-words"])
     assert "Permission denied" in (await box.bash("/mnt/data/program")).stderr
     assert await mounts_of(box) == ["greeter", "data"]
     created = await box.event("session.create")

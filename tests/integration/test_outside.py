@@ -46,13 +46,46 @@ async def test_other_levels_stay_in_the_workspace(low: Box, medium: Box) -> None
             await box.run("ls", cwd="/tmp")
 
 
-async def test_words_that_write_are_held_to_the_workspace_from_there(high: Box) -> None:
-    with pytest.raises(PermissionDeniedError) as refused:
-        await high.run(argv=["touch", "here"], cwd="/tmp")
-    assert refused.value.fields["rule"] == "write-outside-workspace"
-    done = await high.run(argv=["touch", "/workspace/there"], cwd="/tmp")
-    assert done.exit_code == 0
+async def test_words_that_write_are_held_to_what_is_writable(high: Box) -> None:
+    for cwd in ("/", "/usr"):
+        with pytest.raises(PermissionDeniedError) as refused:
+            await high.run(argv=["touch", "here"], cwd=cwd)
+        assert refused.value.fields["rule"] == "write-outside-workspace"
+    done = await high.run(argv=["touch", "/workspace/there", "here"], cwd="/tmp")
+    assert done.exit_code == 0, done.stderr
     assert (high.workspace / "there").exists()
+    assert await high.read("/tmp/here") == b""
+
+
+async def test_words_write_wherever_the_kernel_lets_them(high: Box) -> None:
+    await high.write("given", b"text")
+    for argv in (
+        ["mkdir", "-p", "/tmp/a/b", "/dev/shm/a"],
+        ["touch", "/tmp/a/new"],
+        ["cp", "given", "/tmp/a/copy"],
+        ["cp", "given", "/dev/shm/a/copy"],
+        ["cp", "given", "/dev/null"],
+        ["ln", "-s", "/tmp/a", "way"],
+        ["touch", "way/through"],
+        ["mv", "/tmp/a/copy", "/tmp/a/b/moved"],
+        ["mv", "/tmp/a/b/moved", "back"],
+        ["rm", "-r", "/dev/shm/a", "/tmp/a/new", "way/through"],
+    ):
+        done = await high.run(argv=argv)
+        assert (done.exit_code, done.stderr) == (0, ""), argv
+    assert await high.read("back") == b"text"
+    assert (await high.run(argv=["find", "/tmp/a", "/dev/shm"])).stdout.split() == [
+        *("/tmp/a", "/tmp/a/b", "/dev/shm"),
+    ]
+
+
+async def test_a_link_to_what_is_not_writable_is_told(high: Box) -> None:
+    for argv in (["ln", "-s", "/usr/share", "out"], ["ln", "-s", "/usr/share", "/tmp/out"]):
+        assert (await high.run(argv=argv)).exit_code == 0
+    for path in ("out/new", "/tmp/out/new"):
+        with pytest.raises(PermissionDeniedError) as refused:
+            await high.run(argv=["touch", path])
+        assert refused.value.fields["rule"] == "path-outside-workspace", path
 
 
 async def test_words_may_be_as_long_as_the_kernel_takes_them(high: Box) -> None:
@@ -249,5 +282,5 @@ async def test_an_operator_can_switch_the_word_rules_off(
 async def test_a_new_session_at_high_keeps_them(new_box: BoxFactory) -> None:
     box = await new_box("high")
     with pytest.raises(PermissionDeniedError) as refused:
-        await box.run(argv=["cp", "/etc/hostname", "/tmp/copy"])
+        await box.run(argv=["cp", "/etc/hostname", "/opt/copy"])
     assert refused.value.fields["rule"] == "write-outside-workspace"

@@ -29,7 +29,6 @@ OUTWARD = {
     "..": Entry("../evil", b"x"),
     ".. in the middle": Entry("a/../../evil", b"x"),
     "directory ..": Entry("../evil", kind="directory"),
-    "absolute link": Entry("evil", kind="symlink", target="/etc/hostname"),
     "link up": Entry("evil", kind="symlink", target="../outside/file"),
     "link through a link": Entry("evil", kind="symlink", target="a/../../outside"),
     "hard link up": Entry("evil", kind="link", target="../outside/file"),
@@ -91,6 +90,21 @@ async def test_an_entry_that_leads_out(box: Box, name: str, kind: str) -> None:
     assert "evil" in error.detail or ".." in error.detail or "hostname" in error.detail
     assert "1 entries with 4 bytes were written before" in error.detail
     assert (box.workspace / "in" / "good").read_bytes() == b"good"
+
+
+@attempt("an archive's link with an absolute target", layer="agent", levels="low")
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+@pytest.mark.parametrize("target", ["/etc/hostname", "/workspace/outside", "/"])
+async def test_an_absolute_link_is_left_out(box: Box, kind: str, target: str) -> None:
+    """What goes through it goes into a directory of that name instead."""
+    entries = [Entry("evil", kind="symlink", target=target), Entry("evil/file", b"mine")]
+    written = await box.unpack((tar_of if kind == "tar" else zip_of)(entries), "in", kind)
+    assert (written.links, written.skipped, written.skipped_names) == (0, 1, ("evil",))
+    made = box.workspace / "in" / "evil"
+    assert not made.is_symlink()
+    assert (made / "file").read_bytes() == b"mine"
+    (made / "file").unlink()
+    made.rmdir()
 
 
 @attempt(

@@ -91,11 +91,13 @@ async def test_root_dir(attacks: Attacks, level: str, name: str) -> None:
     box = await attacks.box(level)
     before, place = mount_options(box.agent()), box.session.root_dir
     wish = {"root_dir": name, "mode": "host"}
-    await attacks.plane.sessions.change_settings(TESTER, box.session, None, wish)
+    with pytest.raises(ValidationError, match="can't be changed"):
+        await attacks.plane.sessions.change_settings(TESTER, box.session, None, wish)
     assert box.session.root_dir == place
     assert mount_options(box.agent()) == before
     (event,) = (await box.events("session.settings"))[-1:]
-    assert "root_dir" in event["args"]["ignored"]
+    assert event["decision"] == "deny"
+    assert event["args"]["workspace"].keys() == wish.keys()
     await assert_well(box)
 
 

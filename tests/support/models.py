@@ -20,7 +20,8 @@ class Answer:
     `text` comes in pieces of four characters. `usage` is (input, output); None: not stated.
     `stream` False: one JSON object, whatever was asked for. `status` other than 200: an error with
     `said`. `body` replaces the rest as it is, once `headers` are sent; `hangs`: its end never
-    follows. `calls` are names of tools and their arguments, in two pieces each.
+    follows. `calls` are names of tools and their arguments, in two pieces each. `refuses`: a
+    request with that member gets a 400.
     """
 
     text: str = "done"
@@ -34,6 +35,7 @@ class Answer:
     content_type: str = "text/event-stream"
     hangs: bool = False
     calls: Sequence[tuple[str, Any]] = ()
+    refuses: str = ""
 
 
 @dataclass
@@ -70,6 +72,10 @@ class ModelServer:
         if answer.status != 200:
             error = {"error": {"message": answer.said, "type": "an_error", "code": None}}
             return web.json_response(error, status=answer.status, headers=answer.headers)
+        if answer.refuses and answer.refuses in self.bodies[-1]:
+            said = {"error": {"message": f"Unrecognized request argument: {answer.refuses}"}}
+            self.answers.insert(0, answer)
+            return web.json_response(said, status=400)
         if not answer.stream:
             return web.json_response(_whole(answer))
         response = web.StreamResponse(

@@ -9,9 +9,10 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.body import MAX_DEPTH, parse_object, validated
+from api.http.body import parse_object, validated
 from api.http.query import read_query
 from orchestrator.errors import ValidationError
+from orchestrator.strict_json import MAX_DEPTH
 from paddock.contract.command_requests import ExecBody, SignalBody
 from paddock.contract.files import ListQuery
 from paddock.contract.session_requests import SessionBody, SessionsQuery
@@ -75,8 +76,8 @@ def test_refusals_name_the_place(text: str, detail: str) -> None:
     [
         ({"limits": {"cpus": "1"}}, "limits.cpus must be a valid number"),
         ({"limits": {"pids": 0}}, "limits.pids must be greater than or equal to 1"),
-        ({"labels": {"a b": ""}}, "labels.a b must match pattern '^[A-Za-z0-9._/-]{1,63}$'"),
-        ({"labels": {"a": "x" * 300}}, "labels.a must have at most 256 characters"),
+        ({"labels": {"a:b": ""}}, r"labels.a:b must match pattern '^[^\x00-\x1f\x7f:=]{1,128}$'"),
+        ({"labels": {"a": "x" * 1025}}, "labels.a must have at most 1024 characters"),
         ({"x" * 500: 1}, "x" * 64 + "… is not a known field"),
         ({"permission_level": "Low"}, "permission_level must be low|medium|high"),
     ],

@@ -328,20 +328,29 @@ curl -o - http://h
 curl -d @/etc/passwd http://h -T /etc/x
 curl --head -o a http://h
 /opt/x/cp /a /b
+touch /tmp/x
+mkdir -p -m 700 /tmp/a/b
+rm -rf /tmp/x //tmp/y
+mv /tmp/a b
+mv a /tmp/b
+mv a b -t /tmp
+cp a /tmp
+cp a /dev/shm/b
+cp a /dev/null
+curl -D /tmp/x http://h
+touch ../tmp/x
 """
 HIGH_DENIED = """
-touch /tmp/x
-touch -d now /tmp/x
+touch /tmpx
+touch /tmp/../etc/x
+touch -d now /opt/x
 mkdir -p ../x
 mkdir -m 700 /opt/x
 rm -rf /
 rm -- /etc/passwd
 rm a /workspace-evil
-mv /tmp/a b
-mv a /tmp/b
-mv a b -t /tmp
 mv -t . /etc/a
-cp a /tmp/b
+cp a /mnt/data/b
 cp a b /etc
 cp -at /etc a
 cp -t/etc a
@@ -357,9 +366,16 @@ curl -o/etc/x http://h
 curl -m 5 --output ../x http://h
 curl --output-dir /etc -o x http://h
 curl --head -o /etc/x http://h
-curl -c /tmp/x http://h
-curl -D /tmp/x http://h
+curl -c /etc/x http://h
+curl -D /etc/x http://h
 """
+
+
+def test_high_writes_to_the_mounts_of_its_session() -> None:
+    for line in ("cp a /mnt/data/b", "mv /mnt/data/a /tmp/b", "mkdir /mnt/data/a"):
+        assert decide(line.split(), None, mounts=("/mnt/data",)).allow, line
+        assert not decide(line.split(), None, mounts=("/mnt/dat",)).allow, line
+        assert not decide(line.split(), {"cp", "mv", "mkdir"}, mounts=("/mnt/data",)).allow, line
 
 
 def test_high_runs_anything() -> None:

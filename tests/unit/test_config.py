@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import load_settings
+from orchestrator.config.settings import Settings, load_settings
 from orchestrator.config.values import split_address
 
 
@@ -63,6 +63,35 @@ def test_images_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_name_servers_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_RESOLVERS", "10.0.0.2, 10.0.0.3,10.0.0.2")
     assert load_settings().resolvers == ("10.0.0.2", "10.0.0.3")
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_any_word_is_a_setting_or_is_refused_by_name(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    variable = f"PADDOCK_{name.upper()}"
+    for word in ("\n", "x", "-1", "1e999", "nan", "[", "{", "[" * 10_000, "{}", ":", "\udcff"):
+        monkeypatch.setenv(variable, word)
+        problem = problem_of_settings()
+        # A setting that depends on it may be the one that is named.
+        assert problem is None or problem.startswith("PADDOCK_"), word[:8]
+
+
+def problem_of_settings() -> str | None:
+    """What is told about the environment."""
+    try:
+        load_settings()
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def test_one_member_of_a_setting_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_WARM_SANDBOXES", "3")
+    monkeypatch.setenv("PADDOCK_WARM_LEAST", '{"low": 1}')
+    monkeypatch.setenv("PADDOCK_WARM_LEAST__HIGH", "2")
+    assert load_settings().warm_least == {"low": 1, "high": 2}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from orchestrator.config.instance_url import announce, url_of, withdraw
 from orchestrator.config.instance_url import find_url as url_by_settings
 from orchestrator.config.settings import Settings
 from paddock.cli.exits import Failure
-from paddock.cli.remote import find_key, find_url
+from paddock.cli.remote import Connection, find_key, find_url
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +55,25 @@ def test_the_key_goes_with_the_instance(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_key(None, None) == "the-key-of-the-file"
     monkeypatch.setenv("PADDOCK_ADMIN_KEY", "the-key-of-settings")
     assert find_key(None, None) == "the-key-of-settings"
+
+
+def test_the_key_goes_to_nobody_who_listens_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the default address, any program of the machine may wait for it."""
+    (tmp_path / "admin.key").write_text("the-key-of-the-file\n")
+    nothing_said = Connection(None, None, None)
+    with pytest.raises(Failure, match=f"no control plane of the state directory {tmp_path}"):
+        nothing_said.open()
+    (tmp_path / "url").write_text("\x00not a url")
+    with pytest.raises(Failure, match="no control plane"):
+        nothing_said.open()
+    # The user's own words count as they are: which control plane, or which key.
+    Connection("http://127.0.0.1:4321", None, None).open()
+    Connection(None, "a-key-that-was-given", None).open()
+    Connection(None, None, tmp_path / "admin.key").open()
+    announce(tmp_path, "http://127.0.0.1:4321")
+    nothing_said.open()
+    withdraw(tmp_path)
+    monkeypatch.setenv("PADDOCK_KEY", "a-key-of-the-environment")
+    nothing_said.open()

@@ -129,9 +129,17 @@ def test_paths_outside_where_any_command_is_allowed(path: str, message: str | No
         assert (explained.allow, explained.message) == (True, message)
 
 
+def test_writable_mounts_are_places_to_write() -> None:
+    words = ["cp", "a", "/mnt/data/b"]
+    refused = explain_command(LEVELS["high"], None, words, None)
+    assert (refused.rule, refused.layer) == ("write-outside-workspace", "parser")
+    explained = explain_command(LEVELS["high"], None, words, None, mounts=("/mnt/data",))
+    assert (explained.allow, explained.layers) == (True, ())
+
+
 def test_guarded_writes_can_be_switched_off() -> None:
     level = replace(LEVELS["high"], guard_writes=False)
-    for command in (["cp", "a", "/etc/passwd"], ["rm", "-rf", "/tmp/x"]):
+    for command in (["cp", "a", "/etc/passwd"], ["rm", "-rf", "/opt/x"]):
         assert not explain_command(LEVELS["high"], None, command, None).allow
         assert explain_command(level, None, command, "/tmp").allow
 

@@ -23,11 +23,11 @@ def test_every_status_is_in_the_table_and_final_ones_lead_nowhere() -> None:
 
 
 def test_activity_follows_from_status_and_commands() -> None:
-    assert activity(Status.ACTIVE, 0) is Activity.IDLE
-    assert activity(Status.ACTIVE, 2) is Activity.RUNNING
-    assert activity(Status.PAUSED, 0) is Activity.IDLE
-    assert activity(Status.COMPLETED, 0) is Activity.CLOSED
-    assert activity(Status.ABORTED, 3) is Activity.CLOSED
+    assert activity(Status.ACTIVE, works=False) is Activity.IDLE
+    assert activity(Status.ACTIVE, works=True) is Activity.RUNNING
+    assert activity(Status.PAUSED, works=False) is Activity.IDLE
+    assert activity(Status.COMPLETED, works=False) is Activity.CLOSED
+    assert activity(Status.ABORTED, works=True) is Activity.CLOSED
 
 
 def test_rationale_codes_are_exactly_the_published_ones() -> None:

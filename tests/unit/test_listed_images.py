@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from images.recipes import find_recipe, recipes
 from orchestrator.engine.docker_records import named_images
-from orchestrator.engine.image_names import build_command, familiar, get_command, short_name
+from orchestrator.engine.image_names import (
+    RECIPES,
+    build_command,
+    familiar,
+    how_to_get,
+    short_name,
+)
 from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.policy.levels import load_levels
 from orchestrator.sandboxes.listed_images import ListedImages
@@ -105,6 +112,19 @@ def test_the_engine_s_spelling(name: str, listed: str) -> None:
 def test_commands_that_bring_an_image() -> None:
     assert build_command("paddock/dev:latest") == "paddock images build dev"
     tagged = "paddock images build dev --tag paddock/dev:2"
-    assert (build_command("paddock/dev:2"), get_command("paddock/dev:2")) == (tagged, tagged)
+    assert build_command("paddock/dev:2") == tagged
+    assert how_to_get("paddock/dev:2") == f"get it with `{tagged}`"
     assert build_command("paddock/a/dev") is None
-    assert get_command("example.org/dev:2") == "docker pull example.org/dev:2"
+    assert "`docker pull example.org/dev:2`" in how_to_get("example.org/dev:2")
+
+
+def test_no_command_names_a_recipe_that_there_is_not() -> None:
+    """Images of one's own lists have names like ours, but only their list builds them."""
+    assert set(recipes()) == RECIPES
+    for name in recipes():
+        assert find_recipe(name).name == name
+        assert build_command(f"paddock/{name}") == f"paddock images build {name}"
+    assert build_command("paddock/none-holes:latest") == "paddock images build ./none-holes.toml"
+    said = how_to_get("paddock/none-holes:3")
+    assert "`paddock images build ./none-holes.toml --tag paddock/none-holes:3`" in said
+    assert "from its list of packages" in said

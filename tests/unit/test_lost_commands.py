@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.aside import Aside
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.stop_records import StopRecords
@@ -63,7 +64,7 @@ async def _settled() -> None:
 
 def executions(record: Record) -> Executions:
     nobody = cast(Any, None)
-    return Executions(cast(Any, record), nobody, nobody, nobody)
+    return Executions(cast(Any, record), nobody, nobody, nobody, {}, Aside())
 
 
 @pytest.mark.parametrize("fails", [True, False])

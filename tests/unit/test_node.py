@@ -22,6 +22,7 @@ from orchestrator.node.base import Node, Resources
 from orchestrator.node.local import LocalNode
 from orchestrator.node.processes import Earlier, Measured, Usage
 from orchestrator.observe.gauges import Gauges
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.sandboxes.sandbox import Looks, Sandbox
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions.inspect import Inspector
@@ -128,7 +129,7 @@ def test_metrics_of_the_host_are_the_node_s() -> None:
     key_bytes = KeyBytes(KeyRing({}), KeyLimits())
     key_bytes.add("ci", 5)
     registry.register(
-        Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode(), pool, key_bytes)
+        Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode(), pool, key_bytes, LoopLag())
     )
     text = generate_latest(registry).decode()
     assert "paddock_host_cpus 2.0" in text

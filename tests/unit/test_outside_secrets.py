@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.operator_secrets import OperatorSecret, check_names, load_secret
+from orchestrator.config.operator_secrets import (
+    OperatorSecret,
+    check_levels,
+    check_names,
+    load_secret,
+)
 from orchestrator.config.settings import load_settings
 from orchestrator.egress.request_head import RequestHead
 from orchestrator.secrets.configured import ConfiguredSecrets
@@ -240,6 +245,14 @@ def test_settings_have_them_in_the_file_or_as_json(
     monkeypatch.setenv("PADDOCK_SECRETS", text.replace("levels", "level"))
     with pytest.raises(ConfigError, match=r"PADDOCK_SECRETS: a\.level"):
         load_settings()
+
+
+def test_a_level_that_there_is_not_is_refused_by_name() -> None:
+    """Nobody could use the secret, and nothing would say so."""
+    secrets = {"a": OperatorSecret(**FIELDS), "b": OperatorSecret(**{**FIELDS, "levels": ["low"]})}
+    check_levels(secrets, ["low", "out"])
+    with pytest.raises(ConfigError, match=r"^secrets: a\.levels\.0: must be one of low, high$"):
+        check_levels(secrets, ["low", "high"])
 
 
 def test_the_documented_table_is_valid() -> None:

@@ -34,7 +34,7 @@ BODY: dict[str, Any] = {
         {"path": "notes", "stable_id": "n"},
     ],
     "tool_allowlist": ["read", "Execute", "LS", "write"],
-    "write_allowlist": ["out/", "/workspace//log"],
+    "write_allowlist": ["/workspace/./out/", "/workspace//log"],
     "shell_allowlist": ["grep *", "ls"],
 }
 
@@ -122,7 +122,7 @@ def test_the_hash_does_not_depend_on_the_order() -> None:
         {"entries": [{**BODY["entries"][0], "content_hash": OTHER}, *BODY["entries"][1:]]},
         {"entries": [{**BODY["entries"][0], "stable_id": None}, *BODY["entries"][1:]]},
         {"tool_allowlist": ["Read"]},
-        {"write_allowlist": ["out"]},
+        {"write_allowlist": ["/workspace/out"]},
         {"shell_allowlist": ["grep *"]},
     ],
 )
@@ -166,9 +166,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"entries": [{"path": f"{n}/" + "d/" * 200 + "f" * 200} for n in range(300)]}, "entries"),
     ({"tool_allowlist": ["Delete"]}, "tool_allowlist.0"),
     ({"tool_allowlist": ["Read"] * 101}, "tool_allowlist"),
-    ({"write_allowlist": ["out", "../out"]}, "write_allowlist.1"),
-    ({"write_allowlist": ["out"] * 1001}, "write_allowlist"),
-    ({"write_allowlist": [f"{n}/" + "d" * 2000 for n in range(600)]}, "write_allowlist"),
+    ({"write_allowlist": ["/workspace/out", "out"]}, "write_allowlist.1"),
+    ({"write_allowlist": ["/workspace/out/../log"]}, "not '/workspace/out/../log'"),
+    ({"write_allowlist": ["./out"]}, "not './out'"),
+    ({"write_allowlist": [""]}, "write_allowlist.0"),
+    ({"write_allowlist": ["/etc/out"]}, "write_allowlist.0"),
+    ({"write_allowlist": ["/workspace/out"] * 1001}, "write_allowlist"),
+    (
+        {"write_allowlist": [f"/workspace/{n}/" + "d" * 2000 for n in range(600)]},
+        "write_allowlist",
+    ),
     ({"shell_allowlist": ["ls\nrm"]}, "shell_allowlist.0"),
     ({"shell_allowlist": ["x" * 1025]}, "shell_allowlist.0"),
     ({"shell_allowlist": ["ls"] * 501}, "shell_allowlist"),

@@ -157,7 +157,7 @@ def test_what_can_t_be_removed_is_never_taken(
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(DiskImages, "remove", fail)
+    monkeypatch.setattr(DiskImages, "discard", fail)
     slots.clear()
     assert not slots.take(100, tmp_path / "a")
     assert caplog.text.count("is not removed") == 2

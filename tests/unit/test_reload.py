@@ -291,6 +291,21 @@ async def test_a_broken_scope_file_denies_all_at_once(
     assert list(policy.problems) == [path]
 
 
+async def test_readiness_says_where_a_level_is_broken(
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    """It is open to everybody: of other files it tells the name only."""
+    edit(settings, "low", "cpus = 0.5", "cpus = -1")
+    await event(ledger, database, 1)
+    detail = policy_check(policy.problems, settings.levels_dir).detail
+    line = 1 + (PACKAGED / "low.toml").read_text().splitlines().index("cpus = 0.5")
+    assert f"low.toml:{line}: limits.cpus: must be greater than or equal to 0.05" in detail
+    assert str(settings.levels_dir) not in detail
+    secret = {settings.keys_path: f"{settings.keys_path}:3: keys.0.name: of somebody"}
+    detail = policy_check(secret, settings.levels_dir).detail
+    assert detail.endswith(": keys.toml")
+
+
 @pytest.mark.parametrize(
     ("setting", "name", "text"),
     [

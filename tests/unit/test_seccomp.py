@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from sandbox_agent.confine import read_filter
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.seccomp import Filter, program
 from tests.support.filters import ALLOW, KILL, NOTIFY, decision
@@ -131,15 +132,10 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
 
 
 OWN_AND_OTHERS: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
-    ("prlimit64", (0, 7), (42, 7)),
-    ("setpriority", (0, 0, 5), (0, 42, 5)),
     ("setpriority", (1, 0, 5), (2, 0, 5)),  # its process group, all processes of its user
-    ("sched_setaffinity", (0, 8), (42, 8)),
-    ("sched_setscheduler", (0, 5), (42, 5)),
-    ("sched_setparam", (0,), (42,)),
-    ("sched_setattr", (0,), (42,)),
-    ("ioprio_set", (1, 0, 5), (1, 42, 5)),
+    ("setpriority", (1, 0, 5), (1, 42, 5)),  # another group
     ("ioprio_set", (2, 0, 5), (3, 0, 5)),
+    ("ioprio_set", (2, 0, 5), (2, 42, 5)),
     ("ioctl", (0, 0x5413), (0, 0x5412)),
     ("ioctl", (0, 0x5401), (0, 0x541C)),
     ("ioctl", (0, 0x80086601), (0, 0x40086602)),  # a file's flags, read and set
@@ -152,6 +148,28 @@ def test_ones_own_and_others(machine: str) -> None:
     for call, own, others in OWN_AND_OTHERS:
         assert decide(machine, STRICT, call, *own) == ALLOW, (call, own, others)
         assert decide(machine, STRICT, call, *others) == errno.EPERM, (call, own, others)
+
+
+NUMBERED: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
+    ("prlimit64", (0, 7), (42, 7)),
+    ("setpriority", (0, 0, 5), (0, 42, 5)),
+    ("ioprio_set", (1, 0, 5), (1, 42, 5)),
+    ("sched_setaffinity", (0, 8), (42, 8)),
+    ("sched_setscheduler", (0, 5), (42, 5)),
+    ("sched_setparam", (0,), (42,)),
+    ("sched_setattr", (0,), (42,)),
+]
+
+
+def test_a_thread_s_number_is_reported(machine: str) -> None:
+    watched = read_filter.program(machine, COOKIE)
+    for call, caller, other in NUMBERED:
+        assert decide(machine, STRICT, call, *caller) == ALLOW, call
+        assert decide(machine, STRICT, call, *other) == NOTIFY, call
+        # The kernel asks the listener of one filter only, and that is a broker's.
+        assert decide(machine, STRICT._replace(listened=False), call, *other) == ALLOW, call
+        assert decision(watched, machine, call, *caller) == ALLOW, call
+        assert decision(watched, machine, call, *other) == NOTIFY, call
 
 
 def test_executions_are_reported_but_for_the_guards_own(machine: str) -> None:

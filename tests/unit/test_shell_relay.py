@@ -17,7 +17,7 @@ class Shell:
 
     def __init__(self) -> None:
         self.info = SimpleNamespace(id="pty-1", writable=True)
-        self.exit = SimpleNamespace(exit=SimpleNamespace(reason="exited", exit_code=0))
+        self.exit = SimpleNamespace(reason="exited", exit_code=0)
         self.sizes: list[tuple[int, int]] = []
         self._resized = asyncio.Event()
 

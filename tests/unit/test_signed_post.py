@@ -99,3 +99,21 @@ async def test_failures_are_of_known_kinds(receiver: Receiver) -> None:
         receiver.answer = lambda _, answer=answer: answer  # type: ignore[misc]
         with pytest.raises(FAILURES):
             await post(receiver)
+
+
+async def test_endless_interim_answers_are_left(receiver: Receiver) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    receiver.answer = lambda _: interim * 200_000
+    began = time.thread_time()
+    with pytest.raises(FAILURES, match="interim"):
+        await post(receiver)
+    assert time.thread_time() - began < 0.2  # all of them take seconds
+    receiver.answer = lambda _: interim * 3 + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    assert await post(receiver) == b"ok"
+
+
+async def test_a_body_that_comes_with_its_head_is_whole(receiver: Receiver) -> None:
+    body = bytes(range(256)) * 512
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    receiver.answer = lambda _: head + body
+    assert await post(receiver, most_bytes=2**20) == body

@@ -1,7 +1,6 @@
 """Timelines: whatever is said, endpoints take it again, and it stays within its bounds."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
@@ -96,8 +95,8 @@ def test_arguments_are_read_or_refused(name: str, text: str) -> None:
 def test_streamed_calls_are_bounded_and_told_apart(pieces: list[tuple[Any, ...]]) -> None:
     calls = CallPieces()
     for index, identity, name, arguments in pieces:
-        function = SimpleNamespace(name=name, arguments=arguments)
-        size = calls.add([SimpleNamespace(index=index, id=identity, function=function)])
+        function = {"name": name, "arguments": arguments}
+        size = calls.add([{"index": index, "id": identity, "function": function}])
         assert size > len(arguments)
     called = calls.called
     assert len(called.calls) <= MOST_CALLS
@@ -106,7 +105,8 @@ def test_streamed_calls_are_bounded_and_told_apart(pieces: list[tuple[Any, ...]]
 
 def test_pieces_of_any_form_are_no_calls() -> None:
     calls = CallPieces()
-    for odd in (None, 5, "text", [None, 5], [SimpleNamespace(function=5)], {"a": 1}):
+    odd: Any
+    for odd in (None, 5, "text", [None, 5], [{"function": 5}], [{"id": []}], {"a": 1}):
         calls.add(odd)
     assert all(each.name == "" for each in calls.called.calls)
 

@@ -1,6 +1,10 @@
 """Settings of how many sandboxes there are and what they leave free."""
 
+from typing import Annotated
+
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
+
+from orchestrator.config.value_types import OrJson
 
 _MIB = 1024 * 1024
 # The kernel uses the last uid for "no such user".
@@ -33,7 +37,7 @@ class CapacitySettings(BaseModel):
         description="The highest number of sandboxes that wait, started, for sessions. Recent "
         "demand decides which ones wait, and there are none without it. 0: none.",
     )
-    warm_least: dict[str, int] = Field(
+    warm_least: Annotated[dict[str, int], OrJson] = Field(
         default={},
         description="How many of them wait at a level even without demand, with the default image, "
         "as `{level: number}`.",

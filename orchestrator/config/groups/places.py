@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from orchestrator.config.value_types import AbsolutePath, AnyCase, Url
+from orchestrator.config.value_types import AbsolutePath, AnyCase, OrJson, Url
 
 
 class AnchorSettings(BaseModel):
@@ -69,7 +69,7 @@ class PlaceSettings(BaseModel):
         description="How long after the end of a session its audit chain is archived, with its "
         "approvals and the evidence of its terminals. Unset: on request only.",
     )
-    anchor: AnchorSettings | None = Field(
+    anchor: Annotated[AnchorSettings | None, OrJson] = Field(
         default=None,
         description="Where signed heads of audit chains are kept in addition to the ledger: "
         "`file`, to which they are appended, or `url`, to which they are posted; every `interval` "

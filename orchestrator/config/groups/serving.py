@@ -25,6 +25,11 @@ class ServingSettings(BaseModel):
         description="The address on which the API listens, as `host:port`; an IPv6 host is in "
         "brackets.",
     )
+    published_url: Origin | None = Field(
+        default=None,
+        description="The URL at which commands on this machine reach the API, if it is not the "
+        "address of `PADDOCK_LISTEN`, such as that of a port that a container publishes.",
+    )
     allowed_hosts: Annotated[tuple[HostName, ...], NoDecode, CommaSeparated] = Field(
         default=(),
         description="Additional host names that requests may use, comma-separated, such as "

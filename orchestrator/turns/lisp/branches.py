@@ -1,12 +1,13 @@
 """Forms that choose: `if`, `cond`, `case`, `when`, `unless`, `and`, `or`."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from typing import Any
 
 from orchestrator.turns.lisp.compiler import Compiler, Located, Rule
-from orchestrator.turns.lisp.data import ATOMS, EMPTY, Cons, Datum, placed
+from orchestrator.turns.lisp.data import EMPTY, Cons, Datum, placed
 from orchestrator.turns.lisp.errors import Place, Problem
 from orchestrator.turns.lisp.expressions import CaseBranches, Expression
+from orchestrator.turns.lisp.keys import table_key
 from orchestrator.turns.lisp.printer import short
 from orchestrator.turns.outcome import Symbol
 
@@ -75,7 +76,7 @@ def case(compiler: Compiler, located: Located) -> Rule:
     parts = located.form.tail
     names = located.names
     key = yield compiler.part(parts.head, parts.place, names)
-    branches: dict[tuple[type, Datum], Expression] = {}
+    branches: dict[Hashable, Expression] = {}
     other = compiler.constant(None, located.place, names)
     cells = parts.tail
     while cells.length:
@@ -89,9 +90,10 @@ def case(compiler: Compiler, located: Located) -> Rule:
             raise Problem("a clause of case is ((constant …) form …)", at.place)
         else:
             for constant in clause.head:
-                if type(constant) not in ATOMS:
+                of_constant = table_key(constant)
+                if of_constant is None:
                     raise Problem("a constant of case is no list", at.place)
-                branches.setdefault((type(constant), constant), body)
+                branches.setdefault(of_constant, body)
         cells = cells.tail
     return CaseBranches(located.place, located.owner, key, branches, other)
 

@@ -31,6 +31,7 @@ from orchestrator.turns.programs import Breath
 _MOST_WAITING = 2500
 # Others may run after so many parts.
 _AT_ONCE = 300
+_MOST_NAME = 1000
 
 
 class Located(NamedTuple):
@@ -157,6 +158,7 @@ class Compiler:
 
     def _variable(self, name: Symbol, place: Place, names: Names | None) -> Expression:
         owner = TOP if names is None else names.owner
+        _check_name(name, place)
         found = None if names is None else names.find(name)
         if found is not None:
             depth, index, undefined = found
@@ -180,6 +182,7 @@ class Compiler:
         """The name of a new variable. Raises: Problem if it can't be one."""
         if type(name) is not Symbol:
             raise Problem(f"a variable is a symbol, and not {short(name)}", place)
+        _check_name(name, place)
         if name in self._forms:
             raise Problem(f"{name} is a form; a variable needs another name", place)
         if at_top and name in self.functions:
@@ -256,6 +259,12 @@ class Compiler:
         self.bindable(Symbol(name), located.place, at_top=True)
         variable = self.variable(name)
         return SetGlobal(located.place, located.owner, item, variable, defines=defines)
+
+
+def _check_name(name: Symbol, place: Place | None) -> None:
+    """A symbol as data may be longer; each use of a name looks at all of it. Raises: Problem."""
+    if len(name) > _MOST_NAME:
+        raise Problem(f"a variable has at most {_MOST_NAME} characters", place)
 
 
 def _quick(parts: Sequence[Expression]) -> list[quick.Getter] | None:

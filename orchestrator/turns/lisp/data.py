@@ -5,13 +5,14 @@ that `cons` and `cdr` take the same time for every list; outside they are tuples
 changed after it was made.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from orchestrator.turns.lisp.errors import Place, Problem
-from orchestrator.turns.lisp.limits import Allowance
-from orchestrator.turns.outcome import Outcome, Symbol, Value
+from orchestrator.turns.lisp.limits import BURST, Allowance
+from orchestrator.turns.outcome import Metadata, Outcome, Symbol, Value
+from orchestrator.turns.programs import Breath, finished
 
 if TYPE_CHECKING:
     from orchestrator.turns.lisp.calls import Code
@@ -21,6 +22,7 @@ Datum: TypeAlias = Any
 Frame: TypeAlias = list[Any] | None
 MAX_BITS: Final = 4096
 ATOMS: Final = frozenset({type(None), bool, int, float, str, Symbol})
+TEXTS: Final = frozenset({str, Symbol})
 
 
 class Cons:
@@ -132,26 +134,40 @@ def equal(one: Datum, other: Datum, allowance: Allowance) -> bool:
         if type(one) is Cons:
             if one.length != other.length:
                 return False
-            allowance.work(1)
+            allowance.work(2)
             waiting += [(one.tail, other.tail), (one.head, other.head)]
         elif type(one) is Outcome:
-            allowance.work(1)
+            allowance.work(4 + _weight(one.metadata))
             if one.tag != other.tag or one.metadata != other.metadata:
                 return False
             waiting += zip(one.members, other.members, strict=True)
         elif type(one) in ATOMS:
-            if type(one) is str:
-                allowance.work(len(one) >> 6 if len(one) == len(other) else 0)
-            if one != other:
+            if type(one) in TEXTS:
+                if not same_text(one, other, allowance):
+                    return False
+            elif one != other:
                 return False
         else:
             return False  # functions are the same only if they are one
     return True
 
 
+def same_text(one: str, other: str, allowance: Allowance) -> bool:
+    """Whether two texts, or names, have the same characters. Raises: Problem."""
+    if len(one) != len(other):
+        return False
+    allowance.work(len(one) >> 6)
+    return one == other
+
+
+def _weight(metadata: Metadata) -> int:
+    """What a comparison of it looks at."""
+    return len(metadata.signature or "") >> 6
+
+
 def inward(value: Value, allowance: Allowance) -> Datum:
     """A value of the driver's for the program. Raises: Problem at a limit."""
-    return _converted(value, allowance, tuple)
+    return finished(bring_in(value, allowance))
 
 
 def outward(value: Datum, allowance: Allowance) -> Value:
@@ -159,11 +175,21 @@ def outward(value: Datum, allowance: Allowance) -> Value:
 
     Raises: Problem at a limit, for a function, and if it is nested too deeply.
     """
-    found: Value = _converted(value, allowance, Cons)
+    return finished(take_out(value, allowance))
+
+
+def bring_in(value: Value, allowance: Allowance) -> Generator[Breath, object, Datum]:
+    """`inward`, with breaths for a large value."""
+    return (yield from _converted(value, allowance, tuple))
+
+
+def take_out(value: Datum, allowance: Allowance) -> Generator[Breath, object, Value]:
+    """`outward`, with breaths for a large value."""
+    found: Value = yield from _converted(value, allowance, Cons)
     return found
 
 
-def _converted(value: Datum, allowance: Allowance, lists: type) -> Datum:
+def _converted(value: Datum, allowance: Allowance, lists: type) -> Generator[Breath, object, Datum]:
     """A copy with the other kind of lists: cells for tuples, or tuples for cells."""
     if type(value) in ATOMS:
         _count(value, allowance)
@@ -196,6 +222,9 @@ def _converted(value: Datum, allowance: Allowance, lists: type) -> Datum:
                 most = allowance.limits.value_elements
                 raise Problem(f"a value has more than {most} elements")
             allowance.cells(length)
+            allowance.work(3)
+            if allowance.burst > BURST:
+                yield from allowance.rest()
             levels.append((source, left, made))
             source, left, made = each, iter(elements), []
         else:
@@ -205,8 +234,13 @@ def _converted(value: Datum, allowance: Allowance, lists: type) -> Datum:
 def _count(value: Datum, allowance: Allowance) -> None:
     if type(value) is str:
         allowance.text(len(value), wide=not value.isascii())
+    elif type(value) is Symbol:
+        allowance.work(len(value) >> 6)
     elif type(value) in (int, float):
         number(value)
+        if type(value) is int:
+            # Outside it is written with digits, which takes longer than to copy it.
+            allowance.work(value.bit_length() >> 5)
 
 
 def number(value: int | float) -> int | float:

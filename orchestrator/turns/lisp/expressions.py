@@ -4,13 +4,14 @@ Both return a value, or `NEXT` when the machine is to enter its `node` in its `f
 the driver is to be asked. A frame is a list: the frame around it, then the values of its variables.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from orchestrator.turns.lisp.data import Cons, Datum, Frame
+from orchestrator.turns.lisp.data import TEXTS, Datum, Frame
 from orchestrator.turns.lisp.errors import Place
+from orchestrator.turns.lisp.keys import table_key
 from orchestrator.turns.lisp.quick import Getter, Operand
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class CaseBranches(Expression):
         place: Place,
         owner: str,
         key: Expression,
-        branches: dict[tuple[type, Datum], Expression],
+        branches: Mapping[Hashable, Expression],
         other: Expression,
     ) -> None:
         super().__init__(place, owner)
@@ -181,8 +182,10 @@ class CaseBranches(Expression):
 
     @override
     def resume(self, machine: "Machine", frame: Frame, state: Any, value: Datum) -> Datum:
+        if type(value) in TEXTS:
+            machine.allowance.work(len(value) >> 5)
         # Lists are no constants of a case, and what is none has no branch.
-        found = self._branches.get((type(value), None if type(value) is Cons else value))
+        found = self._branches.get(table_key(value))
         machine.node = self._other if found is None else found
         machine.frame = frame
         return NEXT

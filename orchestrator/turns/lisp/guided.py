@@ -7,14 +7,14 @@ from typing_extensions import override
 
 from orchestrator.turns.lisp.builtins.controls import digest
 from orchestrator.turns.lisp.builtins.primitive import wrong
-from orchestrator.turns.lisp.data import Cons, Datum, Frame, chain, outward
+from orchestrator.turns.lisp.data import Cons, Datum, Frame, chain, take_out
 from orchestrator.turns.lisp.errors import Place, Problem
 from orchestrator.turns.lisp.expressions import Expression
 from orchestrator.turns.lisp.limits import CELL, FORM
 from orchestrator.turns.lisp.machine import Evaluate, Guided, Machine, Scoped
 from orchestrator.turns.lisp.reader import read
 from orchestrator.turns.outcome import Symbol
-from orchestrator.turns.programs import Enter, Operation
+from orchestrator.turns.programs import Breath, Enter, Operation
 
 if TYPE_CHECKING:
     from orchestrator.turns.lisp.compiler import Compiler
@@ -102,7 +102,7 @@ class _Apart(Guided):
             forms = yield from read(self._program, machine.allowance.limits)
             expression = yield from self._compiler.sequence(forms)
         else:
-            _count(machine, self._program)
+            yield from _count(machine, self._program)
             expression = yield from self._compiler.compile(
                 self._program, _place(self._program, self.place)
             )
@@ -122,7 +122,7 @@ class Evaluation(Guided):
     @override
     def steps(self, machine: Machine, frame: Frame) -> Steps:
         form = yield Evaluate(self._form, frame)
-        _count(machine, form)
+        yield from _count(machine, form)
         yield Operation("eval", (form,))
         expression = yield from self._compiler.compile(form, _place(form, self.place))
         return Evaluate(expression, None)
@@ -144,7 +144,7 @@ class Memo(Guided):
     @override
     def steps(self, machine: Machine, frame: Frame) -> Steps:
         key = yield Evaluate(self._key, frame)
-        name = digest(machine.allowance, key, self._forms)
+        name = yield from digest(machine.allowance, key, self._forms)
         known = yield Operation("memo", (name,))
         if known is not None:
             if type(known) is not Cons or known.length != 1:
@@ -160,8 +160,8 @@ def _place(form: Datum, place: Place) -> Place:
     return form.place or place if type(form) is Cons else place
 
 
-def _count(machine: Machine, form: Datum) -> None:
+def _count(machine: Machine, form: Datum) -> Generator[Breath, object, None]:
     """Counts what it costs to compile a form. Raises: Problem."""
     before = machine.allowance.memory
-    outward(form, machine.allowance)
+    yield from take_out(form, machine.allowance)
     machine.allowance.spend((machine.allowance.memory - before) // CELL * _ELEMENTS)

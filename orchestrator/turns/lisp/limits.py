@@ -1,8 +1,10 @@
 """The limits of a program, and what it has used of them."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from orchestrator.turns.lisp.errors import Problem
+from orchestrator.turns.programs import Breath
 
 # What a cell of a list, a text without its characters, a function, … take at most, in bytes.
 CELL = 96
@@ -15,7 +17,7 @@ FORM = 16
 # `BURST` of them, others run first.
 PER_STEP = 8
 BURST = 20_000
-# One function that would look at more is refused, so that others never wait long.
+# One function that would look at more without a break is refused, so that others never wait long.
 _MOST_AT_ONCE = 150_000
 
 
@@ -81,6 +83,12 @@ class Allowance:
             raise Problem("this is too much for one call of a function")
         steps, self._looked_at = divmod(self._looked_at + count, PER_STEP)
         self.spend(steps)
+
+    def rest(self) -> Generator[Breath, object, None]:
+        """Lets others run, if much was looked at since they last could."""
+        if self.burst > BURST:
+            self.burst = 0
+            yield Breath()
 
     def spend(self, steps: int) -> None:
         """Counts steps. Raises: Problem at the limit."""

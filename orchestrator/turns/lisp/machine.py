@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from orchestrator.turns.lisp.builtins.primitive import Applied, Control, Primitive, wrong
-from orchestrator.turns.lisp.data import Datum, DriverFunction, Frame, Function, inward, outward
+from orchestrator.turns.lisp.data import Datum, DriverFunction, Frame, Function, bring_in, take_out
 from orchestrator.turns.lisp.errors import Called, LispError, Problem
 from orchestrator.turns.lisp.expressions import ASK, NEXT, Expression
 from orchestrator.turns.lisp.limits import BURST, Allowance
@@ -99,14 +99,21 @@ class Machine:
 
     def _answered(self) -> Generator[Request, Value, Datum]:
         request = self._request
-        self.allowance.burst = 0
         try:
+            if isinstance(request, Operation | Enter):
+                given: list[Value] = []
+                for each in request.args:
+                    given.append((yield from take_out(each, self.allowance)))
+                request = request._replace(args=tuple(given))
+            self.allowance.burst = 0
             answer = yield request
+            if type(request) is not Operation:
+                return None
+            return (yield from bring_in(answer, self.allowance))
         except OperationFailed as failed:
             raise Problem(str(failed) or "the operation failed") from None
         except ScopeExceeded as exceeded:
             return self._unwound(exceeded)
-        return inward(answer, self.allowance) if type(request) is Operation else None
 
     def _failure(self, problem: Problem, node: Expression) -> LispError:
         place = problem.place or node.place
@@ -141,11 +148,9 @@ class Machine:
         raise wrong("a call", "a function", function)
 
     def ask(self, request: Request, node: Expression) -> Datum:
-        """Asks the driver. Raises: Problem if an argument can't leave the program."""
+        """Asks the driver, with arguments that are still the program's."""
         if type(request) is Operation:
             self._operations += 1
-            arguments = tuple(outward(value, self.allowance) for value in request.args)
-            request = Operation(request.name, arguments)
         self._request = request
         self._asking = node
         return ASK
@@ -173,8 +178,7 @@ class Machine:
         scope = _Scope(node, wanted, self._operations)
         self._scopes.append(scope)
         self.stack.append((scope, None, scope.begin))
-        arguments = tuple(outward(value, self.allowance) for value in wanted.request.args)
-        return self.ask(Enter(wanted.request.kind, arguments), node)
+        return self.ask(wanted.request, node)
 
     def left(self) -> None:
         """The innermost scope has been left."""

@@ -9,6 +9,8 @@ from orchestrator.turns.lisp.errors import Problem
 TOP: Final = "program"
 # Finding a variable looks through all frames around it; `let*` nests one for each of its own.
 _MOST_NESTED: Final = 1000
+# Each call makes room for all variables of the function.
+MOST_VARIABLES: Final = 1000
 
 
 class Names:
@@ -22,6 +24,7 @@ class Names:
         if self._depth > _MOST_NESTED:
             raise Problem(f"variables are nested more than {_MOST_NESTED} deep")
         self._places = {name: number for number, name in enumerate(names, 1)}
+        self._check()
         self._defined: set[str] = set()
 
     def define(self, name: str) -> bool:
@@ -29,7 +32,12 @@ class Names:
         self._defined.add(name)
         new = name not in self._places
         self._places.setdefault(name, len(self._places) + 1)
+        self._check()
         return new
+
+    def _check(self) -> None:
+        if len(self._places) > MOST_VARIABLES:
+            raise Problem(f"a function or a let has at most {MOST_VARIABLES} variables")
 
     def defines(self, name: str) -> bool:
         """Whether the body of this function or `let` defines it."""

@@ -5,7 +5,7 @@ from collections.abc import Set
 from orchestrator.turns.lisp.builtins.library import BUILTINS
 from orchestrator.turns.lisp.builtins.primitive import FUNCTIONS
 from orchestrator.turns.lisp.compiler import Compiler
-from orchestrator.turns.lisp.data import DriverFunction, outward
+from orchestrator.turns.lisp.data import DriverFunction, take_out
 from orchestrator.turns.lisp.errors import LispError, Problem
 from orchestrator.turns.lisp.forms import FORMS
 from orchestrator.turns.lisp.limits import Allowance, LispLimits
@@ -72,7 +72,7 @@ class LispProgram:
         if type(value) in FUNCTIONS:
             return Symbol(displayed(value, _MOST_NAME, self._allowance))
         try:
-            return outward(value, self._allowance)
+            return (yield from take_out(value, self._allowance))
         except Problem as problem:
             raise LispError(problem.message, *expression.place) from None
 

@@ -15,6 +15,7 @@ from orchestrator.turns.programs import Breath
 _OUTCOME = "#outcome("
 # Others may run after so many tokens.
 _AT_ONCE = 1000
+_BETWEEN = ("space", "comment")
 _TOKEN = re.compile(
     r"""(?P<space>\s+|;[^\n]*)
     | (?P<comment>\#\|)
@@ -50,6 +51,8 @@ def read(text: str, limits: LispLimits) -> Generator[Breath, object, Cons]:
         for number, (kind, word, place) in enumerate(_tokens(text), 1):
             if number % _AT_ONCE == 0:
                 yield Breath()
+            if kind in _BETWEEN:
+                continue
             if kind == "mark" and word != ")":
                 if len(opened) > limits.nesting:
                     raise Problem(f"the program is nested more than {limits.nesting} deep")
@@ -111,7 +114,7 @@ def _chained(items: list[tuple[Datum, Place]]) -> Cons:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Raises: Problem."""
+    """All tokens, those that mean nothing included, which take time as well. Raises: Problem."""
     at = line_start = 0
     line = 1
     while at < len(text):
@@ -122,8 +125,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             raise Problem(f"the {what} does not end", place)
         kind = found.lastgroup or ""
         end = _comment_end(text, at, place) if kind == "comment" else found.end()
-        if kind not in ("comment", "space"):
-            yield _Token(kind, found[kind], place)
+        yield _Token(kind, "" if kind in _BETWEEN else found[kind], place)
         lines = text.count("\n", at, end)
         if lines:
             line += lines

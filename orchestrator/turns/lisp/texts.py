@@ -64,6 +64,11 @@ def _character(found: re.Match[str]) -> str:
         raise Problem(f"{found[0]!r} is not an escape; there are {known}") from None
 
 
+def is_plain(text: str) -> bool:
+    """Whether none of its characters needs an escape between quotes or bars."""
+    return text.isprintable() and not any(each in text for each in '\\"|')
+
+
 def escaped(text: str, mark: str) -> str:
     """The text between two marks (`"` or `|`), with escapes where it needs them."""
     if not text.isprintable() or "\\" in text or mark in text:

@@ -30,7 +30,8 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
         context, prompt, 0, run.model, lambda piece: conversation.feed.say(tick, piece)
     )
     called = answer.called
-    message = await conversation.add(ModelMessage("assistant", answer.text, called.calls))
+    said = ModelMessage("assistant", answer.text, called.calls, extra=answer.extra)
+    message = await conversation.add(said)
     conversation.answered(message, answer)
     names = [each.name for each in message.calls]
     return Done(message.content, {**told, "calls": names, "dropped_calls": called.dropped})

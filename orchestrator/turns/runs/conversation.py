@@ -1,5 +1,6 @@
 """The conversation of a running run: the timeline as it grows, saved with the run's events."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,9 +65,13 @@ class Conversation:
     async def add(self, message: ModelMessage) -> ModelMessage:
         """Adds a message in the form in which it is kept. Raises: the errors of `cut`."""
         said = message.calls
-        content, *told = await self.cut([message.content, *([*each[1:]] for each in said)])
+        extra = json.loads(message.extra) if message.extra else None
+        content, extra, *told = await self.cut(
+            [message.content, extra, *([*each[1:]] for each in said)]
+        )
         calls = tuple(ToolCall(each.id, *texts) for each, texts in zip(said, told, strict=True))
-        message = kept(message._replace(content=content, calls=calls))
+        beside = json.dumps(extra) if extra else ""
+        message = kept(message._replace(content=content, calls=calls, extra=beside))
         seq = self.entries[-1].seq + 1 if self.entries else 1
         self.entries.append(TimelineEntry.made(seq, self.turn, now(), message))
         self._unsaved += 1

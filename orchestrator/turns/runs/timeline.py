@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from orchestrator.models.extras import MOST_EXTRA
 from orchestrator.models.messages import ModelMessage, ToolCall
 
 # The newest entries that are kept, if a run wants no fewer, and their characters as stored.
@@ -38,6 +39,8 @@ class TimelineEntry:
             form["calls"] = [list(each) for each in message.calls]
         if message.call is not None:
             form["call"] = message.call
+        if message.extra:
+            form["extra"] = message.extra
         return cls(seq, turn, time, message, json.dumps(form, separators=(",", ":")))
 
     @classmethod
@@ -45,7 +48,9 @@ class TimelineEntry:
         """The entry that was stored."""
         form = json.loads(text)
         calls = tuple(ToolCall(*each) for each in form.get("calls", ()))
-        message = ModelMessage(form["role"], form["content"], calls, form.get("call"))
+        message = ModelMessage(
+            form["role"], form["content"], calls, form.get("call"), form.get("extra", "")
+        )
         return cls(seq, turn, time, message, text)
 
 
@@ -57,6 +62,7 @@ def kept(message: ModelMessage) -> ModelMessage:
             each._replace(name=_valid(each.name), arguments=_arguments(each.arguments))
             for each in message.calls
         ),
+        extra=_valid(message.extra) if len(message.extra) <= MOST_EXTRA else "",
     )
 
 

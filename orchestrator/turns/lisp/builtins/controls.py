@@ -1,16 +1,17 @@
 """Functions that call functions of the program, one call at a time."""
 
 import hashlib
+from collections.abc import Generator
 from typing import Final
 
-from orchestrator.turns.lisp.builtins.lists import sorted_list
 from orchestrator.turns.lisp.builtins.primitive import Applied, Control, Steps, wrong
+from orchestrator.turns.lisp.builtins.sorting import sort
 from orchestrator.turns.lisp.data import Cons, Datum, chain, equal, is_false
 from orchestrator.turns.lisp.errors import Problem
 from orchestrator.turns.lisp.limits import Allowance
 from orchestrator.turns.lisp.made_outcomes import made
-from orchestrator.turns.lisp.printer import written
-from orchestrator.turns.programs import Operation
+from orchestrator.turns.lisp.printer import writing
+from orchestrator.turns.programs import Breath, Operation
 
 # Characters of a value's digest in an outcome.
 _SIGNATURE = 16
@@ -85,38 +86,14 @@ def _apply(allowance: Allowance, function: Datum, *values: Datum) -> Steps:
     yield  # which makes it a generator
 
 
-def _sort(allowance: Allowance, items: Cons, less: Datum = None) -> Steps:
-    """Merges sorted runs of twice the length each round. Equal elements stay in order."""
-    if less is None:
-        return sorted_list(allowance, items)
-    allowance.cells(items.length)
-    runs = [[item] for item in items]
-    while len(runs) > 1:
-        merged = []
-        for at in range(0, len(runs) - 1, 2):
-            one, other = runs[at], runs[at + 1]
-            run: list[Datum] = []
-            left = right = 0
-            while left < len(one) and right < len(other):
-                if is_false((yield Applied(less, [other[right], one[left]]))):
-                    run.append(one[left])
-                    left += 1
-                else:
-                    run.append(other[right])
-                    right += 1
-            merged.append(run + one[left:] + other[right:])
-        runs = [*merged, *(runs[-1:] if len(runs) % 2 else [])]
-    return chain(runs[0] if runs else [])
-
-
 def _fixpoint(allowance: Allowance, function: Datum, value: Datum, most: int) -> Steps:
     yield Operation("fixpoint", ())
-    seen = {digest(allowance, value): 0}
+    seen = {(yield from digest(allowance, value)): 0}
     for _ in range(most):
         before, value = value, (yield Applied(function, [value]))
         if equal(before, value, allowance):
             return value
-        signature = digest(allowance, value)
+        signature = yield from digest(allowance, value)
         if signature in seen:
             found = list(seen)[seen[signature] :]
             return made("cycle", value, len(found), chain([each[:_SIGNATURE] for each in found]))
@@ -125,13 +102,13 @@ def _fixpoint(allowance: Allowance, function: Datum, value: Datum, most: int) ->
     return made("nonconverged", value, max(most, 0), "max-iterations")
 
 
-def digest(allowance: Allowance, *values: Datum) -> str:
+def digest(allowance: Allowance, *values: Datum) -> Generator[Breath, object, str]:
     """The sha256 of values as text. Raises: Problem for a function, and at a limit."""
     most = allowance.limits.text_characters
     found = hashlib.sha256()
     for value in values:
-        text = written(value, most, allowance)
-        allowance.work(len(text) >> 6)
+        text = yield from writing(value, most, allowance)
+        allowance.text(len(text), wide=False)
         found.update(text.encode() + b"\n")
     return found.hexdigest()
 
@@ -146,7 +123,7 @@ CONTROLS: Final = (
     Control("(fold function value list)", "Calls (f value element) with each element.", _fold),
     Control("(reduce function [value] list)", "As fold; without value, from the first.", _reduce),
     Control("(apply function value ...)", "Calls it; the last value is a list of more.", _apply),
-    Control("(sort list [function])", "In order; the function says what is less.", _sort),
+    Control("(sort list [function])", "In order; the function says what is less.", sort),
     Control(
         "(fixpoint function value n)",
         "Applies it until the value stays; else an outcome cycle, or nonconverged after n times.",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from orchestrator.turns.lisp.builtins.primitive import Primitive, wrong
-from orchestrator.turns.lisp.data import EMPTY, Cons, Datum, chain, equal
+from orchestrator.turns.lisp.data import EMPTY, TEXTS, Cons, Datum, chain, equal, same_text
 from orchestrator.turns.lisp.limits import CELL, Allowance
 from orchestrator.turns.outcome import Symbol
 
@@ -15,17 +15,24 @@ def _entry(items: Cons) -> Cons:
     return entry
 
 
-def _name(key: Datum) -> Datum:
-    """A string and a symbol name the same entry."""
-    return Symbol(key) if type(key) is str else key
+def _name(allowance: Allowance, key: Datum) -> Datum:
+    """The name of a new entry: a symbol for a string."""
+    if type(key) is not str:
+        return key
+    allowance.text(len(key), wide=not key.isascii())
+    return Symbol(key)
 
 
 def _find(allowance: Allowance, entries: Cons, key: Datum) -> Cons:
-    """The list from the entry of that name on."""
-    key = _name(key)
+    """The list from the entry of that name on. A string and a symbol name the same entry."""
+    is_text = type(key) in TEXTS
     while entries.length:
-        allowance.work(1)
-        if equal(_name(_entry(entries).head), key, allowance):
+        allowance.work(2)
+        name = _entry(entries).head
+        if is_text:
+            if type(name) in TEXTS and same_text(name, key, allowance):
+                break
+        elif equal(name, key, allowance):
             break
         entries = entries.tail
     return entries
@@ -46,7 +53,7 @@ def _put(allowance: Allowance, entries: Cons, key: Datum, value: Datum) -> Cons:
     before = entries.length - found.length
     allowance.cells(entries.length + 1)
     allowance.hold(3 * CELL)
-    entry = chain([_name(key), value])
+    entry = chain([_name(allowance, key), value])
     kept = [each for each, _ in zip(entries, range(before), strict=False)]
     return chain(kept, Cons(entry, found.tail if found.length else EMPTY))
 

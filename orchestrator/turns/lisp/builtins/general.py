@@ -3,7 +3,7 @@
 from typing import Final, NoReturn
 
 from orchestrator.turns.lisp.builtins.primitive import FUNCTIONS, Primitive
-from orchestrator.turns.lisp.data import EMPTY, Cons, Datum, equal, is_false
+from orchestrator.turns.lisp.data import EMPTY, Cons, Datum, equal, is_false, same_text
 from orchestrator.turns.lisp.errors import Problem
 from orchestrator.turns.lisp.limits import Allowance
 from orchestrator.turns.lisp.printer import displayed
@@ -34,11 +34,15 @@ def _newline(allowance: Allowance) -> None:
     allowance.say("\n")
 
 
-def _same(_allowance: Allowance, one: Datum, other: Datum) -> bool:
-    """Numbers, texts and symbols are one thing if they are equal; so are empty lists."""
-    return one is other or (
-        type(one) is type(other) and type(one) in (int, float, Symbol) and bool(one == other)
-    )
+def _same(allowance: Allowance, one: Datum, other: Datum) -> bool:
+    """Numbers and symbols are one thing if they are equal; so are empty lists."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if type(one) is Symbol:
+        return same_text(one, other, allowance)
+    return type(one) in (int, float) and bool(one == other)
 
 
 def _equal(allowance: Allowance, one: Datum, other: Datum) -> bool:

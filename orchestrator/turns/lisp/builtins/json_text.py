@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
-from orchestrator.turns.lisp.builtins.primitive import Primitive
-from orchestrator.turns.lisp.data import EMPTY, Cons, Datum, chain, kind
+from orchestrator.turns.lisp.builtins.primitive import Control, Steps
+from orchestrator.turns.lisp.data import EMPTY, TEXTS, Cons, Datum, chain, kind
 from orchestrator.turns.lisp.errors import Problem
-from orchestrator.turns.lisp.limits import CELL, Allowance
+from orchestrator.turns.lisp.limits import BURST, CELL, Allowance
 from orchestrator.turns.lisp.texts import number_of
 from orchestrator.turns.outcome import Symbol
+from orchestrator.turns.programs import Breath
 
 _DEPTH = 200
 _TOKEN = re.compile(
@@ -30,12 +31,15 @@ class _Level(NamedTuple):
     items: list[Datum]
 
 
-def parse(allowance: Allowance, text: str) -> Datum:
+def parse(allowance: Allowance, text: str) -> Steps:
     """Raises: Problem for a text that is not JSON, and at a limit."""
     levels = [_Level("", [])]
     expected = "value"
     for kind_, word, at in _tokens(text):
         level = levels[-1]
+        allowance.work(4)
+        if allowance.burst > BURST:
+            yield from allowance.rest()
         if kind_ == "end":
             break
         if kind_ != "mark" and expected in ("value", "value or end", "name", "name or end"):
@@ -50,7 +54,7 @@ def parse(allowance: Allowance, text: str) -> Datum:
             expected = "value or end" if word == "[" else "name or end"
         elif word and word == level.closing and expected.endswith("end"):
             levels.pop()
-            levels[-1].items.append(_closed(allowance, level))
+            levels[-1].items.append((yield from _closed(allowance, level)))
             expected = "comma or end"
         elif word == "," and expected == "comma or end" and level.closing:
             expected = "value" if level.closing == "]" else "name"
@@ -77,22 +81,28 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _scalar(allowance: Allowance, kind_: str, word: str, *, name: bool) -> Datum:
-    allowance.work(1)
+    allowance.hold(CELL)
     if kind_ != "string":
+        allowance.work(len(word) >> 2)
         return _WORDS[word] if word in _WORDS else number_of(word)
-    allowance.text(len(word), wide=not word.isascii() or "\\" in word)
+    has_escapes = "\\" in word
+    allowance.text(len(word), wide=not word.isascii() or has_escapes)
+    # A character that is written with an escape takes as long as some twenty others.
+    allowance.work(len(word) >> 4 if has_escapes else 0)
     found = json.loads(word)
-    # A half of a pair of surrogates is no character.
-    found = found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if has_escapes:
+        # A half of a pair of surrogates is no character.
+        found = found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return Symbol(found) if name else found
 
 
-def _closed(allowance: Allowance, level: _Level) -> Cons:
+def _closed(allowance: Allowance, level: _Level) -> Generator[Breath, object, Cons]:
     allowance.cells(len(level.items))
+    yield from allowance.rest()
     if level.closing == "]":
         return chain(level.items)
     allowance.hold(CELL * len(level.items))
-    # Of a repeated name, the last value counts.
+    # Of a repeated name, the last value counts. The hash of a text can't be chosen.
     entries = dict(zip(level.items[::2], level.items[1::2], strict=True))
     return chain([chain(entry) for entry in entries.items()])
 
@@ -104,7 +114,7 @@ def _unexpected(text: str, at: int) -> Problem:
     return Problem(f"the JSON {what} (its line {line}, column {column})")
 
 
-def stringify(allowance: Allowance, value: Datum) -> str:
+def stringify(allowance: Allowance, value: Datum) -> Steps:
     """Raises: Problem for a value that JSON has not, and at a limit."""
     pieces: list[str] = []
     length = 0
@@ -112,6 +122,8 @@ def stringify(allowance: Allowance, value: Datum) -> str:
         length += len(piece)
         if length > allowance.limits.text_characters:
             allowance.text(length, wide=False)
+        if allowance.burst > BURST:
+            yield from allowance.rest()
         pieces.append(piece)
     text = "".join(pieces)
     allowance.text(length, wide=not text.isascii())
@@ -130,14 +142,14 @@ def _pieces(value: Datum, allowance: Allowance) -> Iterator[str]:
     waiting: list[Datum] = [value]
     while waiting:
         each = waiting.pop()
-        allowance.work(1)
+        allowance.work(3)
         if type(each) is not _Rest:
             if type(each) is Cons:
                 closing = "}" if _is_dictionary(each, allowance) else "]"
                 yield "{" if closing == "}" else "["
                 waiting.append(_Rest(each, closing, first=True))
             else:
-                yield _atom(each)
+                yield _atom(allowance, each)
             if len(waiting) > 2 * _DEPTH:
                 raise Problem(f"JSON is nested more than {_DEPTH} deep")
         elif each.cell is EMPTY:
@@ -146,7 +158,7 @@ def _pieces(value: Datum, allowance: Allowance) -> Iterator[str]:
             item = each.cell.head
             comma = "" if each.first else ","
             if each.closing == "}":
-                yield f"{comma}{_quoted(item.head)}:"
+                yield f"{comma}{_quoted(allowance, item.head)}:"
                 item = item.tail.head
             else:
                 yield comma
@@ -163,23 +175,26 @@ def _is_dictionary(items: Cons, allowance: Allowance) -> bool:
     return True
 
 
-def _atom(value: Datum) -> str:
-    if type(value) in (str, Symbol):
-        return _quoted(value)
+def _atom(allowance: Allowance, value: Datum) -> str:
+    if type(value) in TEXTS:
+        return _quoted(allowance, value)
     if type(value) is bool:
         return "true" if value else "false"
     if value is None:
         return "null"
+    if type(value) is int:
+        allowance.work(value.bit_length() >> 5)
     if type(value) in (int, float):
         return repr(value)
     raise Problem(f"JSON has no {kind(value).partition(' ')[2]}")
 
 
-def _quoted(text: str) -> str:
+def _quoted(allowance: Allowance, text: str) -> str:
+    allowance.work(len(text) >> 6)
     return json.dumps(str(text), ensure_ascii=False)
 
 
 JSON: Final = (
-    Primitive("(json-parse text)", "The value of a JSON text.", parse),
-    Primitive("(json-stringify value)", "A value as JSON; a dictionary is an object.", stringify),
+    Control("(json-parse text)", "The value of a JSON text.", parse),
+    Control("(json-stringify value)", "A value as JSON; a dictionary is an object.", stringify),
 )

@@ -1,13 +1,17 @@
 """Functions on lists that call no functions of the program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Hashable
 from typing import Final
 
-from orchestrator.turns.lisp.builtins.primitive import Primitive, wrong
-from orchestrator.turns.lisp.data import EMPTY, Cons, Datum, chain, equal
+from orchestrator.turns.lisp.builtins.primitive import Control, Primitive, Steps, wrong
+from orchestrator.turns.lisp.data import EMPTY, TEXTS, Cons, Datum, chain, equal
 from orchestrator.turns.lisp.errors import Problem
-from orchestrator.turns.lisp.limits import CELL, Allowance
-from orchestrator.turns.outcome import Symbol
+from orchestrator.turns.lisp.keys import table_key
+from orchestrator.turns.lisp.limits import BURST, CELL, Allowance
+from orchestrator.turns.programs import Breath
+
+# An integer of more bits is counted as memory.
+_SMALL = 63
 
 
 def _made(allowance: Allowance, items: list[Datum], tail: Cons = EMPTY) -> Cons:
@@ -117,7 +121,11 @@ def _range(allowance: Allowance, *bounds: int) -> Cons:
     most = allowance.limits.list_length + 1
     # `len` of a range that is too long for a C integer fails.
     length = len(numbers) if not numbers or abs(numbers[-1] - numbers[0]) < 2**62 else most
+    # Large integers take time to compute, and memory.
+    bits = max(abs(bound).bit_length() for bound in bounds)
     allowance.cells(length)
+    allowance.work(length * (bits >> 5))
+    allowance.hold(length * (bits >> 2) if bits > _SMALL else 0)
     return chain(numbers)
 
 
@@ -145,52 +153,54 @@ def _assoc(allowance: Allowance, key: Datum, items: Cons) -> Datum:
     return False
 
 
-def _zip(allowance: Allowance, *lists: Cons) -> Cons:
+def _zip(allowance: Allowance, *lists: Cons) -> Steps:
     length = min((items.length for items in lists), default=0)
     allowance.cells(length)
     allowance.hold(CELL * length * len(lists))
-    allowance.work(length * len(lists) // 4)
-    return chain([chain(row) for row in zip(*lists, strict=False)])
+    found = []
+    for row in zip(*lists, strict=False):
+        allowance.work(1 + len(row))
+        if allowance.burst > BURST:
+            yield from allowance.rest()
+        found.append(chain(row))
+    return chain(found)
 
 
-def _unique(allowance: Allowance, items: Cons) -> Cons:
+def _unique(allowance: Allowance, items: Cons) -> Steps:
     """Numbers, texts and symbols are found by a table; other values are compared with all."""
-    seen: set[tuple[type, Datum]] = set()
+    seen: set[Hashable] = set()
     found: list[Datum] = []
     others: list[Datum] = []
     for item in items:
-        allowance.work(1 + (len(item) >> 6 if type(item) is str else 0))
-        if type(item) in (int, float, str, Symbol, bool, type(None)):
-            if (type(item), item) in seen:
-                continue
-            seen.add((type(item), item))
-        else:
-            allowance.work(len(others))
-            if any(equal(item, other, allowance) for other in others):
+        if allowance.burst > BURST:
+            yield from allowance.rest()
+        allowance.work(2 + (len(item) >> 5 if type(item) in TEXTS else 0))
+        key = table_key(item)
+        if key is None:
+            if (yield from _among(allowance, item, others)):
                 continue
             others.append(item)
+        elif key in seen:
+            continue
+        else:
+            seen.add(key)
         found.append(item)
     return _made(allowance, found)
 
 
-def sorted_list(allowance: Allowance, items: Cons) -> Cons:
-    """Sorts numbers, or strings, or symbols."""
-    kinds = {float if type(item) is int else type(item) for item in items}
-    if len(kinds) > 1 or not kinds <= {float, str, Symbol}:
-        raise Problem(
-            "sort needs only numbers, only strings or only symbols; "
-            "give it a function that compares: (sort list less?)"
-        )
-    rounds = items.length.bit_length()
-    allowance.work(items.length * rounds // 16)
-    if kinds <= {str, Symbol}:
-        # A comparison looks at no more characters than the shorter text has.
-        allowance.work(sum(len(item) >> 6 for item in items) * rounds)
-    allowance.cells(items.length)
-    return chain(sorted(items))
+def _among(
+    allowance: Allowance, item: Datum, others: list[Datum]
+) -> Generator[Breath, object, bool]:
+    for other in others:
+        allowance.work(1)
+        if allowance.burst > BURST:
+            yield from allowance.rest()
+        if equal(item, other, allowance):
+            return True
+    return False
 
 
-LISTS: Final = (
+LISTS: Final[tuple[Primitive | Control, ...]] = (
     Primitive("(list value ...)", "A list of the values.", _list, quick=True),
     Primitive("(cons value list)", "The list with the value in front.", _cons, quick=True),
     *(
@@ -224,6 +234,6 @@ LISTS: Final = (
     Primitive("(member value list)", "The list from the value on; #f without it.", _member),
     Primitive("(index-of value list)", "The number of the value's place; #f without it.", _index),
     Primitive("(assoc key list)", "The list in the list that begins with key; or #f.", _assoc),
-    Primitive("(zip list ...)", "Lists of the first elements, of the second ones, ….", _zip),
-    Primitive("(unique list)", "The elements without repetitions.", _unique),
+    Control("(zip list ...)", "Lists of the first elements, of the second ones, ….", _zip),
+    Control("(unique list)", "The elements without repetitions.", _unique),
 )

@@ -16,6 +16,10 @@ Number = int | float
 
 # An integer of more bits is counted as memory.
 _SMALL = 63
+# So many of its bits are one thing to look at; fewer for functions that take the square of them.
+_BITS = 256
+_BITS_HARD = 32
+_HARD = ("*", "/", "quotient", "remainder", "modulo", "expt", "sqrt", "number->string")
 
 
 def _computed(allowance: Allowance, operation: Callable[..., Number], *operands: Number) -> Number:
@@ -29,6 +33,19 @@ def _computed(allowance: Allowance, operation: Callable[..., Number], *operands:
     if type(found) is int and found.bit_length() > _SMALL:
         allowance.hold(found.bit_length() >> 2)
     return found
+
+
+def _counting(signature: str, function: Callable[..., Datum]) -> Callable[..., Datum]:
+    """Counts what a function looks at in large integers, before it does."""
+    bits = _BITS_HARD if signature[1:-1].split()[0] in _HARD else _BITS
+
+    def call(allowance: Allowance, *numbers: Number) -> Datum:
+        for each in numbers:
+            if type(each) is int and each.bit_length() > _SMALL:
+                allowance.work(each.bit_length() // bits)
+        return function(allowance, *numbers)
+
+    return call
 
 
 def _add(allowance: Allowance, *numbers: Number) -> Number:
@@ -109,13 +126,20 @@ def _test(decide: Callable[..., bool]) -> Callable[..., bool]:
     return lambda _allowance, value: decide(value)
 
 
-def _parsed(_allowance: Allowance, text: str) -> Datum:
+def _parsed(allowance: Allowance, text: str) -> Datum:
+    allowance.work(len(text) >> 4)
     found = number_of(text)
     return False if found is None else found
 
 
+def _text(allowance: Allowance, value: Number) -> str:
+    found = repr(value)
+    allowance.text(len(found), wide=False)
+    return found
+
+
 NUMBERS: Final = tuple(
-    Primitive(signature, doc, function, quick=True)
+    Primitive(signature, doc, _counting(signature, function), quick=True)
     for signature, doc, function in (
         ("(+ number ...)", "The sum.", _add),
         (
@@ -141,7 +165,7 @@ NUMBERS: Final = tuple(
         ("(truncate number)", "The integer without the fraction.", _unary(math.trunc)),
         ("(expt number n)", "The power.", _power),
         ("(sqrt number)", "The square root: an integer if exact.", _root),
-        ("(number->string number)", "As text.", lambda _, value: repr(value)),
+        ("(number->string number)", "As text.", _text),
         ("(string->number text)", "The number that a text is; #f if it is none.", _parsed),
         ("(= number number ...)", "Whether all are equal; 1 and 1.0 are.", _ordered(operator.eq)),
         ("(< number number ...)", "Whether each is less than the next.", _ordered(operator.lt)),

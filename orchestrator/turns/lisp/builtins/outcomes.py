@@ -7,7 +7,11 @@ from orchestrator.turns.lisp.data import EMPTY, Datum
 from orchestrator.turns.lisp.errors import Problem
 from orchestrator.turns.lisp.limits import FUNCTION, Allowance
 from orchestrator.turns.lisp.made_outcomes import made
+from orchestrator.turns.lisp.printer import short
 from orchestrator.turns.outcome import MEMBERS, Outcome, Symbol
+
+# More characters than any member's name has.
+_MOST_NAME = 100
 
 
 def _ok(allowance: Allowance, value: Datum) -> Outcome:
@@ -44,10 +48,10 @@ def _value(_allowance: Allowance, outcome: Outcome) -> Datum:
 
 
 def _member(_allowance: Allowance, outcome: Outcome, symbol: Symbol) -> Datum:
-    name = symbol.replace("-", "_")
+    name = symbol[:_MOST_NAME].replace("-", "_")
     if name not in MEMBERS[outcome.tag]:
         names = " ".join(MEMBERS[outcome.tag]).replace("_", "-")
-        raise Problem(f"an outcome {outcome.tag} has {names}, and no {symbol}")
+        raise Problem(f"an outcome {outcome.tag} has {names}, and no {short(symbol)}")
     return outcome.member(name)
 
 

@@ -8,7 +8,7 @@ from orchestrator.turns.lisp.errors import Problem
 from orchestrator.turns.lisp.limits import Allowance
 from orchestrator.turns.lisp.printer import short
 from orchestrator.turns.outcome import Outcome, Symbol
-from orchestrator.turns.programs import Operation
+from orchestrator.turns.programs import Breath, Operation
 
 # Words of signatures that say what an argument must be; other words take any value.
 _TEXT = ((str,), "a string")
@@ -32,8 +32,8 @@ class Applied(NamedTuple):
 
 
 # What a control function does: it yields functions to apply and operations to ask for, receives
-# their values, and returns its value, or a function to apply in its place.
-Steps: TypeAlias = Generator[Applied | Operation, Any, Datum]
+# their values, and returns its value, or a function to apply in its place. At a breath, others run.
+Steps: TypeAlias = Generator[Applied | Operation | Breath, Any, Datum]
 
 
 class _Builtin:
@@ -102,7 +102,7 @@ class Primitive(_Builtin):
 
 
 class Control(_Builtin):
-    """A built-in function that applies functions of the program, or asks for operations."""
+    """A built-in function that applies functions, asks for operations, or may take long."""
 
     __slots__ = ("function",)
 

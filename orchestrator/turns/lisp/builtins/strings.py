@@ -3,11 +3,11 @@
 import re
 from typing import Final
 
-from orchestrator.turns.lisp.builtins.primitive import Primitive, wrong
+from orchestrator.turns.lisp.builtins.primitive import Control, Primitive, Steps, wrong
 from orchestrator.turns.lisp.data import Cons, Datum, chain
 from orchestrator.turns.lisp.errors import Problem
-from orchestrator.turns.lisp.limits import TEXT, Allowance
-from orchestrator.turns.lisp.printer import displayed, written
+from orchestrator.turns.lisp.limits import BURST, TEXT, Allowance
+from orchestrator.turns.lisp.printer import displaying, short, writing
 from orchestrator.turns.outcome import Symbol
 
 _DIRECTIVE = re.compile(r"~(.?)", re.DOTALL)
@@ -43,10 +43,13 @@ def _split(allowance: Allowance, text: str, separator: str | None = None) -> Con
         raise Problem("the separator is empty")
     allowance.work(len(text) >> 6)
     if separator is None:
-        # Words and spaces alternate.
-        _parts(allowance, text, len(text) // 2 + 1 if len(text) < 10_000 else len(text.split()))
-    else:
-        _parts(allowance, text, text.count(separator) + 1)
+        # Words and spaces alternate, and there are at most so many words.
+        _parts(allowance, text, min(len(text) // 2, allowance.limits.list_length - 1) + 1)
+        words = text.split(maxsplit=allowance.limits.list_length)
+        if len(words) > allowance.limits.list_length:
+            _parts(allowance, text, len(words))
+        return chain(words)
+    _parts(allowance, text, text.count(separator) + 1)
     return chain(text.split(separator))
 
 
@@ -134,7 +137,7 @@ def _symbol_text(allowance: Allowance, symbol: Symbol) -> str:
     return str(symbol)
 
 
-def _format(allowance: Allowance, text: str, *values: Datum) -> str:
+def _format(allowance: Allowance, text: str, *values: Datum) -> Steps:
     left = list(reversed(values))
     most = allowance.limits.text_characters
     pieces: list[str] = []
@@ -142,9 +145,9 @@ def _format(allowance: Allowance, text: str, *values: Datum) -> str:
     for found in _DIRECTIVE.finditer(text):
         if found[1] in ("a", "s") and found[1]:
             if not left:
-                raise Problem(f"format has too few values for {text!r}"[:200])
-            show = displayed if found[1] == "a" else written
-            piece = show(left.pop(), most - total, allowance)
+                raise Problem(f"format has too few values for {short(text)}")
+            show = displaying if found[1] == "a" else writing
+            piece = yield from show(left.pop(), most - total, allowance)
         elif found[1] in ("%", "~") and found[1]:
             piece = "\n" if found[1] == "%" else "~"
         else:
@@ -153,6 +156,9 @@ def _format(allowance: Allowance, text: str, *values: Datum) -> str:
         total += len(piece)
         at = found.end()
         _count(allowance, len(piece), piece)
+        allowance.work(4)
+        if allowance.burst > BURST:
+            yield from allowance.rest()
     if left:
         raise Problem(f"format has {len(left)} more values than its text has ~a and ~s")
     result = "".join([*pieces, text[at:]])
@@ -160,7 +166,7 @@ def _format(allowance: Allowance, text: str, *values: Datum) -> str:
     return result
 
 
-STRINGS: Final = (
+STRINGS: Final[tuple[Primitive | Control, ...]] = (
     Primitive("(string-append text ...)", "The strings as one.", _append),
     Primitive("(string-length text)", "How many characters.", lambda _, v: len(v), quick=True),
     Primitive("(substring text start [end])", "From start to end, without it.", _substring),
@@ -179,7 +185,7 @@ STRINGS: Final = (
     Primitive("(lines text)", "The lines, without their ends.", _lines),
     Primitive("(string->symbol text)", "The symbol of that name.", _symbol),
     Primitive("(symbol->string symbol)", "The name of a symbol.", _symbol_text),
-    Primitive(
+    Control(
         "(format text value ...)",
         "The text with the values in it: ~a as display prints it, ~s as data, ~% a new line, ~~.",
         _format,

@@ -1,0 +1,103 @@
+"""How long the event loop does one thing while everything else waits, and what that was."""
+
+import asyncio
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from datetime import UTC, datetime
+from types import coroutine
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+SLOW_SECONDS = 0.05
+# What is not a request's: connections of sandboxes, turns, the way out.
+OTHER = "other work"
+_MINUTES = 60
+
+
+class LongestPass(NamedTuple):
+    """The longest pass of some time: how long it was, what took most of it, and when it ended."""
+
+    seconds: float
+    operation: str
+    time: datetime
+
+
+class LoopLag:
+    """Measures passes of the event loop, in each of which everything that was due is done."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._longest_step = 0.0
+        self._operation = OTHER
+        # The longest pass of each minute that had one, the latest last.
+        self._minutes: deque[tuple[int, LongestPass]] = deque()
+        self.slow_passes = 0
+
+    def passed(self, now: float, seconds: float) -> None:
+        """A pass has ended at that time of the clock. Called for each, so it must be cheap."""
+        if seconds >= SLOW_SECONDS:
+            self.slow_passes += 1
+        minute = int(now // 60)
+        if not self._minutes or minute > self._minutes[-1][0]:
+            while self._minutes and self._minutes[0][0] <= minute - _MINUTES:
+                self._minutes.popleft()
+            self._minutes.append((minute, LongestPass(0.0, OTHER, datetime.now(UTC))))
+        if seconds > self._minutes[-1][1].seconds:
+            operation = self._operation if self._longest_step > seconds / 2 else OTHER
+            self._minutes[-1] = minute, LongestPass(seconds, operation, datetime.now(UTC))
+        self._longest_step = 0.0
+
+    @coroutine
+    def measured(self, operation: str, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Awaits work, and notes how long each of its steps takes."""
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            began = self._clock()
+            try:
+                waited = work.send(value) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                took = self._clock() - began
+                if took > self._longest_step:
+                    self._longest_step, self._operation = took, operation
+            try:
+                value, error = (yield waited), None
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
+                value, error = None, thrown
+
+    def worst(self, minutes: int = _MINUTES) -> LongestPass | None:
+        """The longest pass of the last minutes, this one included; None: there was none."""
+        first = int(self._clock() // 60) - minutes
+        return max((lag for minute, lag in self._minutes if minute > first), default=None)
+
+
+class WatchedSelector(selectors.DefaultSelector):
+    """Tells how long the loop has worked between two looks at what is ready."""
+
+    def __init__(self, lag: LoopLag) -> None:
+        super().__init__()
+        self._lag = lag
+        self._since: float | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """As usual."""
+        if self._since is not None:
+            now = time.perf_counter()
+            self._lag.passed(now, now - self._since)
+        found = super().select(timeout)
+        self._since = time.perf_counter()
+        return found
+
+
+def watched_loop(lag: LoopLag) -> asyncio.AbstractEventLoop:
+    """An event loop whose passes are measured."""
+    return asyncio.SelectorEventLoop(WatchedSelector(lag))

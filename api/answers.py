@@ -135,6 +135,19 @@ class Verified(Download):
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """What a command prints; the connection is cut where bytes are missing.
+
+    `held` is closed at the end.
+    """
+
+    MEDIA: ClassVar[str] = BYTES
+
+    chunks: AsyncIterator[bytes]
+    held: ExitStack
+
+
+@dataclass(frozen=True, slots=True)
 class Packed:
     """An archive's bytes, of unknown number. `held` is closed at the end.
 

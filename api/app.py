@@ -5,14 +5,16 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from api.connections import CONNECTIONS, Connections
 from api.console.routes import Console
 from api.context import Work
 from api.docs import Docs
 from api.handlers import OPERATIONS
 from api.http import stream
 from api.http.addressed import addressed
-from api.http.endpoint import make_endpoint
+from api.http.endpoint import Bounds, make_endpoint
 from api.http.errors import describe, problem
+from api.http.unread import Unread
 from api.limits import RequestRates
 from api.mcp.conversations import Conversations
 from api.observability import REQUEST_ID, observe
@@ -21,9 +23,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.observe.metrics import Metrics
 
-# Room for the words and the standard input of a program, even if each character beyond ASCII is a
-# JSON escape, which may take three times as many bytes.
-MAX_BODY_BYTES = 8 * 1024 * 1024
+BOUNDS = web.AppKey("bounds", Bounds)
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Server": "paddock",
@@ -36,12 +36,13 @@ def create_app(plane: ControlPlane) -> web.Application:
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
     work, conversations = Work(), Conversations()
-    rates = RequestRates(plane.settings, plane.keys)
+    bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [observe(plane.metrics, plane.lag), _guarded(plane.metrics), addressed(hosts)]
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
+    app = web.Application(middlewares=middlewares)
+    app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
     for operation in OPERATIONS:
-        endpoint = make_endpoint(operation, plane, work, rates, conversations)
+        endpoint = make_endpoint(operation, plane, work, conversations, bounds)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
     Console().add_to(app)

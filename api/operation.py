@@ -23,6 +23,7 @@ from api.answers import (
     Exchange,
     Lines,
     Packed,
+    Printed,
     Recording,
     Text,
     Upload,
@@ -63,6 +64,20 @@ class Reply:
     headers: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What a WebSocket has besides the text frames of its server, which are the answer's models.
+
+    `text` is a client's text frame; `data` describes binary frames, in both directions, if there
+    are any. `closes` says by code why the server closes it.
+    """
+
+    protocol: str
+    text: type[Body]
+    data: str | None
+    closes: Mapping[int, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One method of one path.
@@ -71,7 +86,7 @@ class Operation:
     is bytes, which the function reads itself. `stops` determines from the context and the body
     whether the request stops something; such a request is not counted. `restores`: it needs the
     session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
-    another origin may call it.
+    another origin may call it. `frames`: it is a WebSocket.
     """
 
     method: str
@@ -93,11 +108,12 @@ class Operation:
     stops: Callable[..., bool] | None
     restores: bool
     own_origin: bool
+    frames: Frames | None
 
     @property
     def socket(self) -> bool:
         """Whether it is a WebSocket, which pages open with a ticket."""
-        return Attached.STATUS in self.replies
+        return self.frames is not None
 
     @property
     def codes(self) -> frozenset[str]:
@@ -108,7 +124,7 @@ class Operation:
         if self.own_origin or ROLES[self.access] != frozenset(Role):
             codes.add("permission_denied")
         if self.body is not None:
-            codes.add("too_large")
+            codes |= {"too_large", "capacity_exhausted"}
         if "{session_id}" in self.path:
             codes.add("not_found")
         if self.restores:
@@ -139,6 +155,7 @@ def operation(
     stops: Callable[..., bool] | None = None,
     restores: bool = False,
     own_origin: bool = False,
+    frames: Frames | None = None,
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
@@ -169,6 +186,7 @@ def operation(
             stops=stops,
             restores=restores,
             own_origin=own_origin,
+            frames=frames,
         )
         return handler
 
@@ -215,7 +233,7 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Attached | Exchange):
         return origin.STATUS, Reply("", models)
-    if issubclass(origin, Text | Lines | Recording):
+    if issubclass(origin, Text | Lines | Recording | Printed):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
     return HTTPStatus.OK, Reply("", (kind,))
 

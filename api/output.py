@@ -1,9 +1,11 @@
 """Sends a command's output to a client: followed to its end, or page by page."""
 
 import asyncio
+import base64
 import codecs
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any, NamedTuple
 
 from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
@@ -21,6 +23,8 @@ _MOST_FAILURES = 3
 # In addition to the command's time-out: its end must be recorded and its output fetched.
 _GRACE_SECONDS = 30.0
 _LONGEST_CHARACTER = 4
+# What stands for bytes that are no UTF-8.
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
 # There is only one gap; further gaps that an agent reports are ignored.
 _MARKED = -1
 
@@ -77,10 +81,38 @@ async def collect(context: Context, session: Session, command: Command) -> Comma
         ) from None
     result = await context.plane.executions.wait(session, command)
     truncated = result.truncated or (lost and result.output_bytes > 0)
-    said = {name: data.decode("utf-8", "replace") for name, data in kept.items()}
+    said: dict[str, str] = {}
+    for name, whole in kept.items():
+        said |= _members(_piece(whole), name, f"{name}_base64")
+        if len(whole) > CHUNK_BYTES:
+            await asyncio.sleep(0)  # others' turn: megabytes take tens of milliseconds
     return CommandResult(
         **exit_members(result) | said | {"command_id": command.id, "truncated": truncated}
     )
+
+
+async def printed(
+    context: Context, session: Session, command: Command, after: int, stream: str | None
+) -> AsyncGenerator[bytes]:
+    """The bytes that a command prints, from `after` to its end; of one stream, or of both in order.
+
+    Raises: SandboxUnavailableError after what precedes bytes that are not kept.
+    """
+    position = after
+    async with aclosing(pages(context, session, command, after, whole=not context.looks)) as found:
+        async for page in found:
+            for name, offset, data in page.chunks:
+                _check_no_gap(position, offset)
+                position = offset + len(data)
+                if stream in (None, name):
+                    yield data
+    result = await context.plane.executions.wait(session, command)
+    _check_no_gap(position, result.output_bytes)
+
+
+def _check_no_gap(position: int, offset: int) -> None:
+    if offset > position:
+        raise SandboxUnavailableError(f"the output from byte {position} to {offset} is not kept")
 
 
 async def _printed(
@@ -114,17 +146,19 @@ async def follow(
             for name, offset, data in page.chunks:
                 cut += max(0, offset - position)
                 position = offset + len(data)
-                if piece := text.feed(name, data):
-                    told = {"cut": cut} if cut else {}
+                if (piece := text.feed(name, data)).text:
+                    told: dict[str, Any] = {"cut": cut} if cut else {}
                     # A client that resumes here receives the split character as a whole.
                     event_id = position - text.pending(name)
-                    yield Event(name, OutputData(offset=offset, text=piece, **told), event_id)
+                    told |= _members(piece, "text", "data_base64")
+                    yield Event(name, OutputData(offset=offset, **told), event_id)
                     cut = 0
             after = page.next
             if not page.chunks and not page.ended:
                 yield None
     for name, piece in text.finish():
-        yield Event(name, OutputData(offset=after, text=piece), after)
+        told = _members(piece, "text", "data_base64")
+        yield Event(name, OutputData(offset=after, **told), after)
     result = await context.plane.executions.wait(session, command)
     total = result.output_bytes
     if (cut := cut + total - position) > 0:
@@ -148,9 +182,11 @@ def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
     pieces = [(name, offset, text.feed(name, data)) for name, offset, data in chunks]
     pieces += [(name, position, rest) for name, rest in text.finish()]
     told = [
-        Output(stream="stdout" if name == "stdout" else "stderr", offset=offset, text=piece)
+        Output.model_validate(
+            {"stream": name, "offset": offset, **_members(piece, "text", "data_base64")}
+        )
         for name, offset, piece in pieces
-        if piece
+        if piece.text
     ]
     return told, position
 
@@ -167,23 +203,57 @@ def _incomplete(data: bytes) -> int:
     return 0
 
 
+class Piece(NamedTuple):
+    """A part of a stream: its text, and its bytes if these are not the text's UTF-8."""
+
+    text: str
+    data: bytes | None = None
+
+
 class TextDecoder:
     """Decodes a command's streams, however they are split; invalid UTF-8 is replaced."""
 
     def __init__(self) -> None:
         make = codecs.getincrementaldecoder("utf-8")
-        self._decoders = {name: make("replace") for name in ("stdout", "stderr")}
+        self._decoders = {name: make("replace") for name in STREAMS}
 
-    def feed(self, name: str, data: bytes) -> str:
+    def feed(self, name: str, data: bytes) -> Piece:
         """The characters that are complete now; empty for an unknown stream."""
         decoder = self._decoders.get(name)
-        return "" if decoder is None else decoder.decode(data)
+        if decoder is None:
+            return Piece("")
+        before = decoder.getstate()[0]
+        text = decoder.decode(data)
+        if _REPLACED not in text:
+            return Piece(text)
+        whole = before + data
+        # Whether bytes were replaced, or the command has printed the character itself.
+        return _piece(whole[: len(whole) - self.pending(name)])
 
     def pending(self, name: str) -> int:
         """The number of bytes at the end of a stream that begin an incomplete character."""
         return len(self._decoders[name].getstate()[0])
 
-    def finish(self) -> list[tuple[str, str]]:
+    def finish(self) -> list[tuple[str, Piece]]:
         """The incomplete characters at the end, by stream."""
-        rest = [(name, decoder.decode(b"", final=True)) for name, decoder in self._decoders.items()]
-        return [(name, text) for name, text in rest if text]
+        found = []
+        for name, decoder in self._decoders.items():
+            rest = decoder.getstate()[0]
+            if text := decoder.decode(b"", final=True):
+                found.append((name, Piece(text, rest)))
+        return found
+
+
+def _piece(data: bytes | bytearray) -> Piece:
+    try:
+        return Piece(data.decode())
+    except UnicodeDecodeError:
+        return Piece(data.decode("utf-8", "replace"), bytes(data))
+
+
+def _members(piece: Piece, text: str, encoded: str) -> dict[str, Any]:
+    """The members that say a piece."""
+    told: dict[str, Any] = {text: piece.text}
+    if piece.data is not None:
+        told[encoded] = base64.b64encode(piece.data).decode()
+    return told

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from api.app import create_app
+from api.connections import CONNECTIONS, raise_descriptors
 from api.logs import logging_to_stdout
 from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
@@ -64,8 +65,7 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
         loop.add_signal_handler(number, stopping.set)
     plane = await ControlPlane.open(settings, lag=lag)
     try:
-        runner = _runner(create_app(plane), plane)
-        await runner.setup()
+        runner = await _set_up(create_app(plane), plane)
         try:
             await _listen(runner, settings)
             async with _previews(plane, say):
@@ -78,8 +78,8 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
         await plane.close()
 
 
-def _runner(app: web.Application, plane: ControlPlane) -> web.AppRunner:
-    return web.AppRunner(
+async def _set_up(app: web.Application, plane: ControlPlane) -> web.AppRunner:
+    runner = web.AppRunner(
         app,
         access_log=None,
         handler_cancellation=True,
@@ -87,6 +87,10 @@ def _runner(app: web.Application, plane: ControlPlane) -> web.AppRunner:
         shutdown_timeout=SHUTDOWN_SECONDS,
         **http_options(plane),
     )
+    await runner.setup()
+    if runner.server is not None:
+        app[CONNECTIONS].bound(runner.server, raise_descriptors())
+    return runner
 
 
 @asynccontextmanager
@@ -97,8 +101,7 @@ async def _previews(plane: ControlPlane, say: Callable[[str], None]) -> AsyncGen
     if address is None:
         yield
         return
-    runner = _runner(create_preview_app(plane, address[0]), plane)
-    await runner.setup()
+    runner = await _set_up(create_preview_app(plane, address[0]), plane)
     try:
         try:
             await web.TCPSite(runner, *address).start()

@@ -1,5 +1,7 @@
 """The domain's errors: a stable code and a sentence, no HTTP."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -16,6 +18,16 @@ class PaddockError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.fields = {name: value for name, value in fields.items() if value is not None}
+
+
+@contextmanager
+def naming(**fields: str) -> Iterator[None]:
+    """Has each error of the block name what exists already, such as a command on record."""
+    try:
+        yield
+    except PaddockError as error:
+        error.fields = fields | error.fields
+        raise
 
 
 class ValidationError(PaddockError):

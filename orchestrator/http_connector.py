@@ -12,10 +12,11 @@ from aiohttp.client_proto import ResponseHandler
 _MOST_INTERIM = 8
 # The parser gets so much at once, until the answer has begun.
 _SLICE = 4096
+_MOST_HEAD = 128 * 1024
 
 
 class BoundedConnector(aiohttp.TCPConnector):
-    """Ends a connection whose server sends interim answers (1xx) again and again.
+    """Ends a connection whose server sends interim answers (1xx), or a head, without an end.
 
     Without it, as many are parsed as arrive, in one slice of the event loop.
     """
@@ -24,32 +25,49 @@ class BoundedConnector(aiohttp.TCPConnector):
         """`limit` connections at once."""
         super().__init__(resolver=resolver, limit=limit)
         loop = asyncio.get_running_loop()
-        self._factory = partial(_BoundedHandler, loop)  # type: ignore[assignment]
+        self._factory = partial(BoundedHandler, loop)  # type: ignore[assignment]
 
 
-class _BoundedHandler(ResponseHandler):
-    """One connection; each of its requests may have a few interim answers."""
+class BoundedHandler(ResponseHandler):
+    """One connection: before each answer, so many bytes and a few interim answers.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    A body may come with its head, and has any size.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most_head: int = _MOST_HEAD) -> None:
         super().__init__(loop)
+        self._most_head = most_head
         self._waits = False
+        self._left = 0
         self._interim = 0
 
     def set_response_params(self, **params: Any) -> None:
-        self._waits, self._interim = True, 0
+        """A request is sent, and its answer awaited."""
+        self._waits, self._left, self._interim = True, self._most_head, 0
         super().set_response_params(**params)
 
+    def lift(self) -> None:
+        """What arrives is not limited any more, until the next request."""
+        self._waits = False
+
     def data_received(self, data: bytes) -> None:
+        """Passes it on, in slices until the answer has begun."""
         while self._waits and data:
-            super().data_received(data[:_SLICE])
-            data = data[_SLICE:]
+            part, data = data[:_SLICE], data[_SLICE:]
+            self._left -= len(part)
+            super().data_received(part)
             if self._interim > _MOST_INTERIM:
-                self._end()
-                return
+                self._end("the server sends interim answers only")
+            elif self._waits and self._left <= 0:
+                self._end("the answer's head is too long")
+            else:
+                continue
+            return
         if data:
             super().data_received(data)
 
     def feed_data(self, data: Any, size: int = 0) -> None:
+        """Takes a head that was read: a message and its body."""
         status = data[0].code
         if 100 <= status < 200 and status != 101:
             self._interim += 1
@@ -57,8 +75,8 @@ class _BoundedHandler(ResponseHandler):
             self._waits = False
         super().feed_data(data, size)
 
-    def _end(self) -> None:
+    def _end(self, why: str) -> None:
         self._waits = False
-        self.set_exception(aiohttp.ClientPayloadError("the server sends interim answers only"))
+        self.set_exception(aiohttp.ClientPayloadError(why))
         if self.transport is not None:
             self.transport.abort()

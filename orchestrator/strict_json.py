@@ -69,7 +69,7 @@ def shortened(text: str) -> str:
 
 def count(data: bytes, most: int) -> int:
     """A bound on the values in the text, found without reading them; it stops above `most`."""
-    found, begun, inside = 1, b"", False
+    found, quotes, begun, inside = 1, 0, b"", False
     for at in range(0, len(data), _PIECE):
         piece = (begun + data[at : at + _PIECE]).replace(b"\\\\", b"")
         # An escape may be cut in two.
@@ -77,8 +77,10 @@ def count(data: bytes, most: int) -> int:
         parts = piece.removesuffix(begun).replace(b'\\"', b"").split(b'"')
         outside = b"".join(parts[inside::2])
         found += sum(outside.count(mark) for mark in (b",", b"[", b"{"))
-        if found > most:
-            break
+        quotes += len(parts) - 1
+        # A name and a text for each value at most, or this is no JSON.
+        if max(found, quotes // 4) > most:
+            return most + 1
         inside ^= len(parts) % 2 == 0
     return found
 

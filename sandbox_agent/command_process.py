@@ -1,5 +1,6 @@
 """The process of one command, from the fork by its guard to the execution of its program."""
 
+import contextlib
 import errno
 import fcntl
 import marshal
@@ -12,6 +13,7 @@ from sandbox_agent import guard_messages
 from sandbox_agent.confine import beneath, execution, privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile, Reads
 from sandbox_agent.guard_messages import Denied, Failed, Step
+from sandbox_agent.reads.contents import Contents
 
 _NOT_FOUND = 127
 # Of a plan: three pipes and the document.
@@ -135,6 +137,8 @@ def _tried(
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
         if broker is not None and profile.reads is not None:
+            if not _has_right_content(_candidates(plan), profile.reads):
+                return Failed(Step.CONTENT, errno.EACCES)
             _be_watched(profile.machine, profile.reads, broker, prepared.number)
         step = Step.PROGRAM
         _execute(prepared.calls)
@@ -155,6 +159,19 @@ def entered(workspace: int, plan: Plan) -> Failed | Denied | None:
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
     return None if escaping is None else Denied(escaping)
+
+
+def _has_right_content(candidates: list[str], reads: Reads) -> bool:
+    """Whether each file that may be the program has the manifest's content, if that has it.
+
+    The broker can't compare these files, because it does not see the call that executes one.
+    """
+    contents = Contents(reads.manifest.digests)
+    for path in candidates:
+        with contextlib.suppress(OSError):  # there is none, and the kernel decides
+            if not contents.right(os.path.realpath(path), os.fsencode(path)):
+                return False
+    return True
 
 
 def _be_watched(machine: str, reads: Reads, broker: socket.socket, number: int) -> None:

@@ -59,13 +59,17 @@ def _consume(params: Message) -> Consume | None:
     mode = given.text(members, "firewall_mode")
     if mode not in MODES:
         raise AgentError("validation_error", f"firewall_mode must be one of {', '.join(MODES)}")
+    entries, digests = given.texts(members, "entries"), given.texts(members, "digests")
+    if len(entries) != len(digests):
+        raise AgentError("validation_error", "digests must be as many as entries")
     return Consume(
         manifest_id=given.text(members, "manifest_id"),
-        entries=tuple(given.texts(members, "entries")),
+        entries=tuple(entries),
         directories=tuple(given.texts(members, "directories")),
         writes=tuple(given.texts(members, "writes")),
         baseline=tuple(given.texts(members, "baseline")),
         firewall_mode=mode,
+        digests=tuple(digests),
     )
 
 

@@ -139,7 +139,7 @@ class _Worker:
             files.move(*(self._places.find(name, writes=True) for name in names))
             return {}
         if method == "digest":
-            return self._digest(request["paths"])
+            return self._digest(request["paths"], request["held"])
         reads = method in ("read", "list", "stat", "pack")
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
@@ -172,11 +172,11 @@ class _Worker:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}
 
-    def _digest(self, paths: list[str]) -> dict[str, Any]:
+    def _digest(self, paths: list[str], held: list[Any]) -> dict[str, Any]:
         from sandbox_agent.reads.digests import digests  # only here: it takes memory
 
         workspace, _ = self._places.find(".", writes=False)
-        return {"digests": digests(workspace, paths)}
+        return {"digests": digests(workspace, paths, held)}
 
     def _pack(self, place: Place, path: str, kind: str) -> dict[str, Any]:
         from sandbox_agent.archives.packing import Packing  # only here: it takes memory

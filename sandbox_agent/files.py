@@ -82,6 +82,7 @@ class Reader:
             self._fd = _open_unlinked(workspace, path)
         status = os.fstat(self._fd)
         self.size = status.st_size
+        self.identity = status.st_dev, status.st_ino
         self.permissions = stat.S_IMODE(status.st_mode) & 0o777
 
     def pull(self, limit: int) -> bytes:

@@ -27,6 +27,7 @@ from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.reads import broker
 from sandbox_agent.reads.manifest import ReadManifest
+from sandbox_agent.reads.pack_files import Held
 from sandbox_agent.reads.reports import Reports
 
 # Idle guards that are kept; each takes about 1 MiB.
@@ -140,10 +141,13 @@ class Guard:
             os.set_inheritable(self._listener, False)
             self._recorder.watch(self._listener, self._source)
 
-    def refused(self, program: str) -> None:
-        """Tells the record that the kernel has refused the command's program, an absolute path."""
+    def refused(self, program: str, *, changed: bool) -> None:
+        """Tells the record that the command's program, an absolute path, was refused.
+
+        `changed`: because the manifest has another content for it.
+        """
         if self._reports is not None:
-            self._reports.refused(self._number, program)
+            self._reports.refused(self._number, program, changed=changed)
 
     @property
     def idle(self) -> bool:
@@ -225,6 +229,8 @@ class Guards:
         self._recorder = ExecRecorder(loop, events, configuration.uid)
         self._meter = Meter()
         self._profile: Profile | None = None
+        # The files of the session's manifest; they stay the same for every guard.
+        self.held: Held = {}
         self._idle: list[Guard] = []
 
     def confine(self) -> None:
@@ -233,7 +239,9 @@ class Guards:
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
         _check_workspace(self._configuration.uid)
-        self._profile = profile.build(self._configuration, self._abi, programs=self._programs)
+        self._profile = profile.build(
+            self._configuration, self._abi, programs=self._programs, held=self.held
+        )
 
     def prepare(self) -> None:
         """Creates the first guard in advance, if there is room for it."""
@@ -256,7 +264,7 @@ class Guards:
 
         Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
-        own = profile.build(self._configuration, self._abi, tool, self._programs)
+        own = profile.build(self._configuration, self._abi, tool, self._programs, self.held)
         try:
             return self._make(own)
         finally:

@@ -39,6 +39,7 @@ class Step(enum.IntEnum):
     PATHS = 1
     DIRECTORY = 2
     PROGRAM = 3
+    CONTENT = 4
 
 
 class Order(NamedTuple):

@@ -102,7 +102,7 @@ from typing import Any, NamedTuple
 
 from sandbox_agent.reads.manifest import Consume
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024

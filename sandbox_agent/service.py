@@ -60,7 +60,7 @@ class Service:
             "pty.close": self._terminals.close,
             "ports": self._ports.start,
             "file.open": self._transfers.open,
-            "file.digest": self._transfers.digest,
+            "file.digest": functools.partial(self._transfers.digest, self.guards.held),
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,
             "file.close": self._transfers.close,

@@ -18,6 +18,7 @@ from sandbox_agent.protocol import (
     Configuration,
     Message,
 )
+from sandbox_agent.reads.pack_files import Held
 
 _MOST_HELPERS = 8
 _MOST_ENTRIES = 10_000
@@ -128,8 +129,12 @@ class Transfers:
 
         helper.ask({"method": method, **args}, answered)
 
-    def digest(self, params: Message, reply: Reply) -> None:
-        """Answers with the digests of some files; this is not recorded. Raises: AgentError."""
+    def digest(self, held: Held, params: Message, reply: Reply) -> None:
+        """Answers with the digests of some files; this is not recorded. Raises: AgentError.
+
+        `held` are the files that the session's rules permit; another in the place of one has no
+        digest.
+        """
         paths = given.texts(params, "paths")
         helper = self._helper()
 
@@ -137,7 +142,8 @@ class Transfers:
             helper.close()
             reply(_error_of(answer) or {"digests": answer.get("digests", [])})
 
-        helper.ask({"method": "digest", "paths": paths}, answered)
+        files = [held.get(path, (0, 0)) if held else None for path in paths]
+        helper.ask({"method": "digest", "paths": paths, "held": files}, answered)
 
     def _record(
         self, operation: str, args: Message, result: Message, error: AgentError | None

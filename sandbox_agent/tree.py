@@ -177,13 +177,15 @@ class Tree:
             Step.PATHS: "look at its paths",
             Step.DIRECTORY: f"enter directory {_shown(plan.cwd)}",
             Step.PROGRAM: f"run {_shown(plan.argv[0])}",
+            Step.CONTENT: f"run {_shown(plan.argv[0])} with another content than the pack's",
         }[failed.step]
         self.failure = f"cannot {what}: {os.strerror(failed.errno)}"
         # The exit codes that shells use.
         self._failure_code = 127 if failed.errno == errno.ENOENT else 126
-        if failed.step is Step.PROGRAM and failed.errno == errno.EACCES and "/" in plan.program:
-            program = os.path.join(plan.workspace, plan.cwd, plan.program)
-            self.guard.refused(os.path.normpath(program))
+        changed = failed.step is Step.CONTENT
+        by_kernel = failed.step is Step.PROGRAM and failed.errno == errno.EACCES
+        if changed or (by_kernel and "/" in plan.program):
+            self.guard.refused(_program_path(plan), changed=changed)
         self._struck = _STRIKES.get(failed.errno)
 
     def _on_first_ended(self, ended: Ended) -> None:
@@ -224,6 +226,14 @@ class Tree:
 
 def _nothing() -> None:
     """Does nothing."""
+
+
+def _program_path(plan: Plan) -> str:
+    """The plan's program as an absolute path; a bare name may be found in the workspace only."""
+    if "/" in plan.program:
+        return os.path.normpath(os.path.join(plan.workspace, plan.cwd, plan.program))
+    own = (item for item in os.get_exec_path(plan.env) if item.startswith(plan.workspace))
+    return os.path.join(next(own, plan.workspace), plan.program)
 
 
 def _shown(word: str) -> str:

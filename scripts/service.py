@@ -3,10 +3,12 @@
 import argparse
 import asyncio
 import http.client
+import json
 import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,8 +21,9 @@ from orchestrator.config.settings import Settings, ensure_state_dir, load_settin
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import PaddockError
 
-READY_SECONDS = 60
+READY_SECONDS = 120
 STOP_SECONDS = 30
+_MOST_ANSWER_BYTES = 65_536
 _COMMAND = [sys.executable, "-m", "paddock", "serve"]
 
 
@@ -50,9 +53,11 @@ def start(settings: Settings) -> None:
             env=os.environ | {"PADDOCK_LOG_FILE": str(_log(settings))},
         )
     _pid_file(settings).write_text(f"{process.pid}\n")
-    for _ in range(READY_SECONDS * 10):
+    until = time.monotonic() + READY_SECONDS
+    missing = None
+    while time.monotonic() < until:
         # It reports its address itself: with port 0 only the system knows it.
-        if _is_ready(instance_url.find_url(settings)):
+        if (missing := what_is_missing(instance_url.find_url(settings))) is None:
             step("control plane is ready")
             return
         try:
@@ -63,7 +68,8 @@ def start(settings: Settings) -> None:
             continue
     _show_log(settings, log_start)
     ended = process.poll()
-    what = "is not ready" if ended is None else f"ended with exit status {ended}"
+    late = f"is not ready after {READY_SECONDS} s ({missing})"
+    what = late if ended is None else f"ended with exit status {ended}"
     raise ServiceError(f"the control plane {what}: its log is {_shown(_log(settings))}")
 
 
@@ -151,18 +157,30 @@ def _listens(url: str) -> bool:
         return False
 
 
-def _is_ready(url: str) -> bool:
+def what_is_missing(url: str) -> str | None:
+    """Why it is not ready; None if it is."""
     place = urlsplit(url)
-    if not place.port:  # it does not listen yet
-        return False
+    if not place.port:
+        return "it does not listen yet"
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=5)
     try:
         connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
+        answer = connection.getresponse()
+        return None if answer.status == 200 else _failed_checks(answer.read(_MOST_ANSWER_BYTES))
+    except (OSError, http.client.HTTPException) as error:
+        return f"it does not answer: {error or type(error).__name__}"
     finally:
         connection.close()
+
+
+def _failed_checks(answer: bytes) -> str:
+    """What the answer says of checks that fail."""
+    try:
+        checks = json.loads(answer)["checks"].items()
+        failed = [f"{name}: {check['detail']}" for name, check in checks if not check["ok"]]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        failed = []
+    return "; ".join(failed) or "status 503"
 
 
 def _show_log(settings: Settings, start_at: int) -> None:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from api.access import Access
 from api.answers import Attached, Made
 from api.context import Context
-from api.operation import SESSION, operation
+from api.operation import SESSION, Frames, operation
 from orchestrator.access.tickets import SECONDS
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.viewers import Size
 from paddock.contract.live_terminals import (
     LiveTerminalQuery,
+    ResizeFrame,
     TerminalExit,
     TerminalLost,
     TerminalOpened,
@@ -62,6 +63,20 @@ async def create_ticket(context: Context, body: TicketBody) -> Made[Ticket]:
     ),
     restores=True,
     own_origin=True,
+    frames=Frames(
+        "paddock.terminal",
+        text=ResizeFrame,
+        data="The terminal's bytes: from the client what is typed, at most 64 KiB in a frame.",
+        closes={
+            1000: "The terminal has ended; the last frame was `exit`.",
+            1001: "The control plane stops, or the credential is not valid any more.",
+            1007: "A text frame was not UTF-8.",
+            1008: "A frame was not understood, or the viewer may not type.",
+            1009: "A frame was too large.",
+            1011: "The terminal's sandbox does not answer.",
+            1013: "Too much was typed that the terminal has not taken.",
+        },
+    ),
 )
 async def open_live_terminal(
     context: Context, query: LiveTerminalQuery

@@ -5,15 +5,15 @@ from contextlib import ExitStack, aclosing
 
 from api import output, stops
 from api.access import Access
-from api.answers import Event, EventStream
+from api.answers import Event, EventStream, Printed
 from api.context import Context
 from api.operation import SESSION, Events, operation
 from api.views.commands import command as view
 from api.views.commands import command_members
 from orchestrator.commands import started
-from orchestrator.errors import PaddockError
+from orchestrator.errors import NotFoundError, PaddockError
 from orchestrator.sessions.session import Command, Session
-from paddock.contract.command_requests import OutputQuery, SignalBody, StdinBody
+from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
     COMMAND_EVENTS,
     CommandOutput,
@@ -80,6 +80,34 @@ async def read_process(
     items, position = output.page_text(page, final=command.ended and page.next >= total)
     told = {"output": items, "next": position, "lost": page.lost}
     return CommandOutput.model_validate(command_members(command) | told)
+
+
+@operation(
+    "GET",
+    _PROCESS + "/output",
+    Access.READ,
+    tag=TAG,
+    summary="Read a command's output as bytes",
+    answers="The bytes, as they are printed; if the connection breaks off, some are missing.",
+    errors=("permission_denied", "sandbox_unavailable"),
+)
+async def read_output(context: Context, command_id: str, query: PrintedQuery) -> Printed:
+    """Everything that a command prints and has printed, to its end, exactly as it was written.
+
+    Of long output, what is stored is read, too. The connection is cut before bytes that are not
+    kept; `after` begins after them.
+    """
+    session, command = _find(context, command_id)
+    context.work.follow()
+    with ExitStack() as held:
+        held.enter_context(context.streaming("output", session))
+        first = await started.read_output(
+            session, command, query.after, 0, looks=True, whole=not context.looks
+        )
+        if first.lost and not (command.ended and command.output_bytes <= query.after):
+            raise NotFoundError("the output is not kept any more")
+        chunks = output.printed(context, session, command, query.after, query.stream)
+        return Printed(chunks, held.pop_all())
 
 
 async def watch(

@@ -8,7 +8,7 @@ from api.access import Access
 from api.answers import Event, Exchange
 from api.context import Context
 from api.handlers.runs import begin, watch
-from api.operation import SESSION, operation
+from api.operation import SESSION, Frames, operation
 from api.run_frames import told, wanted_run
 from paddock.contract.run_sockets import RunFrame, RunSocketFrame
 
@@ -22,6 +22,18 @@ from paddock.contract.run_sockets import RunFrame, RunSocketFrame
     answers={101: "The WebSocket. The content describes the server's text frames."},
     errors=("session_terminated", "permission_denied"),
     own_origin=True,
+    frames=Frames(
+        "paddock.run",
+        text=RunFrame,
+        data=None,
+        closes={
+            1000: "Nothing ran and nothing was sent for 10 minutes.",
+            1001: "The control plane stops, or the credential is not valid any more.",
+            1003: "A frame was binary.",
+            1007: "A frame was not UTF-8.",
+            1009: "A frame had more than 640 KiB.",
+        },
+    ),
 )
 async def open_run_socket(context: Context) -> Exchange[RunSocketFrame]:
     """A client sends `{"type": "run", "session_id", "permission_level"?, "input"}`.

@@ -8,7 +8,7 @@ from api.answers import Created
 from api.context import Context
 from api.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
-from orchestrator.errors import NotFoundError, ValidationError
+from orchestrator.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.observe.log_context import know_secrets
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import NewSession
@@ -118,11 +118,19 @@ async def inspect_session(context: Context) -> InspectedSession:
 async def ensure_session(
     context: Context, body: NamedSessionBody
 ) -> Session | Created[CreatedSession]:
-    """Creates the session with that id, or returns the existing one."""
-    session = context.plane.sessions.finder.existing(context.principal, context.session_id)
-    if session is not None:
-        return views.session(session, live=True)
-    return await created(context, views.new_session(body, context.session_id), named=True)
+    """Creates the session with that id, or returns the existing one, whatever the body says.
+
+    If it is being created, the answer comes after that.
+    """
+    sessions, wanted = context.plane.sessions, (context.principal, context.session_id)
+    while (session := await sessions.awaited(*wanted)) is None:
+        request = views.new_session(body, context.session_id)
+        try:
+            return await created(context, request, named=True)
+        except ConflictError:
+            if not sessions.begun(*wanted):
+                raise  # it is somebody else's
+    return views.session(session, live=True)
 
 
 @operation(
@@ -281,14 +289,23 @@ async def set_episode(context: Context, body: EpisodeBody) -> Session:
 
 
 async def created(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
-    """If the client leaves, a queued request is dropped, and a session created later is closed."""
+    """The new session.
+
+    If the client leaves, a queued request is dropped, and a session that is created later is
+    closed, unless others have waited for it.
+    """
     sessions, principal, work = context.plane.sessions, context.principal, context.work
     lease = () if request.lease_id is None else (request.lease_id,)
     know_secrets(Redactor((*request.secrets.values(), *lease)).text)
+
+    def leave(session: domain.Session) -> None:
+        if not session.wanted:
+            work.detach(sessions.close(principal, session, purge=not named))
+
     turn = await sessions.shares.turn(principal)
     registered = await work.complete(
         sessions.create(principal, request, turn),
-        lambda created: work.detach(sessions.close(principal, created.session, purge=not named)),
+        lambda created: leave(created.session),
     )
     return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
 

@@ -15,6 +15,7 @@ from api.answers import (
     Exchange,
     Lines,
     Packed,
+    Printed,
     Recording,
     Text,
     Verified,
@@ -48,8 +49,8 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             return await _packed(request, answer)
         case Lines():
             return await _lines(request, answer)
-        case Recording():
-            return await _recording(request, answer)
+        case Recording() | Printed():
+            return await _bytes(request, answer)
         case Attached():
             return await terminal_socket.serve(request, answer)
         case Exchange():
@@ -73,7 +74,7 @@ async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamRespon
     return response
 
 
-async def _recording(request: web.Request, answer: Recording) -> web.StreamResponse:
+async def _bytes(request: web.Request, answer: Recording | Printed) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
     with answer.held:
         await stream.begin(request, response)

@@ -1,7 +1,9 @@
 """Parses request bodies: strict JSON, then the operation's model; errors name the field."""
 
 import asyncio
-from collections.abc import Collection
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -9,37 +11,48 @@ from aiohttp import web
 from pydantic import BaseModel
 from pydantic import ValidationError as SchemaError
 
+from api.http.pace import BODY_PACE, Pace, Window
+from api.http.unread import UnreadBody
 from orchestrator import strict_json
 from orchestrator.aside import Aside
 from orchestrator.config.schema_errors import place, reason
-from orchestrator.errors import ValidationError
+from orchestrator.errors import TooLargeError, ValidationError
 from orchestrator.strict_json import JsonError, shortened
-from paddock.contract.requests import NoBody
+from paddock.contract.requests import Body, NoBody
 from paddock.contract.words import LEVEL_NAMES
 
-# The time-out for a client that stops sending within a body.
-IDLE_SECONDS = 60.0
+# Bodies that are announced to be no larger are not counted: requests to stop something are not.
+SMALL_BYTES = 4096
+_CHUNK_BYTES = 256 * 1024
 
 Model = TypeVar("Model", bound=BaseModel)
+Given = TypeVar("Given", bound=Body)
 
 
 async def read_body(
     request: web.Request,
-    model: type[Model],
+    model: type[Given],
+    unread: AbstractContextManager[UnreadBody],
     aside: Aside,
     levels: Collection[str] = LEVEL_NAMES,
-) -> Model:
+) -> Given:
     """The body as `model`; `levels` are the permission levels that it may name.
 
-    Raises: ValidationError; CapacityExhaustedError if many long ones are being read; aiohttp's
-    error for a body that is too large.
+    Raises: ValidationError; TooLargeError; CapacityExhaustedError if many long ones are being
+    read; the errors of `unread`, which counts the body until it is understood.
     """
     check_encoding(request)
-    try:
-        async with asyncio.timeout(IDLE_SECONDS):
-            data = await request.read()
-    except TimeoutError:
-        raise ValidationError(f"the body did not arrive within {IDLE_SECONDS:g} s") from None
+    if is_small(request):
+        data = await _whole(request, SMALL_BYTES)
+        return await _understood(data, model, aside, levels)
+    with unread as counted:
+        data = await _whole(request, model.MOST_BYTES, counted)
+        return await _understood(data, model, aside, levels)
+
+
+async def _understood(
+    data: bytes, model: type[Given], aside: Aside, levels: Collection[str]
+) -> Given:
     if not data and issubclass(model, NoBody):
         return model()
     if not model.__pydantic_complete__:
@@ -49,6 +62,47 @@ async def read_body(
 
 def _read(data: bytes, model: type[Model], levels: Collection[str]) -> Model:
     return validated(model, parse_object(data), {"levels": levels})
+
+
+def is_small(request: web.Request) -> bool:
+    """Whether reading the body costs no more than refusing the request."""
+    length = request.content_length
+    return not request.can_read_body if length is None else length <= SMALL_BYTES
+
+
+async def _whole(request: web.Request, most: int, counted: UnreadBody | None = None) -> bytes:
+    data = bytearray()
+    if (request.content_length or 0) > most:
+        raise _too_large(most)
+    async for chunk in arriving(request, BODY_PACE):
+        if len(data) + len(chunk) > most:
+            raise _too_large(most)
+        if counted is not None:
+            counted.add(len(chunk))
+        data += chunk
+    return bytes(data)
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(f"the body is over the limit of this operation, {most} bytes")
+
+
+async def arriving(request: web.Request, pace: Pace) -> AsyncIterator[bytes]:
+    """The body as it arrives. Raises: ValidationError if it arrives too slowly."""
+    window = Window(pace)
+    while True:
+        chunk, began = None, time.monotonic()
+        try:
+            async with asyncio.timeout(window.left):
+                chunk = await request.content.read(_CHUNK_BYTES)
+        except TimeoutError:
+            # The window is over, however exactly the loop keeps time.
+            window.passed(window.left, 0)
+        else:
+            if not chunk:
+                return
+            window.passed(time.monotonic() - began, len(chunk))
+            yield chunk
 
 
 def check_encoding(request: web.Request) -> None:

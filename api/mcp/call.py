@@ -75,6 +75,7 @@ class Call:
             task.cancel()
             await asyncio.wait([task])
             del requests[self._id]
+            self._conversation.use()
 
     async def _news(self) -> bool:
         """Waits for a message or the end; returns whether there is one of them."""

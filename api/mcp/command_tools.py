@@ -77,7 +77,8 @@ def of_result(result: CommandResult) -> ToolResult:
     lines = [result.stdout] if result.stdout else []
     if result.stderr:
         lines.append(f"[stderr]\n{result.stderr}")
-    lines.append(f"[{_outcome(result)}; command {result.command_id}]")
+    rest = "; read_process returns what was cut, from any `after` on" if result.truncated else ""
+    lines.append(f"[{_outcome(result)}; command {result.command_id}{rest}]")
     return ToolResult("\n".join(lines), of_model(result).members, failed=result.exit_code is None)
 
 
@@ -133,10 +134,11 @@ async def _feed(caller: Caller, given: dict[str, Any]) -> ToolResult:
 
 
 async def _signal(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    command, body = _SIGNAL.read({"signal": "TERM"} | given)
-    named = _naming(caller.context, command)
+    named = {} if given.get("signal") is not None else {"signal": "TERM"}
+    command, body = _SIGNAL.read(given | named)
+    context = _naming(caller.context, command)
     inputs = {"command_id": command.command_id, "body": body}
-    async with caller.doing(signal_process, context=named, **inputs) as answer:
+    async with caller.doing(signal_process, context=context, **inputs) as answer:
         return of_model(answer)
 
 

@@ -55,6 +55,8 @@ class Conversation:
     requests: dict[RequestId, asyncio.Task[None]] = field(default_factory=dict)
     terminals: dict[str, str] = field(default_factory=dict)
     opening: dict[str, asyncio.Lock] = field(default_factory=dict)
+    # The event loop's time at which its latest request came, or was answered.
+    used_at: float = 0.0
     # What is sent to the client that listens; None if none does.
     news: News | None = None
 
@@ -62,6 +64,10 @@ class Conversation:
     def busy(self) -> bool:
         """Whether a request is being answered or a client listens."""
         return bool(self.requests) or self.news is not None
+
+    def use(self) -> None:
+        """A request has come, or was answered."""
+        self.used_at = asyncio.get_running_loop().time()
 
     def belongs_to(self, principal: Principal, session: Session) -> bool:
         """Whether the caller began it, in that session."""

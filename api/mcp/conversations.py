@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable
 
 from api.mcp.conversation import Conversation
@@ -20,10 +19,10 @@ OnEnd = Callable[[Conversation], None]
 
 
 class Conversations:
-    """Conversations by their ids, the least recently used first."""
+    """Conversations by their ids."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, Conversation] = OrderedDict()
+        self._found: dict[str, Conversation] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._on_end: dict[str, Callable[[], None]] = {}
 
@@ -34,7 +33,7 @@ class Conversations:
     def begin(
         self, principal: Principal, session: Session, version: str, position: int, on_end: OnEnd
     ) -> Conversation:
-        """A new conversation; it may end an idle one of the same session or key.
+        """A new conversation; it may end the one of the same session or key that is idle longest.
 
         `position` is the end of the session's chain; `on_end` is called once, when it has ended.
         Raises: BusyError if there are too many.
@@ -52,6 +51,7 @@ class Conversations:
         )
         begun = Conversation(secrets.token_hex(16), principal, session, version, position)
         self._found[begun.id] = begun
+        begun.use()
         self._wait(begun)
 
         def session_over(_over: object) -> None:
@@ -70,7 +70,7 @@ class Conversations:
         found = self._found.get(conversation_id)
         if found is None or not found.belongs_to(principal, session):
             raise NotFoundError("this conversation has ended: send `initialize` again")
-        self._found.move_to_end(found.id)
+        found.use()
         self._wait(found)
         return found
 
@@ -107,10 +107,11 @@ class Conversations:
     def _make_room(self, held: list[Conversation], most: int, whose: str) -> None:
         if len(held) < most:
             return
-        idle = next((each for each in held if not each.busy), None)
-        if idle is None:
+        # Who only listens is idle, too: clients leave such streams behind.
+        idle = [each for each in held if not each.requests]
+        if not idle:
             raise BusyError(
-                f"{whose} {len(held)} conversations, all in use: end one",
+                f"{whose} {len(held)} conversations, all with requests in progress: end one",
                 retry_after=RETRY_SECONDS,
             )
-        self.end(idle)
+        self.end(min(idle, key=lambda each: each.used_at))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,6 +11,7 @@ from api.http.body import validated
 from api.openapi.schemas import members
 from orchestrator.errors import ValidationError
 from paddock.contract.requests import Query
+from paddock.contract.tool_arguments import meant
 
 _MOST_SHOWN = 64
 
@@ -34,13 +36,13 @@ def part(model: type[BaseModel], *names: str) -> Part:
     return Part(model, names or tuple(model.model_fields))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inputs:
     """All arguments of a tool."""
 
     parts: tuple[Part, ...]
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """Their JSON Schema, an object without alternatives, which some models do not take."""
         properties: dict[str, Any] = {}
@@ -63,6 +65,7 @@ class Inputs:
             if name not in known:
                 shown = name[:_MOST_SHOWN]
                 raise ValidationError(f"{shown} is not known", field=shown)
+        given = meant(self.schema, given)
         return [each.read(given) for each in self.parts]
 
 

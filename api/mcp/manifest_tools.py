@@ -1,6 +1,7 @@
-"""The tools of the operator's manifests: `{tool}.{command}` on a terminal, or oneshot."""
+"""The tools of the operator's manifests: `{tool}__{command}` on a terminal, or oneshot."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,32 +14,36 @@ from api.mcp.command_tools import run_command
 from api.mcp.results import ToolResult, of_model
 from api.mcp.tool import Caller, McpTool
 from orchestrator.tools.listing import ListedTool
+from orchestrator.tools.offered_names import offered_names
 from paddock.contract import terminals
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.terminals import InteractionBody, TerminalBody
+from paddock.contract.tool_arguments import meant
 
 
-def manifest_tools(context: Context, *, refused: bool) -> list[McpTool]:
+def manifest_tools(context: Context, taken: Collection[str], *, refused: bool) -> list[McpTool]:
     """The tools that the session could be allowed to use; with `refused`, the others as well.
 
-    A call of those is refused, and recorded, like a call over HTTP.
+    A call of those is refused, and recorded, like a call over HTTP. `taken` are others' names.
     """
     listed = context.plane.session_tools.of_session(context.principal, context.session())
-    return [_tool(each) for each in listed if each.allowed or refused]
+    names = offered_names((each.name for each in listed), taken)
+    return [_tool(each, names[each.name]) for each in listed if each.allowed or refused]
 
 
-def _tool(listed: ListedTool) -> McpTool:
+def _tool(listed: ListedTool, name: str) -> McpTool:
     run = partial(_line if listed.command else _oneshot, listed)
-    return McpTool(listed.name, listed.explained, listed.input_schema, run)
+    return McpTool(name, listed.explained, listed.input_schema, run, also=listed.name)
 
 
 async def _oneshot(listed: ListedTool, caller: Caller, given: dict[str, Any]) -> ToolResult:
-    body = validated(ExecBody, {"tool": listed.tool, "arguments": given})
+    arguments = meant(listed.input_schema, given)
+    body = validated(ExecBody, {"tool": listed.tool, "arguments": arguments})
     return await run_command(caller, body)
 
 
 async def _line(listed: ListedTool, caller: Caller, given: dict[str, Any]) -> ToolResult:
-    body = validated(InteractionBody, given | {"tool": listed.name})
+    body = validated(InteractionBody, meant(listed.input_schema, given) | {"tool": listed.name})
     terminal_id = await _terminal(listed.tool, caller)
     answer = await _send(caller, terminal_id, body)
     if answer.status == "pending" and answer.approval is not None:

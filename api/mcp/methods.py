@@ -75,8 +75,7 @@ def all_tools(context: Context, *, refused: bool = False) -> list[McpTool]:
     With `refused`, also those that the session may not use.
     """
     own = {tool.name for tool in _TOOLS}
-    others = manifest_tools(context, refused=refused)
-    return [*_TOOLS, *(tool for tool in others if tool.name not in own)]
+    return [*_TOOLS, *manifest_tools(context, own, refused=refused)]
 
 
 async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
@@ -85,7 +84,7 @@ async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
     tool = next((each for each in _TOOLS if each.name == name), None)
     if tool is None:
         tools = all_tools(caller.context, refused=True)
-        tool = next((each for each in tools if each.name == name), None)
+        tool = next((each for each in tools if name in (each.name, each.also)), None)
     if tool is None:
         raise McpError(INVALID_PARAMS, f"there is no tool {name[:128]}")
     try:

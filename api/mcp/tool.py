@@ -32,13 +32,17 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool as clients list and call it. `run` gets the caller and the arguments."""
+    """A tool as clients list and call it. `run` gets the caller and the arguments.
+
+    `also` is another name by which it may be called.
+    """
 
     name: str
     description: str
     schema: dict[str, Any]
     run: Callable[[Caller, dict[str, Any]], Awaitable[Any]]
     reads: bool = False
+    also: str = ""
 
     @property
     def raw(self) -> dict[str, Any]:

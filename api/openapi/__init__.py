@@ -22,8 +22,9 @@ changes nothing; a metrics key reads the metrics. `x-roles` has the roles of eac
 its `rule`. A command's non-zero exit is not an error.
 
 **Input** is strict: unknown members and parameters are refused, and so are NUL and lone \
-surrogates in strings, and bodies over 8 MiB (except files). **Output** may get further members \
-in later versions: ignore unknown ones.
+surrogates in strings, and bodies over the limit that their operation states. A body must arrive \
+with at least 8 KiB a second, and what one caller may have unfinished is limited. **Output** may \
+get further members in later versions: ignore unknown ones.
 
 **Times** are RFC 3339 in UTC; durations are in seconds, or in milliseconds if a name ends \
 in `_ms`. Lists are `{items, next}`.

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 
 from api.access import ROLES, Access
 from api.answers import BYTES, JSON, NOTHING
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
-from api.operation import Events, Operation, Reply
+from api.operation import Events, Frames, Operation, Reply
 from orchestrator.access.keys import Role
 from paddock.contract.base import Model, model_example
 from paddock.contract.requests import NoBody
@@ -50,7 +51,24 @@ def _operation(operation: Operation) -> Schema:
     if body := _request_body(operation):
         described["requestBody"] = body
     described["responses"] = _responses(operation)
+    if operation.frames is not None:
+        described["x-websocket"] = _websocket(operation.frames, operation.replies)
     return described
+
+
+def _websocket(frames: Frames, replies: Mapping[HTTPStatus, Reply]) -> Schema:
+    """What passes after the handshake, which OpenAPI has no words for."""
+    data = {} if frames.data is None else {"binary": {"description": frames.data}}
+    told = _schema(replies[HTTPStatus.SWITCHING_PROTOCOLS])
+    return {
+        "subprotocols": {
+            frames.protocol: "The one that the server picks; it must be offered with a ticket.",
+            "ticket.<ticket>": "Instead of a credential: a ticket of `POST /api/tickets`.",
+        },
+        "client": {"text": {"schema": ref(frames.text)}, **data},
+        "server": {"text": {"schema": told}, **data},
+        "close": {str(code): text for code, text in frames.closes.items()},
+    }
 
 
 def _security(access: Access) -> list[Schema]:
@@ -70,7 +88,11 @@ def _request_body(operation: Operation) -> Schema | None:
     content: Schema = {"schema": ref(operation.body)}
     if operation.examples:
         content["examples"] = {name: {"value": value} for name, value in operation.examples.items()}
-    return {"required": not issubclass(operation.body, NoBody), "content": {JSON: content}}
+    return {
+        "description": f"At most {operation.body.MOST_BYTES // 1024} KiB.",
+        "required": not issubclass(operation.body, NoBody),
+        "content": {JSON: content},
+    }
 
 
 def _responses(operation: Operation) -> Schema:

@@ -48,6 +48,8 @@ def component_schemas(operations: Iterable[Operation], *others: type[BaseModel])
     for operation in operations:
         if operation.body is not None:
             requests.append(operation.body)
+        if operation.frames is not None:
+            requests.append(operation.frames.text)
         responses += _response_models(operation)
     taken, given = _generate(requests, "validation"), _generate(responses, "serialization")
     if both := taken.keys() & given.keys():

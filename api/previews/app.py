@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.access import Access
+from api.connections import CONNECTIONS, Connections
 from api.context import Work
 from api.http import stream
 from api.http.addressed import addressed
@@ -56,6 +57,7 @@ def create_preview_app(
     previews = _Previews(plane, limits)
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
     app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged, addressed(hosts)])
+    app[CONNECTIONS] = previews.connections
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
 
@@ -71,7 +73,7 @@ class _Previews:
     """Serves requests for ports."""
 
     def __init__(self, plane: ControlPlane, limits: PortLimits) -> None:
-        self.work = Work()
+        self.work, self.connections = Work(), Connections()
         self._plane = plane
         self._limits = limits
         self._shares = ConnectionShares(limits.key_connections)
@@ -104,7 +106,8 @@ class _Previews:
         with self._share(session), port.in_use.by_this_task(), tunnels.used():
             port.requests += 1
             connect = partial(tunnels.connect, port.port)
-            return await forward(request, path, port, connect, self._limits)
+            with self.connections.serving(request):
+                return await forward(request, path, port, connect, self._limits)
 
     @contextlib.contextmanager
     def _share(self, session: Session) -> Iterator[None]:

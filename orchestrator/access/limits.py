@@ -18,6 +18,9 @@ EGRESS_BYTES = "max_egress_bytes_per_day"
 WAITING = "waiting_creations"
 SESSION_STREAMS = "session_max_streams"
 KEY_STREAMS = "key_max_streams"
+OPEN_REQUESTS = "max_open_requests"
+UNREAD_BYTES = "max_unread_bytes"
+UNREAD_REQUESTS = "max_unread_requests"
 
 Ticket = TypeVar("Ticket")
 
@@ -52,7 +55,10 @@ class KeyLimits:
 
 LIMIT_FIELDS = tuple(field.name for field in fields(KeyLimits))
 # Every name that a refusal may contain.
-LIMIT_NAMES = (*LIMIT_FIELDS, WAITING, SESSION_STREAMS, KEY_STREAMS)
+LIMIT_NAMES = (
+    *LIMIT_FIELDS,
+    *(WAITING, SESSION_STREAMS, KEY_STREAMS, OPEN_REQUESTS, UNREAD_BYTES, UNREAD_REQUESTS),
+)
 
 
 @dataclass(frozen=True, slots=True)

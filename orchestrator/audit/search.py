@@ -97,10 +97,13 @@ def _search(
         f"SELECT id FROM {source} WHERE id >= :first AND id <= :last{led}"  # noqa: S608
         " ORDER BY id DESC LIMIT :most"
     )
-    filters = "".join(f" AND {one.sql}" for one in conditions if one is not leading)
+    filters = " AND ".join(one.sql for one in conditions if one is not leading)
+    # The candidates come one by one, newest first, until a page is found: a cross join keeps their
+    # order, and an ORDER BY of its own would have all of them read and sorted.
     rows = connection.execute(
         f"SELECT id, body, prev_hash, hash, {_INCARNATION}"  # noqa: S608
-        f" FROM events WHERE id IN ({candidates}){filters} ORDER BY id DESC LIMIT :limit",
+        f" FROM ({candidates}) CROSS JOIN events USING (id)"
+        f" WHERE {filters or 'true'} LIMIT :limit",
         values,
     ).fetchall()
     items = list(_readable(rows))

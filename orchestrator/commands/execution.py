@@ -22,6 +22,7 @@ from orchestrator.errors import (
     PaddockError,
     PermissionDeniedError,
     SandboxUnavailableError,
+    naming,
 )
 from orchestrator.fault_points import FaultPoint
 from orchestrator.link.held_command import HeldCommand
@@ -69,7 +70,8 @@ class Executions:
         `Session.check_open`; BudgetExceededError if the budget is used up, which ends the session;
         RateLimitedError, CapacityExhaustedError if there is no room to record it;
         SandboxUnavailableError if the agent does not answer; AuditUnavailableError if nothing can
-        be recorded, in which case nothing was run.
+        be recorded, in which case nothing was run. Once its start is on record, errors have its
+        `command_id`.
         """
         received = time.perf_counter()
         session.check_open()
@@ -121,7 +123,8 @@ class Executions:
         with sandbox.link.hold(params) as held:
             command.started_at = await self._record_start(session, command, draft, counted)
             FaultPoint.EXEC_RECORDED.reached()
-            await self._dispatch(session, sandbox, command, held)
+            with naming(command_id=command_id):
+                await self._dispatch(session, sandbox, command, held)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command
 
@@ -158,8 +161,11 @@ class Executions:
             held.drop()  # before anything is recorded
             if not command.dispatched:
                 await self._never_ran(session, command, error)
-            # Otherwise it may be running, and the agent's next hello will tell.
-            raise
+                raise
+            # The agent's next hello will tell. Nobody waits for what it prints.
+            command.collects = False
+            detail = f"{error.detail}: command {command.id} may be running, ask for it"
+            raise SandboxUnavailableError(detail) from None
         except BudgetExceededError as error:
             await self._never_ran(session, command, error)
             await sandbox.link.settled()  # the agent reported it before it refused
@@ -263,15 +269,19 @@ class Executions:
 
         Raises: PermissionDeniedError if the sandbox refused it after all; BudgetExceededError if
         the session's budget ended it and the session is gone; SandboxUnavailableError if its end
-        does not arrive.
+        does not arrive. Each has the `command_id`.
         """
+        with naming(command_id=command.id):
+            return await self._wait(session, command)
+
+    async def _wait(self, session: Session, command: Command) -> CommandExit:
         limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
         try:
             async with asyncio.timeout(limit):
                 await asyncio.shield(command.done)
         except TimeoutError:
             detail = f"the end of command {command.id} is not known yet: request it again"
-            raise SandboxUnavailableError(detail, command_id=command.id) from None
+            raise SandboxUnavailableError(detail) from None
         await self._kept(command)
         FaultPoint.EXEC_ENDED.reached()
         result = command.result or CommandExit()

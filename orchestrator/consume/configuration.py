@@ -1,7 +1,7 @@
 """What a sandbox's agent is told of its session's pack. Pure."""
 
 from orchestrator.consume.baseline import baseline
-from orchestrator.consume.pack import Pack
+from orchestrator.consume.pack import Pack, PackFile
 from orchestrator.policy.levels import Level
 from paddock.contract.pack_form import WORKSPACE, ToolClass
 from sandbox_agent.protocol import Message
@@ -20,7 +20,13 @@ def consume_of(pack: Pack | None, level: Level) -> Message | None:
         "writes": [relative(path) for path in writes],
         "baseline": list(baseline(level)),
         "firewall_mode": pack.mode,
+        "digests": [_digest(file) for file in pack.files.values()] if reads else [],
     }
+
+
+def _digest(file: PackFile) -> str:
+    """The digits of its hash; empty: any content."""
+    return (file.content_hash or "").removeprefix("sha256:")
 
 
 def relative(path: str) -> str:

@@ -12,7 +12,8 @@ from orchestrator.sandboxes.parts import Part, Plan
 from paddock.contract.pack_form import json_bytes
 
 # Of the paths in one request to the agent, and the time of its answer: it reads one file at least.
-_BATCH_BYTES = 256 * 1024
+# An answer has a digest for each path, and an agent's usual answers are short.
+_BATCH_BYTES, _BATCH_FILES = 256 * 1024, 1_000
 _SECONDS = 35.0
 _MOST_TOLD = 100
 
@@ -50,7 +51,7 @@ def _batches(files: Sequence[PackFile]) -> Iterator[list[PackFile]]:
     size = 0
     for file in files:
         size += json_bytes(file.path)
-        if batch and size > _BATCH_BYTES:
+        if batch and (size > _BATCH_BYTES or len(batch) >= _BATCH_FILES):
             yield batch
             batch, size = [], json_bytes(file.path)
         batch.append(file)

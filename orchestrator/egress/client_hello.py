@@ -8,6 +8,8 @@ from orchestrator.egress.hosts import Host, HostError, parse_host
 MOST_BYTES = 32 * 1024
 _HANDSHAKE, _CLIENT_HELLO, _MAJOR = 22, 1, 3
 _MOST_RECORD = 16 * 1024
+# Clients send one or two. All are read again whenever more of them has arrived.
+_MOST_RECORDS = 16
 _SERVER_NAME, _HOST_NAME = 0, 0
 
 
@@ -50,7 +52,7 @@ def check_name(hello: ClientHello, host: Host) -> None:
 def _message(data: bytes) -> bytes | None:
     """The body of the message, which may be in several records. Raises: HelloError."""
     message, at = b"", 0
-    while True:
+    for _ in range(_MOST_RECORDS):
         if at < len(data) and data[at] != _HANDSHAKE:
             raise HelloError("only TLS may pass through a tunnel")
         if at + 1 < len(data) and data[at + 1] != _MAJOR:
@@ -72,6 +74,7 @@ def _message(data: bytes) -> bytes | None:
         if len(data) < at + 5 + length:
             return None
         at += 5 + length
+    raise HelloError("the first message is in too many pieces")
 
 
 class _Reader:
@@ -79,15 +82,17 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self._at = 0
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        return self._at < len(self._data)
 
     def take(self, size: int) -> bytes:
         """Raises: HelloError if there is less."""
-        if len(self._data) < size:
+        end = self._at + size
+        if len(self._data) < end:
             raise HelloError("the first TLS message is malformed")
-        taken, self._data = self._data[:size], self._data[size:]
+        taken, self._at = self._data[self._at : end], end
         return taken
 
     def number(self, size: int) -> int:

@@ -267,8 +267,10 @@ class DockerEngine(Engine):
             async with asyncio.timeout(self._timeout):
                 return await asyncio.wrap_future(future)
         except TimeoutError as error:
+            # The time-out has cancelled a call that had not begun.
+            waited = ": its earlier calls are slow" if future.cancelled() else ""
             raise EngineUnavailableError(
-                f"the container engine did not {what} within {self._timeout:g} s"
+                f"the container engine did not {what} within {self._timeout:g} s{waited}"
             ) from error
         except APIError as error:
             # The engine's own words may contain paths of the host, so they go to the log only.

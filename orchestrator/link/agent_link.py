@@ -113,7 +113,8 @@ class AgentLink:
             async with asyncio.timeout(timeout):
                 await self._connected.wait()
         except TimeoutError:
-            detail = self._refusal or "the sandbox agent did not connect in time"
+            late = f"the sandbox agent did not connect in time: no hello within {timeout:g} s"
+            detail = self._refusal or late
             raise SandboxUnavailableError(detail) from None
         if self._refusal is not None:
             raise SandboxUnavailableError(self._refusal)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from orchestrator.config.operator_models import OperatorModel
 from orchestrator.models.answers import AnswerReader, Finished
 from orchestrator.models.errors import ModelError, ModelFailure
+from orchestrator.models.extras import names
 from orchestrator.models.messages import Prompt
 from orchestrator.models.metering import NOTHING, CallMeter, estimated
 from orchestrator.models.request_body import request_body
@@ -16,6 +17,7 @@ from orchestrator.models.retries import MOST_RETRIES, is_temporary, pause
 from orchestrator.models.server_events import EventReader
 from orchestrator.models.transport import (
     CONNECTION_FAILURES,
+    PIECE,
     Connections,
     EndpointAnswer,
     never_sent,
@@ -28,6 +30,8 @@ _EVENTS_AT_ONCE = 32
 # What the endpoint says about these is about the request, not about the key.
 _ABOUT_REQUEST = frozenset({400, 404, 413, 422})
 _OPTIONS = "stream_options"
+# Of a stream, whatever the endpoint says that it is.
+_EVENT_BEGINS = (b"data:", b"event:", b":")
 
 
 class ModelCall(NamedTuple):
@@ -51,8 +55,10 @@ class Endpoint:
 
     def __init__(self) -> None:
         self._connections = Connections()
-        # The models whose endpoints have refused to be asked for the usage.
+        # The models whose endpoints have refused to be asked for the usage, and those whose
+        # endpoints have refused what they said beside text and calls.
         self._silent: set[str] = set()
+        self._plain: set[str] = set()
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -89,20 +95,20 @@ class Endpoint:
         retries = 0
         while True:
             usage = call.model.stream_usage and call.name not in self._silent
-            body = await request_body(*call[:2], call.prompt, call.max_tokens, usage=usage)
+            extras = call.model.send_back and call.name not in self._plain
+            body = await request_body(
+                *(call.name, call.model, call.prompt, call.max_tokens), usage=usage, extras=extras
+            )
             wait = await self._try(call, meter, body, retries)
             if isinstance(wait, EndpointAnswer):
                 return wait
-            if wait is None:
-                self._silent.add(call.name)
-                continue
-            retries += 1
+            retries += wait > 0
             await asyncio.sleep(wait)
 
     async def _try(
         self, call: ModelCall, meter: CallMeter, body: list[bytes], retries: int
-    ) -> EndpointAnswer | float | None:
-        """The answer; or the seconds until the next try; None: without asking for the usage.
+    ) -> EndpointAnswer | float:
+        """The answer; or the seconds until the next try, 0 if that asks for less.
 
         Raises: ModelError.
         """
@@ -123,24 +129,40 @@ class Endpoint:
             message = await _refusal(answer)
         finally:
             answer.close()
-        asked = call.model.stream_usage and call.name not in self._silent
-        if asked and answer.status in _ABOUT_REQUEST and _OPTIONS in message:
-            return None
+        if answer.status in _ABOUT_REQUEST and self._asks_for_less(call, message):
+            return 0.0
         meter.usage = NOTHING
         raise ModelError(ModelFailure.REFUSED, _refused(call, answer.status, message))
+
+    def _asks_for_less(self, call: ModelCall, message: str) -> bool:
+        """Whether the endpoint names something that it is not sent any more."""
+        if call.model.stream_usage and call.name not in self._silent and _OPTIONS in message:
+            self._silent.add(call.name)
+            return True
+        if not call.model.send_back or call.name in self._plain:
+            return False
+        beside = set[str]().union(*(names(each.extra, call.name) for each in call.prompt.messages))
+        if any(name in message for name in beside):
+            self._plain.add(call.name)
+            return True
+        return False
 
 
 async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> AsyncGenerator[str]:
     """Raises: ModelError, CONNECTION_FAILURES."""
     reader = AnswerReader(call.name, meter, call.shown)
-    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-        text = reader.add(await answer.whole(), "message")
-        if text:
-            yield text
-        yield reader.end(complete=True)
-        return
+    kind = answer.headers.get("content-type", "").lower()
+    pieces = answer.pieces()
+    if not kind.startswith("text/event-stream"):
+        whole = await answer.whole()
+        if not whole.lstrip().startswith(_EVENT_BEGINS):
+            if text := reader.add(whole, "message"):
+                yield text
+            yield reader.end(complete=True)
+            return
+        pieces = _again(whole)
     complete, count = False, 0
-    async with aclosing(_events(answer)) as events:
+    async with aclosing(_events(pieces)) as events:
         async for data in events:
             count += 1
             if count % _EVENTS_AT_ONCE == 0:
@@ -153,9 +175,15 @@ async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> As
     yield reader.end(complete=complete)
 
 
-async def _events(answer: EndpointAnswer) -> AsyncGenerator[bytes]:
+async def _again(whole: bytes) -> AsyncGenerator[bytes]:
+    """A stream that was not announced as one, and has been read."""
+    for place in range(0, len(whole), PIECE):
+        yield whole[place : place + PIECE]
+
+
+async def _events(body: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     events = EventReader()
-    async with aclosing(answer.pieces()) as pieces:
+    async with aclosing(body) as pieces:
         async for piece in pieces:
             for data in events.feed(piece):
                 yield data

@@ -96,6 +96,14 @@ def read(text: str) -> tuple[str, Extras]:
     return model, Extras(message, calls)
 
 
+def names(text: str, model: str) -> set[str]:
+    """The members that a model gets back with a message, from text that is kept."""
+    said_by, extras = read(text)
+    if said_by != model:
+        return set()
+    return {*extras.message, *(name for call in extras.calls.values() for name in call)}
+
+
 def sent_with(form: dict[str, Any], extras: Extras) -> dict[str, Any]:
     """An assistant's message in the form of the protocol, with what its endpoint said beside it."""
     calls = []

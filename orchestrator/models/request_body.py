@@ -13,9 +13,18 @@ _SLICE = 64 * 1024
 
 
 async def request_body(
-    name: str, model: OperatorModel, prompt: Prompt, max_tokens: int, *, usage: bool
+    name: str,
+    model: OperatorModel,
+    prompt: Prompt,
+    max_tokens: int,
+    *,
+    usage: bool = True,
+    extras: bool = True,
 ) -> list[bytes]:
-    """The body in parts; `usage`: the endpoint is asked to state it at the end of its stream.
+    """The body in parts.
+
+    `usage`: the endpoint is asked to state it at the end of its stream; `extras`: the model gets
+    back what it said beside text and calls.
 
     Others run between the parts: a conversation has hundreds of messages.
     """
@@ -23,11 +32,10 @@ async def request_body(
     members["stream"] = True
     if usage:
         members["stream_options"] = {"include_usage": True}
-    said_by = name if model.send_back else None
     parts = [_json(members)[:-1], b',"messages":[']
     left = _SLICE
     for place, message in enumerate(prompt.messages):
-        form = message.json() if said_by is None else message.json_for(said_by)
+        form = message.json_for(name) if extras else message.json()
         left -= _add(parts, place, form)
         if left < 0:
             await asyncio.sleep(0)

@@ -1,9 +1,8 @@
 """The connections to endpoints: sends nothing that was not asked for, and reads within bounds."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 import aiohttp
-from multidict import CIMultiDictProxy
 from yarl import URL
 
 from orchestrator.http_connector import BoundedConnector
@@ -20,7 +19,7 @@ _MOST_CONNECTIONS = 1000
 _MOST_BYTES = 16 * 1024 * 1024
 _LEAST_LINE = 64
 # What is taken from a connection in one slice of the event loop.
-_PIECE = 32 * 1024
+PIECE = 32 * 1024
 # Of an answer that is not streamed: as it has at most 1 MiB of text, so much with its escapes.
 MOST_WHOLE = 2 * 1024 * 1024
 
@@ -31,7 +30,7 @@ class EndpointAnswer:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.headers: CIMultiDictProxy[str] = response.headers
+        self.headers: Mapping[str, str] = response.headers  # whatever the case of their names
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes, in small pieces.
@@ -42,8 +41,8 @@ class EndpointAnswer:
             raise ModelError(ModelFailure.BROKEN, "the endpoint compresses its answer")
         size = 0
         async for part in self._response.content.iter_any():
-            for place in range(0, len(part), _PIECE):
-                piece = part[place : place + _PIECE]
+            for place in range(0, len(part), PIECE):
+                piece = part[place : place + PIECE]
                 size += max(len(piece), piece.count(b"\n") * _LEAST_LINE)
                 if size > _MOST_BYTES:
                     raise _too_large()

@@ -30,8 +30,9 @@ class LoopLag:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._longest_step = 0.0
-        self._operation = OTHER
+        # Of the present pass.
+        self.longest_step = 0.0
+        self.operation = OTHER
         # The longest pass of each minute that had one, the latest last.
         self._minutes: deque[tuple[int, LongestPass]] = deque()
         self.slow_passes = 0
@@ -46,9 +47,9 @@ class LoopLag:
                 self._minutes.popleft()
             self._minutes.append((minute, LongestPass(0.0, OTHER, datetime.now(UTC))))
         if seconds > self._minutes[-1][1].seconds:
-            operation = self._operation if self._longest_step > seconds / 2 else OTHER
+            operation = self.operation if self.longest_step > seconds / 2 else OTHER
             self._minutes[-1] = minute, LongestPass(seconds, operation, datetime.now(UTC))
-        self._longest_step = 0.0
+        self.longest_step = 0.0
 
     @coroutine
     def measured(self, operation: str, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
@@ -64,8 +65,8 @@ class LoopLag:
                 return result
             finally:
                 took = self._clock() - began
-                if took > self._longest_step:
-                    self._longest_step, self._operation = took, operation
+                if took > self.longest_step:
+                    self.longest_step, self.operation = took, operation
             try:
                 value, error = (yield waited), None
             except GeneratorExit:

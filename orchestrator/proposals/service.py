@@ -250,7 +250,10 @@ class Proposals:
                 seconds + SPARE_SECONDS,
             )
         except TimeoutError as error:
-            raise ProposalsError("what is staged can't be read in time: try again") from error
+            late = f"it took over {seconds + SPARE_SECONDS} s"
+            raise ProposalsError(
+                f"what is staged can't be read in time ({late}): try again"
+            ) from error
 
 
 def _why(conflicts: Sequence[Conflict], refused: Sequence[Refusal]) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.ports.tunnels import Tunnels
 from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.slow_steps import with_steps
 from orchestrator.sandboxes.tenancy import Tenancy
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
@@ -102,9 +104,18 @@ class Part(ABC):
 class Assembly:
     """The parts of one sandbox: opened or adopted in order, closed or left in reverse, once."""
 
-    def __init__(self, parts: Sequence[Part], plan: Plan, releases: TaskScope) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        plan: Plan,
+        releases: TaskScope,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`releases` holds the release, which continues if its caller is cancelled."""
         self.plan = plan
+        self._clock = clock
+        # How long each part took to open, in seconds.
+        self._seconds: dict[str, float] = {}
         self._parts = parts
         self._begun: list[Part] = []
         self._releases = releases
@@ -121,16 +132,29 @@ class Assembly:
     async def extend(self, parts: Sequence[Part]) -> None:
         """Opens further parts, which are released before the earlier ones; fails like `open`.
 
-        Raises: the error of the part.
+        Raises: the error of the part, which says what took long.
         """
         try:
             for part in parts:
                 self._begun.append(part)
-                await part.open(self.plan)
+                await self._open(part)
                 FaultPoint.CREATE_PART_OPENED.reached()
+        except PaddockError as error:
+            await self.close()
+            told = with_steps(error, self._seconds)
+            if told is error:
+                raise
+            raise told from error
         except BaseException:
             await self.close()
             raise
+
+    async def _open(self, part: Part) -> None:
+        began = self._clock()
+        try:
+            await part.open(self.plan)
+        finally:
+            self._seconds[part.name] = self._clock() - began
 
     async def adopt(self, container: Container) -> None:
         """Adopts every part. If one fails, or this is cancelled, leaves those that were begun.

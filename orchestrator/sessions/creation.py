@@ -38,6 +38,7 @@ from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
+from orchestrator.sessions.under_way import CreationsUnderWay
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.spawning.family import Family
 from orchestrator.store.database import Database
@@ -82,6 +83,7 @@ class Creation:
         self._room = room
         self._scrub = scrub
         self._metrics = metrics
+        self.under_way = CreationsUnderWay()
 
     async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
         """A registered session whose sandbox has said hello.
@@ -98,6 +100,15 @@ class Creation:
     async def _run(self, principal: Principal, request: NewSession) -> Registered:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
+        with self.under_way.begun(session) as creation:
+            gave_way = await self._register(principal, request, session)
+            session.wanted = creation.wanted
+        return Registered(session, handle, gave_way)
+
+    async def _register(
+        self, principal: Principal, request: NewSession, session: Session
+    ) -> tuple[Session, ...]:
+        """Checks, starts and adds it; returns the sessions that were suspended for it."""
         named: dict[str, Any] = {"id": session.id, "role": request.role}
         stored = {
             **named,
@@ -132,7 +143,7 @@ class Creation:
             self._registry.unreserve(session)
             raise
         self._registry.add(session)
-        return Registered(session, handle, room.gave_way)
+        return room.gave_way
 
     async def _check_unknown(self, session: Session) -> None:
         """Raises: ConflictError if a client ever knew a session with that id."""

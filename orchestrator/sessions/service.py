@@ -173,6 +173,21 @@ class Sessions:
 
     # Creating.
 
+    async def awaited(self, principal: Principal, session_id: str) -> Session | None:
+        """The caller's live session with that id, after its creation if that is under way.
+
+        Raises: the error of that creation, if the host has failed.
+        """
+        creation = self._creation.under_way.find(principal, session_id)
+        if creation is not None:
+            await creation.wait()
+        return self.finder.existing(principal, session_id)
+
+    def begun(self, principal: Principal, session_id: str) -> bool:
+        """Whether the caller's session with that id is live, or being created."""
+        creation = self._creation.under_way.find(principal, session_id)
+        return creation is not None or self.finder.existing(principal, session_id) is not None
+
     async def create(
         self, principal: Principal, request: NewSession, turn: Turn | None = None
     ) -> Registered:

@@ -156,6 +156,8 @@ class Session:
     pack: Pack | None = None
     # Its parent and its children.
     family: Family = field(default_factory=Family, repr=False)
+    # Whether others have waited for its creation, and have it now.
+    wanted: bool = False
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.

@@ -18,6 +18,7 @@ from orchestrator.proposals.helper import base, descriptors
 from orchestrator.proposals.helper.names import bad_name, bad_place
 from orchestrator.proposals.helper.walking import Change, RefusedEntry, TooMuchError, walk
 from orchestrator.workspace.purge_helper import give_up_privileges
+from sandbox_agent.archives import names
 from sandbox_agent.archives.packing import Packing
 from sandbox_agent.archives.scan import Scan
 from sandbox_agent.archives.tally import MOST_ENTRIES, Tally
@@ -130,6 +131,8 @@ def _unpack(request: dict[str, Any], most: int) -> dict[str, Any]:
     try:
         while data := os.read(request["archive"], _CHUNK):
             untar.push(data)
+        for name in tree.tally.skipped.names:  # a snapshot has what was there, or is altered
+            raise names.leads_out(name, "is a symbolic link with an absolute target")
         # Before directories get their modes, which may forbid it.
         if "marks" in request:
             _mark(request["tree"], request["marks"])

@@ -272,10 +272,12 @@ class Snapshots:
 
     async def _call(self, function: Callable[[], T]) -> T:
         """The result of `function`, which blocks. Raises: SnapshotFailedError if it takes long."""
+        seconds = 3 * SECONDS + _SPARE_SECONDS
         try:
-            return await self._threads.call(function, 3 * SECONDS + _SPARE_SECONDS)
+            return await self._threads.call(function, seconds)
         except TimeoutError as error:
-            raise SnapshotFailedError("the snapshot can't be handled in time") from error
+            late = f"the snapshot can't be handled in time: it took over {seconds} s"
+            raise SnapshotFailedError(late) from error
 
 
 def _page(

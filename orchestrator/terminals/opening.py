@@ -14,6 +14,7 @@ from orchestrator.errors import (
     ConflictError,
     PaddockError,
     SandboxUnavailableError,
+    naming,
 )
 from orchestrator.fault_points import FaultPoint
 from orchestrator.sandboxes.sandbox import Sandbox
@@ -78,7 +79,7 @@ class Opening:
         except BaseException:
             session.terminals.discard(terminal_id)
             raise
-        with session.asking():
+        with session.asking(), naming(pty=terminal_id):
             await self._start(live)
         return live
 

@@ -240,7 +240,8 @@ class Storage:
         except ThreadsBusyError as error:
             raise StorageError(f"workspaces can't be changed: {error}") from error
         except TimeoutError as error:
-            raise StorageError("the workspace's disk does not answer in time") from error
+            late = f"the workspace's disk does not answer in time: it took over {seconds:g} s"
+            raise StorageError(late) from error
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CapacityExhaustedError(

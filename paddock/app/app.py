@@ -46,7 +46,8 @@ class App:
             saved and closed to make room.
         idle_timeout: seconds without use until a session is saved and closed; 0: never.
         max_ticks: the most calls of the model in a run.
-        max_timeline_entries: the newest ones are kept.
+        max_timeline_entries, max_timeline_bytes: the newest entries within both are kept; what the
+            model said last stays with what followed.
         model_timeout, tool_timeout: seconds of one call.
     """
 
@@ -65,6 +66,7 @@ class App:
         idle_timeout: float = 0,
         max_ticks: int = 10,
         max_timeline_entries: int = 500,
+        max_timeline_bytes: int = 2 * 2**20,
         model_timeout: float = 600,
         tool_timeout: float = 3600,
         clock: Callable[[], float] = time.monotonic,
@@ -80,6 +82,7 @@ class App:
             hooks=hooks,
             max_ticks=at_least_one("max_ticks", max_ticks),
             max_timeline_entries=at_least_one("max_timeline_entries", max_timeline_entries),
+            max_timeline_bytes=at_least_one("max_timeline_bytes", max_timeline_bytes),
             model_seconds=model_timeout,
             tool_seconds=tool_timeout,
         )

@@ -9,6 +9,7 @@ from paddock.app.tools import AppTool, ToolContext, ToolInputError, tool
 from paddock.client.session import Session
 
 _MOST_STREAM = 16 * 1024
+_MOST_PAGE = 32 * 1024
 _MOST_FILE = 8 * 2**20
 _MOST_ENTRIES = 1000
 
@@ -30,7 +31,26 @@ async def exec_program(
         raise ToolInputError("exactly one of argv and command must be given")
     result = await _hand(context).exec(command, argv=argv)
     out, err = clipped(result.stdout, _MOST_STREAM), clipped(result.stderr, _MOST_STREAM)
-    return {"exit_code": result.exit_code, "stdout": out, "stderr": err}
+    told = {"exit_code": result.exit_code, "stdout": out, "stderr": err}
+    if result.truncated or (out, err) != (result.stdout, result.stderr):
+        told |= {"command_id": result.command_id, "output_bytes": result.output_bytes}
+    return told
+
+
+async def read_output(
+    context: ToolContext, command_id: str, offset: Annotated[int, Field(ge=0)] = 0
+) -> str:
+    """What a command printed, from a byte on: for output of which exec has left out some."""
+    shown = await _hand(context).processes.get(command_id, after=offset)
+    data = "".join(part.text for part in shown.output).encode(errors="replace")
+    page = data[:_MOST_PAGE]
+    text = page.decode(errors="ignore") if len(data) > len(page) else data.decode()
+    end = offset + len(text.encode()) if len(data) > len(page) else shown.next
+    total = shown.exit.output_bytes if shown.exit is not None else None
+    if shown.lost:
+        raise ToolInputError("what this command printed is not kept any more")
+    more = f"continue with offset {end}" if total is None or end < total else "the end"
+    return f"{text}\n[{more}]"
 
 
 async def read_file(
@@ -76,5 +96,5 @@ async def search_files(
 
 def hands() -> tuple[AppTool, ...]:
     """The tools of a sandbox."""
-    files = (read_file, write_file, list_files, search_files)
-    return (tool(exec_program, name="exec"), *(tool(each) for each in files))
+    others = (read_output, read_file, write_file, list_files, search_files)
+    return (tool(exec_program, name="exec"), *(tool(each) for each in others))

@@ -65,7 +65,8 @@ class Loop:
             await self._call_all(reply.calls)
         finally:
             session.tick += 1
-        session.timeline[:] = trimmed(session.timeline, session.settings.max_timeline_entries)
+        kept = session.settings.max_timeline_entries, session.settings.max_timeline_bytes
+        session.timeline[:] = trimmed(session.timeline, *kept)
         self._tell("tick_end", tick=number)
         await told(hooks.on_tick_end, number, reply.usage)
         return bool(reply.calls)

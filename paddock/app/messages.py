@@ -1,8 +1,9 @@
 """What is said in an app's session: entries of its timeline, and a model's reply."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,18 +13,23 @@ class _Said(BaseModel):
 
 
 class ToolCall(_Said):
-    """A model's call of a tool; `arguments` is the JSON text that it wrote."""
+    """A model's call of a tool; `arguments` is the JSON text that it wrote.
+
+    `extra` is what its endpoint said beside it, and may demand to get back.
+    """
 
     id: str
     name: str
     arguments: str = "{}"
+    extra: dict[str, Any] = {}
 
 
 class Entry(_Said):
     """One entry of a timeline.
 
     `calls` are an assistant's; `call_id` tells which of them a tool's entry answers, and `failed`
-    whether that call was refused or failed.
+    whether that call was refused or failed. `extra` is what the model's endpoint said beside text
+    and calls, and may demand to get back.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -31,6 +37,7 @@ class Entry(_Said):
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     failed: bool = False
+    extra: dict[str, Any] = {}
 
 
 class TokenUsage(_Said):
@@ -48,11 +55,15 @@ class TokenUsage(_Said):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answers: text, calls of tools, or both."""
+    """What a model answers: text, calls of tools, or both.
+
+    `extra` is what it says beside them; its entry of the timeline has it.
+    """
 
     text: str = ""
     calls: Sequence[ToolCall] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 Input = str | Sequence[str]
@@ -74,10 +85,29 @@ def clipped(text: str, limit: int) -> str:
     return f"{text[:half]}\n[{len(text) - 2 * half} characters are cut]\n{text[-half:]}"
 
 
-def trimmed(timeline: list[Entry], most: int) -> list[Entry]:
-    """The newest entries; a result of a tool is not kept without its call."""
-    if len(timeline) <= most:
+def size_of(entry: Entry) -> int:
+    """The bytes that an entry takes, as JSON about."""
+    texts = (entry.content, *(call.name + call.arguments for call in entry.calls))
+    extras = (entry.extra, *(call.extra for call in entry.calls))
+    size = sum(len(text.encode(errors="replace")) for text in texts)
+    return size + sum(len(json.dumps(extra)) for extra in extras if extra)
+
+
+def trimmed(timeline: list[Entry], most: int, most_bytes: int) -> list[Entry]:
+    """The newest entries within both limits; a result of a tool is not kept without its call.
+
+    What the model said last stays with what followed, however long it is.
+    """
+    count, left = 0, most_bytes
+    for entry in timeline[: -most - 1 : -1]:
+        left -= size_of(entry)
+        if left < 0:
+            break
+        count += 1
+    latest = next((n for n, each in enumerate(timeline[::-1], 1) if each.role != "tool"), 1)
+    count = max(count, min(latest, most))
+    if len(timeline) <= count:
         return timeline
-    kept = timeline[-most:]
+    kept = timeline[-count:]
     first = next((at for at, each in enumerate(kept) if each.role != "tool"), len(kept))
     return kept[first:]

@@ -285,7 +285,8 @@ class AppSession:
         """Adds the model's answer to the timeline, and its tokens to the session's."""
         self.usage += reply.usage
         calls = tuple(reply.calls)
-        self.timeline.append(Entry(role="assistant", content=reply.text, calls=calls))
+        said = Entry(role="assistant", content=reply.text, calls=calls, extra=dict(reply.extra))
+        self.timeline.append(said)
 
     def touch(self) -> None:
         """It is used. Raises: SessionClosedError."""

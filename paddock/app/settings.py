@@ -24,6 +24,7 @@ class AppSettings:
     hooks: AppHooks
     max_ticks: int
     max_timeline_entries: int
+    max_timeline_bytes: int
     model_seconds: float
     tool_seconds: float
     tools: Mapping[str, AppTool] = field(init=False)

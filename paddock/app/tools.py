@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -11,6 +12,7 @@ from pydantic_core import to_json
 
 from paddock.app.reference import SessionRef
 from paddock.client.session import Session
+from paddock.contract.tool_arguments import meant
 
 if TYPE_CHECKING:
     from paddock.app.spawning import Spawn
@@ -63,15 +65,16 @@ def tool(
     contexts, fields = _parameters(function, named)
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     form: type[BaseModel] = create_model(named, __config__=config, **fields)
+    schema = _schema(form)
 
     async def call(arguments: str, context: ToolContext) -> str:
-        given = _read(form, arguments)
+        given = _read(form, schema, arguments)
         values = {each: getattr(given, each) for each in given.model_fields_set}
         result = function(**values, **dict.fromkeys(contexts, context))
         return text_of(await result if inspect.isawaitable(result) else result)
 
     said = description or inspect.getdoc(function) or ""
-    return AppTool(named, said, _schema(form), call, confirm)
+    return AppTool(named, said, schema, call, confirm)
 
 
 def _parameters(function: Callable[..., Any], named: str) -> tuple[list[str], dict[str, Any]]:
@@ -97,10 +100,13 @@ def _schema(form: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
-def _read(form: type[BaseModel], arguments: str) -> BaseModel:
+def _read(form: type[BaseModel], schema: dict[str, Any], arguments: str) -> BaseModel:
     """Raises: ToolInputError."""
+    given = arguments or "{}"
+    with suppress(ToolInputError):  # the form says what is wrong
+        given = json.dumps(meant(schema, read_object(given)))
     try:
-        return form.model_validate_json(arguments or "{}")
+        return form.model_validate_json(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])[:100]

@@ -125,6 +125,7 @@ NAMES = (
     "session/commit-proposals!",
     "session/id",
     "session/operations-count",
+    "session/output",
     "session/proposal-mode?",
     "session/proposals",
     "session/read-only?",

@@ -1,10 +1,11 @@
 """Handles a command's output: shown at once, or collected for one JSON object."""
 
+import base64
 import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from paddock.cli.terminal import note, print_foreign, print_json
+from paddock.cli.terminal import note, print_bytes, print_foreign, print_json
 
 if TYPE_CHECKING:
     from paddock.client import ExitData, StreamedOutput
@@ -26,7 +27,10 @@ class Printed:
             self._cut += piece.cut
             note(marker(piece.cut))
         out = sys.stdout if piece.stream == "stdout" else sys.stderr
-        print_foreign(piece.text, out, raw=self._raw)
+        if self._raw or not out.isatty():
+            print_bytes(piece.data, out)
+        else:
+            print_foreign(piece.text, out)
 
     def end(self, end: "ExitData") -> None:
         """The command has ended."""
@@ -37,7 +41,10 @@ class Printed:
 
 
 class Collected:
-    """Collects the beginning and the end of a command's output for an object like `exec`'s."""
+    """Collects the beginning and the end of a command's output for an object like `exec`'s.
+
+    Bytes that are no UTF-8 are lone surrogates meanwhile.
+    """
 
     def __init__(self, session_id: str, most: int = MOST_KEPT) -> None:
         self._session_id = session_id
@@ -53,11 +60,12 @@ class Collected:
             self._cut += piece.cut + sum(_size(text) for _, text in self._last)
             self._last.clear()
             self._first_left = self._last_size = 0
-        first = piece.text[: self._first_left]
+        text = piece.data.decode("utf-8", "surrogateescape")
+        first = text[: self._first_left]
         self._first_left -= len(first)
         if first:
             self._first.append((piece.stream, first))
-        last = piece.text[len(first) :]
+        last = text[len(first) :]
         if last:
             self._last.append((piece.stream, last))
             self._last_size += len(last)
@@ -78,8 +86,9 @@ class Collected:
             **end.raw,
             "truncated": self._cut > 0,
             "cut_bytes": self._cut,
-            **{name: self._text(name) for name in ("stdout", "stderr")},
         }
+        for name in ("stdout", "stderr"):
+            members |= _told(name, self._text(name))
         print_json({"session": self._session_id, **members})
 
     def _text(self, stream: str) -> str:
@@ -89,8 +98,17 @@ class Collected:
         return f"{first}{between}{last}"
 
 
+def _told(name: str, text: str) -> dict[str, str]:
+    """The stream as text, and its bytes if the text is not all of them."""
+    data = text.encode("utf-8", "surrogateescape")
+    shown = data.decode("utf-8", "replace")
+    if shown.encode() == data:
+        return {name: shown}
+    return {name: shown, f"{name}_base64": base64.b64encode(data).decode()}
+
+
 def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
+    return len(text.encode("utf-8", "surrogateescape"))
 
 
 def marker(count: int) -> str:

@@ -141,6 +141,13 @@ def print_foreign(text: str, stream: TextIO, *, raw: bool = False) -> None:
     stream.flush()
 
 
+def print_bytes(data: bytes, stream: TextIO) -> None:
+    """Prints exactly these bytes at once, after the text so far."""
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()
+
+
 def _harmless(text: str) -> str:
     """The text with its line breaks unchanged, and other control characters escaped."""
     return "".join(char if char in "\n\r\t" else plain(char) for char in text)

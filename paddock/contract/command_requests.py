@@ -1,6 +1,6 @@
 """Requests about commands: run, read, send input, signal."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -23,6 +23,7 @@ from paddock.contract.fields import (
 )
 from paddock.contract.requests import (
     CWD_DESCRIPTION,
+    LARGEST_BODY,
     LINE_DESCRIPTION,
     Body,
     Query,
@@ -35,6 +36,8 @@ from paddock.contract.requests import (
 
 class ExecBody(Body):
     """The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`."""
+
+    MOST_BYTES = LARGEST_BODY
 
     model_config = ConfigDict(json_schema_extra=exactly_one("command", "argv", "tool"))
 
@@ -98,6 +101,8 @@ class ExecBody(Body):
 class StdinBody(Body):
     """Text, or bytes, for a command's standard input; `close` ends it."""
 
+    MOST_BYTES = LARGEST_BODY
+
     data: Annotated[str, MaxBytes(MIB)] | None = None
     data_base64: Base64 | None = None
     close: bool = False
@@ -123,3 +128,9 @@ class OutputQuery(Query):
     """`after` counts bytes of output that are already known."""
 
     after: Whole = 0
+
+
+class PrintedQuery(OutputQuery):
+    """The place to begin at, and one stream; by default both in order."""
+
+    stream: Literal["stdout", "stderr"] | None = None

@@ -1,5 +1,9 @@
-"""Commands, their output and their results."""
+"""Commands, their output and their results.
 
+Output is text; where that is not all of the bytes, they come as base64, too.
+"""
+
+import base64
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -26,6 +30,7 @@ EXIT: dict[str, Any] = {
     "evidence": None,
     "audit": {"seq": 3, "hash": _HASH},
 }
+_DATA = "The bytes, of which some are no UTF-8 and replaced in `text`; otherwise absent."
 COMMAND: dict[str, Any] = {
     "command_id": _ID,
     "argv": ["sleep", "60"],
@@ -34,6 +39,11 @@ COMMAND: dict[str, Any] = {
     "started_at": "2026-03-04T09:30:12.482113Z",
     "exit": None,
 }
+
+
+def _printed(text: str, encoded: str | None) -> bytes:
+    """The bytes that a command printed."""
+    return text.encode() if encoded is None else base64.b64decode(encoded)
 
 
 class AuditPosition(Model):
@@ -103,14 +113,32 @@ class _OfCommand(Model):
 class CommandResult(Exit, _OfCommand):
     """The result and the output of a foreground command; invalid UTF-8 is replaced.
 
-    Of output above the limit, the first and the last half are kept, with the number of bytes cut
-    between them.
+    A stream in which something was replaced has its bytes, too. Of output above the limit, the
+    first and the last half are kept, with the number of bytes cut between them.
     """
+
+    SPARSE = True
 
     model_config = example({"command_id": _ID, **EXIT, "stdout": "notes.txt  src\n", "stderr": ""})
 
     stdout: str
     stderr: str
+    stdout_base64: str | None = Field(
+        default=None, description="The bytes of `stdout`; absent if they are its UTF-8."
+    )
+    stderr_base64: str | None = Field(
+        default=None, description="The bytes of `stderr`; absent if they are its UTF-8."
+    )
+
+    @property
+    def stdout_bytes(self) -> bytes:
+        """What was printed to standard output."""
+        return _printed(self.stdout, self.stdout_base64)
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        """What was printed to standard error."""
+        return _printed(self.stderr, self.stderr_base64)
 
 
 class Command(Model):
@@ -149,13 +177,23 @@ class Commands(Model):
 class Output(Model):
     """A piece of output; `offset` counts the bytes of both streams together."""
 
+    SPARSE = True
+
     stream: Annotated[Literal["stdout", "stderr"], WORDS]
     offset: Count
     text: str
+    data_base64: str | None = Field(default=None, description=_DATA)
+
+    @property
+    def data(self) -> bytes:
+        """What was printed."""
+        return _printed(self.text, self.data_base64)
 
 
 class CommandOutput(Command):
     """A command with its output from an offset on."""
+
+    SPARSE = True
 
     model_config = example(
         {
@@ -207,6 +245,7 @@ class OutputData(Model):
 
     offset: Count
     text: str
+    data_base64: str | None = Field(default=None, description=_DATA)
     cut: Count = Field(
         default=0,
         description="Bytes directly before it that were not kept; absent if none.",

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.fields import sentence
-from paddock.contract.requests import Body
+from paddock.contract.requests import LARGE_BODY, Body
 from paddock.contract.system import EgressRule, LevelEgress
 
 # Of one list in a session's own rules.
@@ -167,6 +167,8 @@ class WideningBody(Body):
 class EgressBody(Body):
     """The body of `PUT …/egress`; what is missing stays as it is, and null removes all rules."""
 
+    MOST_BYTES = LARGE_BODY
+
     only: NarrowingBody | None = None
     also: WideningBody | None = Field(default=None, description="For admins only.")
     revision: Annotated[int, Field(ge=0)] | None = Field(
@@ -182,6 +184,8 @@ class EgressBody(Body):
 
 class EgressRulesBody(Body):
     """Rules to add: those given, and those that drafts propose."""
+
+    MOST_BYTES = LARGE_BODY
 
     allow: _Rules = []
     deny: _Rules = []

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.contract.base import Model, example
-from paddock.contract.requests import Body, Query
+from paddock.contract.requests import LARGEST_BODY, Body, Query
 
 _RequestId = Annotated[str, Field(max_length=256)] | int
 
@@ -14,6 +14,8 @@ _Members = Annotated[dict[str, Any], Field(max_length=64)]
 
 class McpMessage(Body):
     """A request (`id` and `method`), a notification (`method`), or a client's answer."""
+
+    MOST_BYTES = LARGEST_BODY
 
     jsonrpc: Literal["2.0"]
     id: _RequestId | None = None

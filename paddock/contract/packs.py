@@ -9,7 +9,7 @@ from paddock.contract import pack_form
 from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.fields import Environment, Secrets, sentence
 from paddock.contract.pack_form import ToolClass
-from paddock.contract.requests import Body, check_names
+from paddock.contract.requests import LARGEST_BODY, Body, check_names
 
 EXAMPLE: dict[str, Any] = {
     "manifest_id": "fix-login",
@@ -187,6 +187,8 @@ class ReadBody(Body):
 
 class RefineBody(Body):
     """The body of `POST …/refine`. Values of variables are not kept, so they are given again."""
+
+    MOST_BYTES = LARGEST_BODY
 
     consume: ContextPack
     env: Environment = Field(default_factory=dict)

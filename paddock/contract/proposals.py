@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.contract.base import Count, Model, Time, example
-from paddock.contract.requests import Body, Query
+from paddock.contract.requests import LARGEST_BODY, Body, Query
 
 MOST_PROPOSALS = 1000
 MOST_PATHS = 1000
@@ -137,6 +137,8 @@ class ExpectedProposal(Body):
 
 class CommitBody(Body):
     """What to commit; everything that is staged without members."""
+
+    MOST_BYTES = LARGEST_BODY
 
     paths: Annotated[list[Ref], Field(min_length=1, max_length=MOST_PATHS)] | None = Field(
         default=None, description="These, and what is below them."

@@ -1,12 +1,12 @@
 """The base of all requests."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from paddock.contract.early import StopsEarly
-from paddock.contract.fields import Positive, sentence
+from paddock.contract.fields import KIB, MIB, Positive, sentence
 
 LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
 CWD_DESCRIPTION = (
@@ -15,8 +15,18 @@ CWD_DESCRIPTION = (
 )
 
 
+# For messages and their tools, and for rules.
+LARGE_BODY = 2 * MIB
+# For words, standard input, programs and packs, even if each character beyond ASCII is a JSON
+# escape, which may take three times as many bytes.
+LARGEST_BODY = 8 * MIB
+
+
 class Body(StopsEarly):
     """A request body: strict JSON types, no unknown members."""
+
+    # Of the whole body. Where its members may take more, it is one of the two others.
+    MOST_BYTES: ClassVar[int] = 256 * KIB
 
     # The client imports these but parses none, so each is built on first use.
     model_config = ConfigDict(

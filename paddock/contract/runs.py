@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from paddock.contract.base import WORDS, Count, Model, Time, example, model_example
 from paddock.contract.fields import KIB, MaxBytes, PageSize, PermissionLevel, Whole
 from paddock.contract.host_tools import HostTools
-from paddock.contract.requests import Body, NoBody, Query
+from paddock.contract.requests import LARGE_BODY, Body, NoBody, Query
 from paddock.contract.turns import Turn, TurnStarted
 
 MOST_MESSAGES = 32
@@ -45,6 +45,8 @@ Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES
 class RenderBody(Body):
     """The body of `POST …/render`: a run without new messages."""
 
+    MOST_BYTES = LARGE_BODY
+
     model: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
         default=None, description="A model of `GET /api/models`; by default the first one."
     )
@@ -71,6 +73,8 @@ class RenderBody(Body):
 class QueueBody(Body):
     """The body of `POST …/queue`."""
 
+    MOST_BYTES = LARGE_BODY
+
     messages: Messages
 
     @model_validator(mode="after")
@@ -88,9 +92,13 @@ def check_size(messages: list[Message]) -> None:
 class SendBody(RenderBody, QueueBody):
     """The body of `POST …/send`."""
 
+    MOST_BYTES = LARGE_BODY
+
 
 class InterruptBody(NoBody):
     """Nothing, or a message that is queued for the next run."""
+
+    MOST_BYTES = LARGE_BODY
 
     message: Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)] | None = None
 

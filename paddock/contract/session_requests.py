@@ -31,7 +31,7 @@ from paddock.contract.fields import (
 )
 from paddock.contract.packs import ContextPack
 from paddock.contract.policies import PolicyChoice
-from paddock.contract.requests import Body, Query, check_names
+from paddock.contract.requests import LARGEST_BODY, Body, Query, check_names
 from paddock.contract.words import (
     ID_PATTERN,
     MAX_WALL_SECONDS,
@@ -57,6 +57,8 @@ class LimitsBody(Body):
 
 class SessionBody(Body):
     """The body of `POST /api/sessions`; time-outs are in seconds."""
+
+    MOST_BYTES = LARGEST_BODY
 
     id: _SessionId | None = Field(default=None, description="Default: generated.")
     permission_level: PermissionLevel = Field(default=None, description="Default: `medium`.")

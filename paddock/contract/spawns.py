@@ -8,7 +8,7 @@ from paddock.contract.base import Model, example, model_example
 from paddock.contract.budget import BudgetBody
 from paddock.contract.fields import KIB, MaxBytes, PermissionLevel, sentence
 from paddock.contract.policies import PolicyChoice
-from paddock.contract.requests import Body
+from paddock.contract.requests import LARGEST_BODY, Body
 from paddock.contract.runs import (
     MOST_TICKS,
     SPAWN_EXAMPLE,
@@ -32,6 +32,8 @@ SpawnLabel = Annotated[str, Field(min_length=1, max_length=MOST_LABEL)]
 
 class SpawnBody(Body):
     """The body of `POST …/spawn`; what is not given is as in the parent."""
+
+    MOST_BYTES = LARGEST_BODY
 
     label: SpawnLabel | None = Field(default=None, description="The caller's name of the child.")
     workspace: SpawnedWorkspace = Field(

@@ -21,6 +21,7 @@ from paddock.contract.policies import (
 )
 from paddock.contract.requests import (
     CWD_DESCRIPTION,
+    LARGEST_BODY,
     LINE_DESCRIPTION,
     Body,
     check_one,
@@ -325,6 +326,8 @@ class ExplainBody(Body):
     Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `path` and
     `operation`. An operation is decided by a session or a policy, the others by a session or level.
     """
+
+    MOST_BYTES = LARGEST_BODY
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from paddock.contract.base import WORDS, Count, LevelName, Model, Time, example
 from paddock.contract.fields import KIB, MaxBytes, PageSize, Whole
-from paddock.contract.requests import Body, Query, check_one, exactly_one
+from paddock.contract.requests import LARGEST_BODY, Body, Query, check_one, exactly_one
 
 MOST_CALLS = 1000
 
@@ -55,6 +55,8 @@ class OperationCall(Body):
 
 class TurnBody(Body):
     """The body of `POST …/turns`: exactly one of `code` and `operations`."""
+
+    MOST_BYTES = LARGEST_BODY
 
     model_config = ConfigDict(json_schema_extra=exactly_one("code", "operations"))
 

@@ -24,6 +24,7 @@ from sandbox_agent.reads import image_baseline, pack_files
 from sandbox_agent.reads.denials import Denials
 from sandbox_agent.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.reads.manifest import Consume, ReadManifest
+from sandbox_agent.reads.pack_files import Held
 from sandbox_agent.writable import places
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
@@ -103,13 +104,15 @@ def build(
     abi: int,
     tool: Tool = NO_TOOL,
     programs: Libraries | None = None,
+    held: Held | None = None,
 ) -> Profile:
     """The profile of the sandbox's level, or of a tool at that level.
 
-    `programs` is what the level's commands need, if it is known. Raises: ConfinementError.
+    `programs` is what the level's commands need, if it is known. `held` has the files of the
+    session's manifest; the first profile fills it. Raises: ConfinementError.
     """
     try:
-        return _build(configuration, abi, tool, programs)
+        return _build(configuration, abi, tool, programs, {} if held is None else held)
     except BaselineError as error:
         raise ConfinementError(str(error)) from None
     except OSError as error:
@@ -117,7 +120,7 @@ def build(
 
 
 def _build(
-    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
+    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None, held: Held
 ) -> Profile:
     machine = os.uname().machine
     wanted, consume = configuration.confinement, configuration.consume
@@ -142,7 +145,7 @@ def _build(
     if consume is not None and cookie is not None:
         manifest = _manifest(consume, paths)
         reads = Reads(
-            ruleset=_ruleset(configuration, abi, paths, Rule("/proc", READ | WRITE_FILE)),
+            ruleset=_ruleset(configuration, abi, paths, held, Rule("/proc", READ | WRITE_FILE)),
             code=read_filter.program(machine, cookie),
             manifest=manifest,
             denials=Denials(manifest, image.absent, image.refused),
@@ -151,7 +154,7 @@ def _build(
         )
     return Profile(
         machine=machine,
-        ruleset=_ruleset(configuration, abi, paths),
+        ruleset=_ruleset(configuration, abi, paths, held),
         scoped=abi >= landlock.SCOPES_ABI,
         code=seccomp.program(machine, wanted_filter),
         writable_code=writable_code,
@@ -201,12 +204,14 @@ def _path_rights(
     return _Paths(rules, rights, executable)
 
 
-def _ruleset(configuration: Configuration, abi: int, paths: _Paths, *more: Rule) -> int | None:
+def _ruleset(
+    configuration: Configuration, abi: int, paths: _Paths, held: Held, *more: Rule
+) -> int | None:
     consume = configuration.consume
     opened: Iterable[Opened] = ()
     if consume is not None and consume.enforced:
         executable = not configuration.confinement.paths
-        opened = pack_files.opened(consume, configuration.uid, executable=executable)
+        opened = pack_files.opened(consume, configuration.uid, executable=executable, held=held)
     return landlock.ruleset(abi, [*paths.rules, *more], paths.rights, opened)
 
 

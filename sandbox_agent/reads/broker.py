@@ -171,7 +171,7 @@ class _Broker:
         try:
             answer()
         except Missed as missed:
-            self._tell(served, notice, missed.path, denied=True)
+            self._tell(served, notice, missed.path, denied=True, changed=missed.changed)
             notify.refuse(served.listener, notice, missed.number)
         except OSError as error:
             notify.refuse(served.listener, notice, error.errno or errno.EACCES)
@@ -260,13 +260,16 @@ class _Broker:
         if path is not None:
             self._tell(served, notice, path, denied=False)
 
-    def _tell(self, served: _Served, notice: Notice, path: bytes, *, denied: bool) -> None:
+    def _tell(
+        self, served: _Served, notice: Notice, path: bytes, *, denied: bool, changed: bool = False
+    ) -> None:
         """Reports a miss. It is told before the call is answered, so none is lost."""
         process = notice.pid
         with contextlib.suppress(OSError):
             process = caller.process(notice.pid).id
         program = cut_path(caller.running(notice.pid).path.encode())
-        miss = Miss(cut_path(path), self._names[notice.number], program, process, denied)
+        call = self._names[notice.number]
+        miss = Miss(cut_path(path), call, program, process, denied, changed)
         if served.misses.take(miss):
             self._agent.send(encode(MISS, served.number, miss, 1))
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Sequence
 from contextlib import closing
 
 from sandbox_agent.errors import AgentError
@@ -13,23 +14,28 @@ _PIECE = 1024 * 1024
 _SECONDS = 2.0
 
 
-def digests(workspace: Place, paths: list[str]) -> list[str | None]:
+def digests(
+    workspace: Place, paths: list[str], held: Sequence[Sequence[int] | None]
+) -> list[str | None]:
     """The sha256 of the first of these files, at least one; None: there is no such file.
 
-    No link is followed, and no file that is not a regular one is opened for long.
+    No link is followed, and no file that is not a regular one is opened for long. `held` has the
+    device and inode that each must have; None: any.
     """
     until = time.monotonic() + _SECONDS
     found: list[str | None] = []
-    for path in paths:
+    for path, wanted in zip(paths, held, strict=True):
         if found and time.monotonic() > until:
             break
-        found.append(_digest(workspace, path))
+        found.append(_digest(workspace, path, wanted))
     return found
 
 
-def _digest(workspace: Place, path: str) -> str | None:
+def _digest(workspace: Place, path: str, held: Sequence[int] | None) -> str | None:
     try:
         with closing(Reader(workspace, path, links=False)) as reader:
+            if held is not None and reader.identity != tuple(held):
+                return None
             digest = hashlib.sha256()
             while piece := reader.pull(_PIECE):
                 digest.update(piece)

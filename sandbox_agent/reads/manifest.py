@@ -20,7 +20,8 @@ class Consume(NamedTuple):
     `entries`, `directories` and `writes` are normalised paths relative to the workspace: the files
     that may be read, the directories that may be listed, and the files and directories that may be
     written. The workspace itself is ".". `baseline` has absolute paths of files and directories of
-    the image that any program may read.
+    the image that any program may read. `digests` are the SHA-256 of the entries' contents, in
+    their order; an empty one, or a missing one, stands for any content.
     """
 
     manifest_id: str
@@ -29,6 +30,7 @@ class Consume(NamedTuple):
     writes: tuple[str, ...]
     baseline: tuple[str, ...]
     firewall_mode: str
+    digests: tuple[str, ...] = ()
 
     @property
     def enforced(self) -> bool:
@@ -45,6 +47,11 @@ class ReadManifest:
         """`programs` are further files of the image: what the level's commands need."""
         self.manifest_id = consume.manifest_id
         self._entries = _absolute(consume.entries, workspace)
+        digests = zip(consume.entries, consume.digests, strict=False)
+        # The contents of entries, by absolute path; without those that may have any.
+        self.digests = {
+            posixpath.normpath(f"{workspace}/{path}"): digest for path, digest in digests if digest
+        }
         self._directories = _absolute(consume.directories, workspace)
         writes = _absolute(consume.writes, workspace)
         self._changed = {SCRATCH, *writes}
@@ -57,6 +64,10 @@ class ReadManifest:
         return plain is not None and (
             plain in self._entries or self._is_of_image(plain) or beneath(plain, {SCRATCH})
         )
+
+    def is_entry(self, path: str) -> bool:
+        """Whether the path is a file of the pack."""
+        return path in self._entries
 
     def may_list(self, path: str) -> bool:
         """Whether the directory's names may be read; those of what the session writes may, too."""

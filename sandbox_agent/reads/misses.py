@@ -23,13 +23,17 @@ LISTENER, CALL, MISS, OVER = "listener", "call", "miss", "over"
 
 
 class Miss(NamedTuple):
-    """A read outside the manifest, by a process of the sandbox; `denied` unless it was let pass."""
+    """A read outside the manifest, by a process of the sandbox; `denied` unless it was let pass.
+
+    `changed`: the manifest has the path, and the file there has another content.
+    """
 
     path: str
     syscall: str
     program: str
     pid: int
     denied: bool
+    changed: bool = False
 
 
 class Misses:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sandbox_agent.confine import resolve
 from sandbox_agent.protocol import WORKSPACE_DIR
+from sandbox_agent.reads.contents import Contents
 from sandbox_agent.reads.denials import Denials
 from sandbox_agent.reads.manifest import ReadManifest
 
@@ -64,12 +65,16 @@ class Asked(NamedTuple):
 
 
 class Missed(OSError):  # noqa: N818 - not only an error: it is what a broker reports
-    """The read is a context miss; `path` is the resolved file, as far as it could be resolved."""
+    """The read is a context miss; `path` is the resolved file, as far as it could be resolved.
 
-    def __init__(self, number: int, path: bytes) -> None:
+    `changed`: the manifest has the path, but not with this content.
+    """
+
+    def __init__(self, number: int, path: bytes, *, changed: bool = False) -> None:
         super().__init__(number, os.strerror(number))
         self.number = number
         self.path = path
+        self.changed = changed
 
 
 class Hidden(Missed):
@@ -101,6 +106,7 @@ class Opener:
         self._manifest = manifest
         self._denials = denials
         self._enforced = enforced
+        self._contents = Contents(manifest.digests)
         self._proc = os.stat("/proc").st_dev
         self._root = os.open("/", os.O_PATH | os.O_CLOEXEC)
         self._workspace = os.open(WORKSPACE_DIR, os.O_PATH | os.O_CLOEXEC)
@@ -175,13 +181,34 @@ class Opener:
         mode = _mode(asked) if flags & _UNNAMED else 0
         own = b"/proc/self/fd/%d" % pin
         try:
-            if stat.S_ISLNK(os.fstat(pin).st_mode):
+            form = stat.S_IFMT(os.fstat(pin).st_mode)
+            if form == stat.S_IFLNK:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if form == stat.S_IFREG:
+                self._check_content(pin, own)
             fd = os.open(own, flags, mode)
+        except Missed:
+            raise
         except OSError as error:
             permitted = os.access(own, os.R_OK, effective_ids=True)
             raise self._judged(_real(pin), error, permitted=permitted) from None
         return self._finished(fd, asked)
+
+    def _check_content(self, pin: int, own: bytes) -> None:
+        """Compares a file of the workspace with the manifest.
+
+        Landlock knows files only, and somebody outside may have given another one a listed name.
+        Raises: Missed; OSError if it can't be read.
+        """
+        path = _real(pin)
+        if not path.startswith(_INTO_WORKSPACE):
+            return
+        name = os.fsdecode(path)
+        if self._enforced and not self._manifest.is_entry(name):
+            os.close(os.open(own, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+            raise Missed(errno.EACCES, path)
+        if not self._contents.right(name, own):
+            raise Missed(errno.EACCES, path, changed=True)
 
     def _finished(self, fd: int, asked: Asked) -> Opened:
         try:

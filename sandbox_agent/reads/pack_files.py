@@ -11,19 +11,29 @@ from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.protocol import WORKSPACE_DIR
 from sandbox_agent.reads.manifest import Consume
 
+# Which file each entry is, by device and inode, since the sandbox has its session. A ruleset holds
+# these files, so no other gets their inodes.
+Held = dict[str, tuple[int, int]]
 # A file that the session writes is none of its pack: reading it back is not allowed.
 WRITE = (CHANGE & ~READ) | READ_DIR
 
 
 def opened(
-    consume: Consume, uid: int, *, executable: bool, workspace: str = WORKSPACE_DIR
+    consume: Consume,
+    uid: int,
+    *,
+    executable: bool,
+    workspace: str = WORKSPACE_DIR,
+    held: Held | None = None,
 ) -> Iterator[Opened]:
     """The files and directories of the manifest that exist, with their rights.
 
     Written directories that do not exist are created first. Only the session's user can reach the
-    files, and no link is followed. `executable`: entries may be executed. Raises: OSError if a
+    files, and no link is followed. `executable`: entries may be executed. `held` gets the entries
+    when it is empty; later, nothing that has taken the place of one is opened. Raises: OSError if a
     written directory can't be created.
     """
+    first = not held
     top = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with as_user(uid):
@@ -37,10 +47,24 @@ def opened(
         ):
             for path in paths:
                 fd = _open(top, path, form, uid)
-                if fd is not None:
-                    yield Opened(fd, access)
+                if fd is None:
+                    continue
+                if held is not None and form == stat.S_IFREG:
+                    found = identity(fd)
+                    if first:
+                        held[path] = found
+                    elif held.get(path) != found:
+                        os.close(fd)
+                        continue
+                yield Opened(fd, access)
     finally:
         os.close(top)
+
+
+def identity(fd: int) -> tuple[int, int]:
+    """Which file a descriptor has."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _open(top: int, path: str, form: int | None, uid: int) -> int | None:

@@ -13,7 +13,7 @@ from sandbox_agent.reads import misses
 from sandbox_agent.reads.manifest import ReadManifest
 from sandbox_agent.reads.misses import CALL, LISTENER, MISS, Miss, cut_path
 
-RULE = "CTX-ALLOWLIST-001"
+RULE, CHANGED_RULE = "CTX-ALLOWLIST-001", "CTX-TOCTOU-001"
 _NO_PID = 0
 # A report about an earlier command of the guard comes soon after its end.
 _MOST_REMEMBERED = 8
@@ -55,14 +55,17 @@ class Reports:
         if len(self._commands) > _MOST_REMEMBERED:
             del self._commands[min(self._commands)]
 
-    def refused(self, number: int, program: str) -> None:
-        """Reports that the kernel has refused the command's own program, an absolute path.
+    def refused(self, number: int, program: str, *, changed: bool = False) -> None:
+        """Reports that the command's own program, an absolute path, was refused.
 
         The broker does not see that call: the command's process is no program of the session yet.
+        `changed`: the process itself has refused it, because of its content.
         """
-        if not self._manifest.may_execute(program):
+        listed = self._manifest.may_execute(program)
+        if changed or not listed:
             path = cut_path(os.fsencode(program))
-            self._record(number, Miss(path, "execve", UNKNOWN, _NO_PID, denied=True), 1)
+            miss = Miss(path, "execve", UNKNOWN, _NO_PID, denied=True, changed=listed)
+            self._record(number, miss, 1)
 
     @property
     def busy(self) -> bool:
@@ -118,7 +121,7 @@ class Reports:
         self._events.emit(
             "read",
             decision="deny" if miss.denied else "allow",
-            rule=RULE,
+            rule=CHANGED_RULE if miss.changed else RULE,
             command_id=self._commands.get(number),
             whole={"path": miss.path},
             args={
@@ -130,6 +133,6 @@ class Reports:
                 **({"repeats": count} if count > 1 else {}),
             },
             result=None,
-            error="Not in allowlist",
+            error="Content hash mismatch" if miss.changed else "Not in allowlist",
             duration_ms=0,
         )

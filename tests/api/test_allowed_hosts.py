@@ -9,6 +9,7 @@ from api.handlers import OPERATIONS
 from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each
+from tests.support.limits import WAIT_SECONDS
 
 OTHERS = ("/", "/api/docs", "/api/docs/docs.js", "/api/docs/docs.css", "/api/openapi.json",
           "/api/docs/redoc.standalone.js", "/nothing/here")  # fmt: skip
@@ -57,7 +58,7 @@ async def test_what_browsers_never_send_gets_no_further(api: Api, head: str) -> 
     assert api.server.port is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
     writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         answer = await reader.read()
     writer.close()
     assert answer.split(b" ", 2)[1] in (b"400", b"421"), answer

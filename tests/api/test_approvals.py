@@ -28,6 +28,7 @@ from tests.api.test_exec import read_event
 from tests.support.cases import each
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
+from tests.support.limits import WAIT_SECONDS
 from tests.support.manifests import PSQL
 from tests.support.restart import reopened
 
@@ -188,7 +189,7 @@ async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agent
         try:
             session, *_ = await plane.sessions.create(ADMIN, NewSession(id="web-1"))
             asked = await plane.approvals.obtain(session, DROP, "handle:web-1", 0)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 message = await told
             await plane.sessions.close(ADMIN, session, purge=False)
         finally:
@@ -279,7 +280,7 @@ async def test_the_client(api: Api, session: dict[str, Any]) -> None:
     url = str(api.server.make_url("/"))
     first = await ask(api)
     async with Paddock(url, OPERATOR_KEY) as paddock:
-        async with asyncio.timeout(60), aclosing(paddock.approvals.watch()) as watching:
+        async with asyncio.timeout(WAIT_SECONDS), aclosing(paddock.approvals.watch()) as watching:
             assert (await anext(watching)).id == first
             second = await ask(api, line=DROP._replace(text="DROP TABLE b"))
             assert (await anext(watching)).id == second

@@ -15,6 +15,7 @@ from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event, read_events
 from tests.support.cases import each
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 
@@ -140,7 +141,7 @@ async def test_stream_of_a_handle_ends_with_the_handle(
     stream = await api.call("GET", path + "/events", key=handle)
     await read_event(stream)
     await api.json("POST", path + "/handle")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         names = [name for name, _, _ in await read_events(stream)]
     assert names[-1] in ("command.exit", "session.settings")
 
@@ -148,7 +149,7 @@ async def test_stream_of_a_handle_ends_with_the_handle(
 async def test_heartbeat(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.handlers.events.HEARTBEAT_SECONDS", 0.01)
     stream = await api.call("GET", path + "/events?after=100")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await stream.content.readline() == b": alive\n"
 
 
@@ -176,7 +177,7 @@ async def test_what_looks_through_records_holds_up_no_session(api: Api, path: st
     try:
         listing = asyncio.create_task(api.call("GET", path + "/audit"))
         stream = await api.call("GET", path + "/events")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             new = await api.session()
             used = f"/api/sessions/{new['id']}"
             await api.json("POST", used + "/exec", json={"command": "ls"})
@@ -206,7 +207,7 @@ async def test_whoever_asks_often_keeps_no_other_key_waiting(
 
         def work(connection: Any) -> Any:
             began.set()
-            assert free.wait(60)
+            assert free.wait(WAIT_SECONDS)
             order.append(who)
             return function(connection)
 

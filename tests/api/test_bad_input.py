@@ -10,9 +10,11 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
+from api.http.pace import Pace
 from orchestrator.control_plane import ControlPlane
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each
+from tests.support.limits import WAIT_SECONDS
 
 SESSIONS = "/api/sessions"
 
@@ -222,14 +224,14 @@ async def test_a_body_where_none_is_wanted(api: Api) -> None:
 
 
 async def test_a_body_that_stops(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.http.body.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("api.http.body.BODY_PACE", Pace(100, 0.05))
     answer = await exchange(
         api,
         b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
         b"Authorization: Bearer " + ADMIN_KEY.encode() + b"\r\n\r\n{",
     )
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"did not arrive" in answer
+    assert b"arrives too slowly: 1 bytes in 0.05 s" in answer
 
 
 async def test_a_client_that_vanishes_creating(api: Api) -> None:
@@ -242,7 +244,7 @@ async def test_a_client_that_vanishes_creating(api: Api) -> None:
     await api.json("GET", "/healthz")
     hold.set()
     stream = await api.call("GET", "/api/events?after=0")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while b"session.terminated" not in await stream.content.readline():
             pass
     stream.close()
@@ -307,7 +309,7 @@ async def exchange(api: Api, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(api.server.host, api.server.port)
     try:
         writer.write(data)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await reader.read(64 * 1024)
     except ConnectionError:
         return b""

@@ -14,6 +14,7 @@ from paddock.contract.words import Status
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
 from tests.support.fake_agent import AgentRefusalError, Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 SESSIONS = "/api/sessions"
@@ -51,7 +52,7 @@ async def over(api: Api, path: str) -> dict[str, Any]:
     session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
     assert session is not None
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not await events(api, path, "session.terminated"):
             seq = await api.plane.ledger.wait(session.key, seq)
         async with session.lock:  # until everything is released
@@ -309,7 +310,7 @@ async def over_events(api: Api, path: str, count: int) -> None:
     session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
     assert session is not None
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(await events(api, path, "command.exit")) < count:
             seq = await api.plane.ledger.wait(session.key, seq)
 
@@ -469,7 +470,7 @@ async def test_an_end_that_can_not_be_recorded_is_recorded_later(
     assert await events(api, path, "session.terminated") == []
     stopped.set()
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not await events(api, path, "audit.gap"):
             seq = await api.plane.ledger.wait(session.key, seq)
     items = (await api.json("GET", f"{path}/audit"))["items"]

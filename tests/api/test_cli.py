@@ -24,10 +24,9 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import Ended, run_beside
 from tests.support.fake_agent import AgentRefusalError, Play
+from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
-
-SECONDS = 30
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +52,7 @@ async def started(
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             yield process
     finally:
         if process.returncode is None:
@@ -462,7 +461,7 @@ async def test_who_has_read_enough_ends_it_quietly(api: Api, session: str) -> No
     assert process.stdout is not None
     await process.stdout.readline()
     await api.json("DELETE", f"/api/sessions/{session}")
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(WAIT_SECONDS):
         _, complaint = await process.communicate()
     assert (process.returncode, complaint) == (141, b"")
 

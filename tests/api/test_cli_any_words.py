@@ -11,6 +11,7 @@ import pytest
 from paddock.cli.program import build
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import Ended, run_beside
+from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +20,6 @@ WORDS = ("", "\n", "nan", "1e999", "-1", "\udcff", "/", ".", "=", "[", "@")
 # Commands that go on until they are stopped, or work on this machine's images.
 ENDLESS = {"serve", "mcp", "repl"}
 ELSEWHERE = {"images", "doctor", "restore"}
-LONGEST = 60
 
 
 async def test_any_word_in_any_place(
@@ -43,7 +43,7 @@ async def test_any_word_in_any_place(
 async def ended(*line: str) -> Ended:
     """The command's end; the test fails if it does not come."""
     try:
-        return await asyncio.wait_for(run_beside(*line), LONGEST)
+        return await asyncio.wait_for(run_beside(*line), WAIT_SECONDS)
     except TimeoutError:
         pytest.fail(f"no end: {line}")
 

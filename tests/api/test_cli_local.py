@@ -30,11 +30,11 @@ from paddock.cli.levels import PACKAGED, complete_level
 from paddock.cli.program import build
 from paddock.contract.words import LEVEL_NAMES
 from tests.support.cli import run
+from tests.support.limits import PROGRAM_SECONDS
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
@@ -430,7 +430,7 @@ def test_completion(shell: str) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROGRAM_SECONDS,
         check=False,
     )
     assert "resume" in done.stdout, done
@@ -452,7 +452,11 @@ def test_starting_loads_nothing_heavy() -> None:
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_SECONDS,
+        check=True,
     )
     assert done.stdout.strip() == "[]"
 

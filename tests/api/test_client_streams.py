@@ -26,10 +26,9 @@ from paddock.client.retry import Patience
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cutter import Cutter, cutting
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
-
-SECONDS = 20
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ async def cutter(api: Api) -> AsyncIterator[Cutter]:
 
 @pytest.fixture
 async def paddock(cutter: Cutter) -> AsyncIterator[Paddock]:
-    async with asyncio.timeout(SECONDS), Paddock(cutter.url, ADMIN_KEY) as client:
+    async with asyncio.timeout(WAIT_SECONDS), Paddock(cutter.url, ADMIN_KEY) as client:
         yield client
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.settings import Settings
-from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError
+from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError, TerminalExit
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside
+from tests.support.limits import WAIT_SECONDS
 
 TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
 
@@ -84,3 +86,17 @@ async def test_at_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) ->
     assert (over.status, "has ended" in over.err) == (1, True)
     gone = await run_beside("ptys", "close", "web-1", "pty-0000000000000000")
     assert gone.status == 5
+
+
+async def test_a_live_terminal_tells_how_its_program_ended(api: Api) -> None:
+    await api.session(id="web-2", permission_level="high")
+    async with Paddock(str(api.server.make_url("/")), ADMIN_KEY) as paddock:
+        live = await (await paddock.sessions.get("web-2")).terminals.live()
+        assert live.exit is None
+        api.agent.terminals.end(live.info.id, 3, None)
+        async with asyncio.timeout(WAIT_SECONDS), aclosing(live.output()) as output:
+            frames = [frame async for frame in output]
+        assert live.exit is not None
+        assert (live.exit.exit_code, live.exit.signal, live.exit.reason) == (3, None, "exited")
+        assert isinstance(frames[-1], TerminalExit)
+        await live.close()

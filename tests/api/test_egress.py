@@ -26,6 +26,7 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_stopping import full
 from tests.support.egress import Endless, Names, NamesResolver, Web, hello, level_with, web
 from tests.support.fake_agent import Agents
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -403,7 +404,7 @@ async def test_a_restart_keeps_rules_and_use_and_tells_of_open_connections(
 async def until_recorded(client: Client, operation: str, number: int) -> None:
     """Returns when so many events of that kind are on record."""
     key, seq = client.session.key, 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(await client.events(operation)) < number:
             seq = await client.api.plane.ledger.wait(key, seq)
 

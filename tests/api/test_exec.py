@@ -86,7 +86,8 @@ async def test_events_while_it_runs(api: Api, path: str) -> None:
     api.agent.print(command_id, "stdout", b"\xe2")
     api.agent.end(command_id, 3)
     rest = await read_events(response)
-    assert rest[0][:2] == ("stdout", {"offset": 7, "text": "\ufffd"})
+    cut = {"offset": 7, "text": "\ufffd", "data_base64": base64.b64encode(b"\xe2").decode()}
+    assert rest[0][:2] == ("stdout", cut)
     assert rest[1][0] == "exit"
     assert rest[1][1]["command_id"] == command_id
     assert rest[1][1]["exit_code"] == 3

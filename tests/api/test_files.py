@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import ClientPayloadError
 
+from api.http.pace import Pace
 from orchestrator.access.keys import Principal, Role
 from orchestrator.errors import SandboxUnavailableError
 from tests.api.conftest import ADMIN_KEY, Api
@@ -139,14 +140,14 @@ async def test_upload_that_breaks_off_changes_nothing(api: Api, path: str) -> No
 
 
 async def test_upload_that_stops(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.http.endpoint.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("api.http.endpoint.UPLOAD_PACE", Pace(100, 0.05))
 
     async def body() -> AsyncIterator[bytes]:
         yield b"x"
         await asyncio.Event().wait()
 
     problem = await api.problem(400, "validation_error", "PUT", path + "/files?path=a", data=body())
-    assert "stopped" in problem["detail"]
+    assert "too slowly" in problem["detail"]
     assert api.agents.files == {}
 
 

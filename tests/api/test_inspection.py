@@ -29,6 +29,7 @@ from paddock.contract.inspection import InspectedSession
 from sandbox_agent.redaction import MARK
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 MEASURED = Measured(
@@ -159,7 +160,7 @@ async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
     all_of_mine = await api.call("GET", "/api/events", key=secret)
     admins = await api.call("GET", path + "/events")
     remove_key(keys, "passing")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ended(mine)
         await ended(all_of_mine)
     assert (await api.json("GET", path))["streams"]["events"] == 1
@@ -184,7 +185,7 @@ async def test_a_replaced_admin_key_ends_its_streams_at_once(
             followed = await client.get("/api/events", headers=old)
             assert followed.status == 200
             second = rotate_admin_key(path)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await ended(followed)
             assert (await client.get("/api/sessions", headers=old)).status == 401
             new = {"Authorization": f"Bearer {second}"}
@@ -199,7 +200,7 @@ async def test_a_rotated_handle_ends_its_streams_at_once(api: Api) -> None:
     path = f"/api/sessions/{created['id']}"
     followed = await api.call("GET", path + "/events", key=created["handle"])
     await api.json("POST", path + "/handle")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ended(followed)
 
 
@@ -231,7 +232,7 @@ async def _voided(
     voiding = void()
     if voiding is not None:
         await voiding
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         with suppress(ClientError):
             await (await answer).read()
         cancelled = await agent.asked("cancel")

@@ -17,6 +17,7 @@ from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_inspection import ended
 from tests.support.fake_agent import Agents, Play
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +183,7 @@ async def test_a_key_ends_when_it_says_and_its_streams_with_it(api: Api) -> None
     moment = datetime.now(UTC) + timedelta(seconds=2)
     await change(api, f"expires_at = {moment.isoformat()}")
     await api.json("GET", path, **MINE)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         for stream in followed:
             await ended(stream)
     assert datetime.now(UTC) >= moment
@@ -206,7 +207,7 @@ async def test_what_is_being_answered_ends_with_the_key(api: Api) -> None:
     await api.agent.asked("exec")
     await change(api, "expires_at = 2020-01-01T00:00:00Z")
     with pytest.raises(ClientConnectionError):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await waiting
     # The command has lost its caller, so it ends.
     assert (await api.agent.asked("cancel"))["reason"] == "client_gone"

@@ -12,6 +12,7 @@ from orchestrator.errors import AuditUnavailableError
 from orchestrator.reload import Reload
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_inspection import ended
+from tests.support.limits import WAIT_SECONDS
 
 KEYS = "/api/keys"
 
@@ -54,7 +55,10 @@ async def test_a_key_is_created_shown_once_used_and_revoked(api: Api) -> None:
 async def test_streams_of_a_revoked_key_end(api: Api) -> None:
     key = (await api.json("POST", KEYS, status=201, json={"name": "ci"}))["key"]
     headers = {"Authorization": f"Bearer {key}"}
-    async with asyncio.timeout(60), api.client.get("/api/events", headers=headers) as response:
+    async with (
+        asyncio.timeout(WAIT_SECONDS),
+        api.client.get("/api/events", headers=headers) as response,
+    ):
         await api.call("DELETE", f"{KEYS}/ci")
         await ended(response)
 

@@ -17,6 +17,7 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -185,7 +186,7 @@ async def test_stops_are_answered_however_much_was_asked(api: Api) -> None:
             await api.json("POST", path + "/interrupt", json={}, key=handle)
         else:
             await api.json("POST", where + "/signal", json={"signal": "KILL"}, key=handle)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await until(lambda: box.running == [])
     raised, lowered = ({"settings": {"permission_level": n}} for n in ("high", "low"))
     await refused_at_all(api, "PUT", path + "/settings", json=raised, **mine)
@@ -268,7 +269,7 @@ async def test_lowering_a_level_waits_for_no_creation(api: Api) -> None:
     releases = [api.engine.hang_next("create") for _ in range(2)]
     flood = [asyncio.create_task(api.session(key=OPERATOR_KEY)) for _ in range(30)]
     turns = api.plane.sessions.shares.turns
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: turns.waiting == 28)
         path = f"/api/sessions/{session['id']}/settings"
         body = {"settings": {"permission_level": "low"}}
@@ -346,7 +347,7 @@ async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:
 
     turns = api.plane.sessions.shares.turns
     greedy = [asyncio.create_task(create(OPERATOR_KEY, "greedy")) for _ in range(30)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: turns.waiting == 28)
         other = asyncio.create_task(create(OTHER_KEY, "other"))
         await until(lambda: turns.waiting == 29)
@@ -366,7 +367,10 @@ async def test_at_most_so_many_creations_wait(api: Api) -> None:
     releases = [api.engine.hang_next("create") for _ in range(2)]
     turns = api.plane.sessions.shares.turns
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with asyncio.timeout(60), ClientSession(connector=TCPConnector(limit=0)) as flood:
+    async with (
+        asyncio.timeout(WAIT_SECONDS),
+        ClientSession(connector=TCPConnector(limit=0)) as flood,
+    ):
         url = api.server.make_url("/api/sessions")
 
         async def create() -> None:
@@ -395,7 +399,7 @@ async def test_a_flood_of_commands_is_its_keys_own(api: Api) -> None:
         asyncio.create_task(api.call("POST", path, json={"command": "cat"}, key=OPERATOR_KEY))
         for _ in range(60)
     ]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         other = await api.session(key=OTHER_KEY)
         where = f"/api/sessions/{other['id']}/exec"
         answer = await api.json("POST", where, key=OTHER_KEY, json={"command": "ls"})

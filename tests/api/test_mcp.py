@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from tests.api.test_governed import ADMIN, TOOLS
 from tests.api.test_oneshot import SHOW
 from tests.support.cases import each
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -142,7 +144,7 @@ async def test_the_official_client_works_with_a_handle(api: Api) -> None:
         assert client.server_info.name == "paddock"
         assert "permission level is low" in (client.instructions or "")
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert {"exec", "read_file", "fake.say", "show"} <= set(names)
+        assert {"exec", "read_file", "fake__say", "show"} <= set(names)
         told: list[str | None] = []
 
         async def progress(progress: float, total: float | None, message: str | None) -> None:
@@ -248,7 +250,7 @@ async def test_files(api: Api, talk: Talk) -> None:
         ("fake.say", {"command": "shout"}, "permission_denied", "pattern"),
         ("fake.say", {"command": "say a; b"}, "permission_denied", "input-sanitize"),
         ("fake.say", {}, "validation_error", None),
-        ("fake.destroy", {"command": "destroy all"}, "permission_denied", "risk-tier"),
+        ("fake__destroy", {"command": "destroy all"}, "permission_denied", "risk-tier"),
         ("show", {"name": "A"}, "permission_denied", "argument"),
     ],
 )
@@ -282,6 +284,61 @@ async def test_a_command_of_a_tool_keeps_its_terminal(api: Api, talk: Talk) -> N
     assert response.status == 204
     await until(lambda: not api.agent.terminals.running)
     assert (await talk.post({"id": 9, "method": "ping"})).status == 404
+
+
+async def test_long_output_has_both_ends_and_says_how_to_read_the_rest(
+    api: Api, talk: Talk
+) -> None:
+    printed = "\n".join(f"line {number}" for number in range(15_000))
+    api.agents.plays["grep"] = Play(printed.encode())
+    said = await talk.say("exec", argv=["grep"])
+    text, _, end = said.rpartition("\n[")
+    assert text.startswith("line 0\nline 1\n")
+    assert text.endswith("line 14998\nline 14999")
+    assert len(said) < 70_000
+    assert "read_process returns what was cut" in end
+    command = end.partition("command ")[2].partition(";")[0]
+    rest = await talk.say("read_process", command_id=command, after=str(40_000))
+    assert rest.startswith(printed[40_000:])
+
+
+async def test_names_of_tools_are_what_clients_take(api: Api, talk: Talk) -> None:
+    listed = (await talk.ask("tools/list"))["result"]["tools"]
+    names = [tool["name"] for tool in listed]
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+    assert {"fake__say", "show", "exec"} <= {*names}
+    # The operator's own name of it is taken, too.
+    assert await talk.say("fake__say", command="say hello") == "you said say hello"
+    assert await talk.say("fake.say", command="say more") == "you said say more"
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("exec", {"argv": ["ls"], "command": None, "cwd": None, "env": None, "timeout": None}),
+        ("exec", {"argv": '["ls"]', "timeout": "5", "env": "{}"}),
+        ("exec", {"argv": None, "command": "ls", "timeout": 5.0}),
+        ("read_file", {"path": "a.txt", "offset": None}),
+        ("read_file", {"path": "a.txt", "offset": "0"}),
+        ("list_files", {"path": None, "depth": None}),
+        ("list_files", {"path": ".", "depth": "2"}),
+        ("write_file", {"path": "b.txt", "text": "x", "base64": None, "parents": "true"}),
+        ("fake__say", {"command": "say hello"}),
+        ("show", {"name": "notes"}),
+    ],
+)
+async def test_arguments_are_taken_as_they_are_meant(
+    api: Api, talk: Talk, tool: str, given: dict[str, Any]
+) -> None:
+    api.agent.files["a.txt"] = b"hello\n"
+    await talk.say(tool, **given)
+
+
+async def test_null_for_a_signal_is_the_usual_one(api: Api, talk: Talk) -> None:
+    api.agents.plays["grep"] = Play(holds=True)
+    started = json.loads(await talk.say("start_process", argv=["grep"]))
+    said = await talk.say("signal_process", command_id=started["command_id"], signal=None)
+    assert '"signal":15' in said
 
 
 async def test_a_oneshot_tool_runs_its_command(api: Api, talk: Talk) -> None:
@@ -344,11 +401,11 @@ async def test_a_client_that_listens_learns_of_changes(
     headers = {"Mcp-Session-Id": talk.id, "Accept": "text/event-stream"}
     response = await api.call("GET", f"{talk.path}/mcp", key=talk.key, headers=headers)
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-    assert "fake.destroy" not in str(await talk.ask("tools/list"))
+    assert "fake__destroy" not in str(await talk.ask("tools/list"))
     body = {"settings": {"permission_level": "high"}}
     await api.json("PUT", f"{talk.path}/settings", json=body)
     assert (await read_event(response))[1] == changed
-    assert "fake.destroy" in str(await talk.ask("tools/list"))
+    assert "fake__destroy" in str(await talk.ask("tools/list"))
     assert settings.tools_dir is not None
     (settings.tools_dir / "show.clad.toml").unlink()
     await api.plane.reload.look()
@@ -411,6 +468,35 @@ async def test_conversations_and_requests_are_limited(api: Api, talk: Talk) -> N
     await api.json("DELETE", talk.path)
 
 
+async def test_a_client_that_only_listens_makes_room(api: Api, talk: Talk) -> None:
+    streams = [await listening(talk)]
+    for _ in range(MOST_PER_SESSION - 1):
+        another = Talk(api, talk.session)
+        await another.begin()
+        streams.append(await listening(another))
+    assert (await talk.ask("ping"))["result"] == {}  # so that it is not idle longest
+    api.agents.plays["grep"] = Play(holds=True)
+    held = await talk.stream("exec", argv=["grep"])
+    newest = [Talk(api, talk.session) for _ in range(MOST_PER_SESSION - 1)]
+    for client in newest:
+        await client.begin()
+    # The others' streams have ended; what is in progress stays.
+    for stream in streams[1:]:
+        await stream.read()
+    assert (await talk.ask("ping"))["result"] == {}
+    for client in newest:
+        assert (await client.ask("ping"))["result"] == {}
+    for response in (held, streams[0]):
+        response.close()
+
+
+async def listening(talk: Talk) -> ClientResponse:
+    headers = {"Accept": SSE, "Mcp-Session-Id": talk.id}
+    response = await talk.api.call("GET", f"{talk.path}/mcp", key=talk.key, headers=headers)
+    assert response.status == 200
+    return response
+
+
 async def talk_anew(talk: Talk) -> None:
     talk.id = ""
     await talk.begin()
@@ -435,7 +521,7 @@ async def test_an_idle_conversation_ends(
     monkeypatch.setattr("api.mcp.conversations.IDLE_SECONDS", 0.01)
     session = api.plane.sessions.finder.find(ADMIN, talk.session["id"])
     conversation = found.begin(ADMIN, session, "2025-06-18", 0, lambda _ended: ended.set())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ended.wait()
     with pytest.raises(NotFoundError):
         found.find(conversation.id, ADMIN, session)

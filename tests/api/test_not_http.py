@@ -10,6 +10,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from api.server_log import ServerLog
 from tests.api.conftest import Api
 from tests.api.test_observability import scrape
+from tests.support.limits import WAIT_SECONDS
 
 LINE = b"GET /healthz HTTP/1.1\r\n"
 HOST = b"Host: 127.0.0.1\r\n"
@@ -91,7 +92,7 @@ async def send(api: Api, data: bytes, *, eof: bool = True) -> bytes:
         writer.write(data)
         if eof:
             writer.write_eof()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await reader.read()
     finally:
         writer.close()

@@ -18,6 +18,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.link import agent_link
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 ROOT = Path(__file__).parents[2]
@@ -193,7 +194,7 @@ async def test_an_agent_that_breaks_the_protocol_is_on_record_and_counted(api: A
     session = await api.session(id="mine")
     api.agent.emit("made.up")
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not (found := await violations(api, session["id"])):
             seq = await api.plane.ledger.wait(api.plane.sessions.registry.live[0].key, seq)
     assert [(event["actor"], event["source"], event["error"]) for event in found] == [

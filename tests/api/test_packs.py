@@ -11,6 +11,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 
 FILES = {"src/main.py": b"print()\n", "src/secret.py": b"canary", "notes": b"read me\n"}
@@ -42,7 +43,7 @@ async def operations(api: Api, session_id: str) -> list[dict[str, Any]]:
 async def ended(api: Api, session_id: str) -> dict[str, Any]:
     session = api.plane.sessions.registry.get(session_id)
     assert session is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await session.over
         async with session.lock:
             pass

@@ -12,6 +12,7 @@ from orchestrator.sessions.lifecycle import Suspension
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -120,7 +121,7 @@ async def test_an_interrupted_turn_finishes_its_rollback(api: Api) -> None:
     removing = api.engine.hang_next("remove")
     body = {"code": "(session/rollback-proposals!)"}
     running = asyncio.create_task(api.json("POST", "/api/sessions/box/turns", json=body))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: "remove" in api.engine.calls)
         assert session.suspension is Suspension.BEGINNING
         await api.json("POST", "/api/sessions/box/interrupt")

@@ -15,6 +15,7 @@ from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -221,7 +222,7 @@ class TestFloor:
         (command,) = full.running
         args = {"command_id": command.id, "path": "/x", "argv": ["x"]}
         api.agent.emit("command.exec", command_id=command.id, decision=None, args=args)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await api.agent.asked("cancel")
 
 
@@ -337,7 +338,7 @@ async def test_commands_that_run_out_of_memory_again_and_again_are_counted(
     for _ in range(300):
         api.engine.emit("oom", container)
     path = f"{SESSIONS}/box/audit?operation=command.oom&limit=1000"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             items = (await api.json("GET", path))["items"]
             if sum(item["args"].get("repeats", 1) for item in items) == 300:

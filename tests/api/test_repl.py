@@ -15,6 +15,7 @@ from paddock.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
+from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ async def prompt(session: str) -> AsyncIterator[tuple[asyncio.subprocess.Process
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(mine), "rb", 0)
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             yield process, Terminal(reader, mine)
     finally:
         if process.returncode is None:

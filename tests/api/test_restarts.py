@@ -46,6 +46,7 @@ from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE
 from tests.support.egress import Names, NamesResolver, level_with
 from tests.support.fake_agent import Agents
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -120,7 +121,7 @@ class Restarts(RuleBasedStateMachine):
 
     def run(self, work: Awaitable[T]) -> T:
         async def wait() -> T:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 return await work
 
         return self.runner.run(wait())
@@ -496,7 +497,7 @@ async def test_a_mount_that_hangs_keeps_no_control_plane_from_its_start(
 
     def hang(directory: SandboxDirectory) -> None:
         if directory.name == "a":
-            assert goes_on.wait(60)
+            assert goes_on.wait(WAIT_SECONDS)
         release(directory)
 
     monkeypatch.setattr(SandboxDirectory, "release", hang)

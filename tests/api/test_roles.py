@@ -16,6 +16,7 @@ from tests.api.test_exec import read_event
 from tests.api.test_inspection import ended
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 
 VIEWER = "pdk_viewer-of-the-operators-sessions"
 VIEWER_OF_ALL = "pdk_viewer-of-all-the-sessions"
@@ -25,7 +26,7 @@ METRICS = "pdk_key-of-the-monitoring"
 DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
-    "list_ports "
+    "list_ports read_output "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
     "count_audit "
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
@@ -50,7 +51,7 @@ DECLARED = {
     Access.ADMIN: "archive_audit list_archives list_keys create_key revoke_key",
     Access.METRICS: "metrics",
 }
-_STREAMS = {"follow_session", "follow_all"}
+_STREAMS = {"follow_session", "follow_all", "read_output"}
 
 
 @pytest.fixture
@@ -189,7 +190,10 @@ async def test_a_viewer_reads_output_but_not_what_is_stored_of_it(api: Api) -> N
 
 async def test_a_viewers_stream_has_its_owners_events(api: Api) -> None:
     headers = {"Authorization": f"Bearer {VIEWER}"}
-    async with asyncio.timeout(60), api.client.get("/api/events", headers=headers) as response:
+    async with (
+        asyncio.timeout(WAIT_SECONDS),
+        api.client.get("/api/events", headers=headers) as response,
+    ):
         await api.session(key=OTHER_KEY, id="theirs")
         await api.session(key=OPERATOR_KEY, id="mine")
         _, event, _ = await read_event(response)
@@ -207,7 +211,7 @@ async def test_a_key_that_becomes_a_viewers_works_no_more(api: Api, settings: Se
         entries = entry("operator", OPERATOR_KEY, "viewer", 'owner = "operator"')
         settings.keys_file.write_text(entries)
         await api.plane.reload.look()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await ended(response)
     await api.problem(403, "permission_denied", "POST", path, json={}, key=OPERATOR_KEY)
     await api.json("GET", f"/api/sessions/{session['id']}", key=OPERATOR_KEY)

@@ -74,7 +74,8 @@ async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
     assert first["max_tokens"] == 100
     tools = {each["function"]["name"]: each["function"]["parameters"] for each in first["tools"]}
     assert set(tools) == {
-        *("exec", "read_file", "write_file", "list_files", "search_files", "delete_file")
+        *("exec", "read_output", "read_file", "write_file", "list_files", "search_files"),
+        "delete_file",
     }
     assert tools["read_file"]["additionalProperties"] is False
     assert results(model) == ["hello\n"]
@@ -119,6 +120,54 @@ async def test_what_a_model_says_beside_its_calls_goes_back_to_it(
     api.plane.models.configured["other"] = other
     await send(api, path, "You too?", model="other")
     assert "Let me see." not in str(model.bodies[-1])
+
+
+async def test_long_output_has_both_ends_and_the_rest_can_be_read(
+    api: Api, model: ModelServer
+) -> None:
+    path = await made(api)
+    lines = [f"line {number} é" for number in range(12_000)]
+    printed = "\n".join(lines)
+    api.agent.plays["ls"] = Play(stdout=printed.encode())
+    model.answers = [calling(("exec", {"command": "ls", "argv": "null"})), Answer("done")]
+    await send(api, path)
+    told = json.loads(results(model)[-1])
+    assert told["stdout"].startswith("line 0 é\nline 1 é\n")
+    assert told["stdout"].endswith("line 11998 é\nline 11999 é")
+    assert "characters are left out here: read_output returns them" in told["stdout"]
+    assert len(told["stdout"]) < 17_000
+    assert told["output_bytes"] == len(printed.encode())
+    read, position = "", 0
+    for _ in range(3):
+        given = {"command_id": told["command_id"], "offset": str(position)}
+        model.answers = [calling(("read_output", given)), Answer("done")]
+        await send(api, path)
+        text, _, end = results(model)[-1].rpartition("\n[continue with offset ")
+        read, position = read + text, int(end.split()[0])
+        assert len(read.encode()) == position
+    assert printed.startswith(read)
+    assert len(read) > 80_000
+    # The last bytes, which are not sent again from the beginning.
+    given = {"command_id": told["command_id"], "offset": len(printed.encode()) - 13}
+    model.answers = [calling(("read_output", given)), Answer("done")]
+    await send(api, path)
+    assert results(model)[-1] == "line 11999 é\n[the end]"
+
+
+async def test_what_is_not_there_can_t_be_read(api: Api, model: ModelServer) -> None:
+    path = await made(api)
+    model.answers = [calling(("read_output", {"command_id": "unknown"})), Answer("done")]
+    run = await send(api, path)
+    assert "this session has no command unknown" in results(model)[-1]
+    assert run["outcome"]["tag"] == "ok"
+    # A model that may run nothing reads nothing of what others ran.
+    session = await api.session(key=OPERATOR_KEY)
+    ran = await api.json("POST", f"/api/sessions/{session['id']}/exec", json={"argv": ["ls"]})
+    given = {"command_id": ran["command_id"]}
+    model.answers = [calling(("read_output", given)), Answer("done")]
+    await send(api, f"/api/sessions/{session['id']}")
+    assert "read_output" not in str(model.bodies[-1]["tools"])
+    assert "permits no commands" in results(model)[-1]
 
 
 async def test_a_run_that_waits_for_its_model_is_running(api: Api, model: ModelServer) -> None:

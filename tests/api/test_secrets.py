@@ -37,6 +37,7 @@ from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents, Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -565,7 +566,7 @@ async def test_values_of_variables_go_with_their_session(api: Api) -> None:
             assert value in stored(state_dir)
             rest = ("DELETE", "") if way == "DELETE" else ("POST", f"/{way}")
             await api.json(rest[0], f"/api/sessions/{way}{rest[1]}")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await until(lambda: value not in stored(state_dir))
     names = [event["args"].get("env") for event in await recorded(api, "abort")]
     assert names[0] == ["A"]
@@ -590,7 +591,7 @@ async def test_values_that_an_earlier_version_left_are_removed(
     await plane.close()
     plane = await ControlPlane.open(settings, engine)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await until(lambda: value not in stored(settings.state_dir))
     finally:
         await plane.close()
@@ -623,7 +624,7 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
     plane = await opening
     try:
         assert plane.recovered.unfinished_creations == 1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await until(lambda: value not in stored(settings.state_dir))
     finally:
         await plane.close()

@@ -12,6 +12,7 @@ import pytest_asyncio
 from orchestrator.config.operator_models import OperatorModel
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_spawn import SESSIONS, events, root
+from tests.support.limits import WAIT_SECONDS
 from tests.support.models import Answer, ModelServer, calling, model_server
 from tests.support.until import until
 
@@ -179,7 +180,7 @@ async def test_events_come_over_a_websocket_too(api: Api, model: ModelServer) ->
         session_id = path.rsplit("/", 1)[1]
         await socket.send_json({"type": "run", "session_id": session_id, "input": "parent"})
         while not told or told[-1]["event"] != "end":
-            told.append(await socket.receive_json(timeout=60))
+            told.append(await socket.receive_json(timeout=WAIT_SECONDS))
     names = [each["event"] for each in told]
     first, last = names.index("spawn_start"), names.index("spawn_end")
     spawn_id = told[first]["data"]["spawn_id"]
@@ -215,7 +216,7 @@ async def test_calls_of_one_tick_run_at_the_same_time(api: Api, model: ModelServ
         "one": [Answer("1")],
         "two": [Answer("2")],
     }
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         told = await sent(api, path)
     one, _, two, refused = results(model)
     assert (one, two) == ("1", "2")

@@ -36,6 +36,7 @@ from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import Message
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents, Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -110,7 +111,7 @@ async def operations(api: Api) -> list[str]:
 async def recorded(api: Api, operation: str) -> list[str]:
     """Waits until the operation is recorded; returns all operations of the verified chain."""
     session, seq = api.plane.sessions.finder.find(ADMIN, "box"), 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while operation not in (found := await operations(api)):
             seq = await api.plane.ledger.wait(session.key, seq)
     assert (await api.json("GET", PATH + "/audit/verify"))["ok"]

@@ -18,6 +18,7 @@ from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.api.test_packs import FILES, opened
 from tests.api.test_stopping import ADMIN, full
 from tests.support.fake_agent import Agents, Play
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -222,7 +223,7 @@ async def test_a_use_that_comes_while_it_is_suspended_waits_and_restores_it(api:
     session = find(api)
     removing = api.engine.hang_next("remove")
     suspending = asyncio.ensure_future(api.plane.sessions.suspensions.suspend(session, "room"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: "remove" in api.engine.calls)
         assert session.suspension is Suspension.BEGINNING
         assert api.plane.sessions.registry.holding == 1  # its place is not free yet

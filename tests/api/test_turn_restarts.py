@@ -36,6 +36,7 @@ from paddock.contract.words import Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE, usual_settings
 from tests.support.fake_agent import Agents
+from tests.support.limits import WAIT_SECONDS
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -77,7 +78,7 @@ class TurnRestarts(RuleBasedStateMachine):
 
     def run(self, work: Awaitable[T]) -> T:
         async def wait() -> T:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 return await work
 
         return self.runner.run(wait())

@@ -66,14 +66,21 @@ async def test_text_of_a_sandbox_is_only_ever_text(console: Console, box: Box) -
 async def test_a_higher_level_is_confirmed(console: Console, control_plane: ControlPlane) -> None:
     box = await Box.create(control_plane, "low")
     await console.go(f"sessions/{box.session.id}/level")
-    await console.page.get_by_role("radio", name="medium").click(timeout=PATIENCE_MS)
     dialog = console.page.get_by_role("dialog")
+    # Looking at the levels with the keyboard changes nothing.
+    await console.page.get_by_role("radio", name="low").focus(timeout=PATIENCE_MS)
+    await console.page.keyboard.press("ArrowDown")
+    change = console.page.get_by_role("button", name="Change to medium")
+    await expect(change).to_be_visible(timeout=PATIENCE_MS)
+    assert box.session.level.name == "low"
+    await change.click()
     await dialog.get_by_role("button", name="Cancel").click()
     await expect(dialog).to_have_count(0)
     assert box.session.level.name == "low"
     low = console.page.get_by_role("radio", name="low")
     await expect(low).to_be_checked(timeout=PATIENCE_MS)
     await console.page.get_by_role("radio", name="medium").click()
+    await change.click()
     await dialog.get_by_role("button", name="Raise").click()
     chosen = console.page.get_by_role("radio", name="medium")
     await expect(chosen).to_be_checked(timeout=PATIENCE_MS)

@@ -22,6 +22,7 @@ from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 from tests.support.fake_agent import Play
 from tests.support.models import Answer, ModelServer, calling, chunk, event, model_server
 from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -97,11 +98,17 @@ class Tab:
         self.status = self.page.locator(".run-status")
         self.message = self.page.get_by_label("Message")
         self.level = self.page.get_by_label("Permission level")
+        self.dialog = self.page.get_by_role("dialog")
 
     async def open(self) -> "Tab":
         await self.console.go(f"sessions/{self.session.id}/run")
         await expect(self.thread).to_be_visible(timeout=PATIENCE_MS)
         return self
+
+    async def choose(self, level: str) -> None:
+        """Chooses a level, and presses the button that changes to it."""
+        await self.level.select_option(level)
+        await self.button(f"Change to {level}").click()
 
     async def send(self, text: str) -> None:
         await self.message.fill(text)
@@ -330,13 +337,13 @@ async def test_the_level_is_chosen_kept_and_sent(
     admin: Console, served: ServedPlane, model: ModelServer
 ) -> None:
     tab = await tab_of(admin, served)
-    dialog = tab.page.get_by_role("dialog")
+    dialog = tab.dialog
     assert await sent_level(tab) == "low"
     # A higher one is confirmed.
-    await tab.level.select_option("medium")
+    await tab.choose("medium")
     await dialog.get_by_role("button", name="Cancel").click()
     await expect(tab.level).to_have_value("low")
-    await tab.level.select_option("medium")
+    await tab.choose("medium")
     await dialog.get_by_role("button", name="Raise").click()
     await expect(tab.level).to_be_enabled(timeout=PATIENCE_MS)
     await expect(tab.level).to_have_value("medium")
@@ -357,15 +364,136 @@ async def test_the_level_is_chosen_kept_and_sent(
     await expect(offer).to_have_count(0, timeout=PATIENCE_MS)
     await expect(tab.level).to_be_enabled(timeout=PATIENCE_MS)
     assert tab.session.level.name == "medium"
-    # While a run goes on, a lower one is confirmed, too: it ends the run.
+
+
+async def test_a_level_change_names_what_it_ends(
+    admin: Console, served: ServedPlane, model: ModelServer
+) -> None:
+    tab = await tab_of(admin, served, permission_level="medium")
+    # An arrow key chooses, and changes nothing.
+    await tab.level.focus()
+    await tab.page.keyboard.press("ArrowUp")
+    await expect(tab.button("Change to low")).to_be_visible(timeout=PATIENCE_MS)
+    await tab.button("Keep medium").click()
+    await expect(tab.level).to_have_value("medium")
+    assert tab.session.level.name == "medium"
+    # While something runs, a lower one is confirmed, too: it ends all of it.
     model.answers = [calling(HOLD), Answer(body=[], hangs=True)]
     await tab.send("Follow the log.")
     await tab.says("goes on, tick 1, exec")
-    await tab.level.select_option("low")
-    await expect(dialog).to_contain_text("The run that goes on is ended")
-    await dialog.get_by_role("button", name="Change").click()
+    await tab.choose("low")
+    await expect(tab.dialog.locator("li")).to_have_text(["turn 1", "command tail -f log"])
+    assert await violations(tab.page) == []
+    await tab.dialog.get_by_role("button", name="Cancel").click()
+    await tab.says("goes on, tick 1, exec")
+    assert tab.session.level.name == "medium"
+    await tab.choose("low")
+    await tab.dialog.get_by_role("button", name="Change").click()
     await tab.says("has ended: error")
     assert tab.session.level.name == "low"
+    # Where nothing runs and less is permitted, there is nothing to ask.
+    await served.plane.sessions.change_settings(TESTER, tab.session, "medium", {})
+    await expect(tab.level).to_have_value("medium", timeout=PATIENCE_MS)
+    await tab.choose("low")
+    await expect(tab.button("Change to low")).to_have_count(0, timeout=PATIENCE_MS)
+    await expect(tab.dialog).to_have_count(0)
+    await until(lambda: tab.session.level.name == "low")
+
+
+MARKDOWN = f"""# What I found
+
+Three **strong** words, *one* emphasized, `a_b` as code, snake_case_kept and 2 * 3 * 4.
+
+1. first
+2. second
+   - nested
+
+| file | lines |
+|------|-------|
+| a.py | 10    |
+
+```python
+print("<b>not bold</b>")
+```
+
+> quoted
+
+[docs](https://docs.test/page) and https://plain.test/x, but not [this](javascript:window.planted=1)
+or [that](data:text/html,x). ![picture](https://planted.test/pixel.png)
+
+{HOSTILE} <script>window.planted = 1</script> <a href="javascript:window.planted=1">raw</a>
+"""
+
+
+async def test_runs_show_markdown_and_nothing_else(
+    admin: Console, served: ServedPlane, model: ModelServer
+) -> None:
+    tab = await tab_of(admin, served)
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    model.answers = [Answer(MARKDOWN)]
+    await tab.send("**Not** _mine_.")
+    await tab.says("Run 1 has ended: ok")
+    run = tab.run(1)
+    await expect(run.locator(".user .text")).to_have_text("**Not** _mine_.")
+    said = run.locator(".markdown")
+    await expect(said.locator("h4")).to_have_text("What I found", timeout=PATIENCE_MS)
+    await expect(said.locator("strong")).to_have_text(["strong"])
+    await expect(said.locator("em")).to_have_text(["one"])
+    await expect(said.locator("p code")).to_have_text(["a_b"])
+    await expect(said).to_contain_text("snake_case_kept and 2 * 3 * 4")
+    await expect(said.locator("ol > li")).to_have_count(2)
+    await expect(said.locator("ol ul > li")).to_have_text(["nested"])
+    await expect(said.locator("th")).to_have_text(["file", "lines"])
+    await expect(said.locator("td")).to_have_text(["a.py", "10"])
+    await expect(said.locator("pre")).to_have_text('print("<b>not bold</b>")')
+    await expect(said.locator("blockquote")).to_have_text("quoted")
+    # Links say where they lead, and lead nowhere else; nothing is loaded, and no markup is one.
+    links = await said.locator("a").evaluate_all("all => all.map((each) => [each.href, each.rel])")
+    kept = ["https://docs.test/page", "https://plain.test/x", "https://planted.test/pixel.png"]
+    assert [href for href, _ in links] == kept
+    assert {rel for _, rel in links} == {"noopener noreferrer"}
+    await expect(said).to_contain_text("docs (docs.test)")
+    await expect(said).to_contain_text("[this](javascript:window.planted=1)")
+    await expect(said).to_contain_text("U+202E")
+    await expect(said.locator("img, script, b, style, iframe")).to_have_count(0)
+    assert await tab.page.evaluate("window.planted") is None
+    assert not [url for url in asked if "planted.test" in url]
+    assert await violations(tab.page) == []
+
+
+# By name, texts that are costly for a parser that looks back, or again.
+COSTLY = {
+    "ticks": "`".join("a" * (at % 50) for at in range(2500)),
+    "marks": "*_**__~~[" * 7000,
+    "spaces": "# a" + " " * 60_000 + "b",
+    "rules": "- " * 32_000 + "x",
+    "quotes": "> " * 32_000,
+    "items": "\n".join(" " * (at % 20) + "- x" for at in range(6000)),
+    "cells": "|" + " |" * 32_000,
+    "links": "[a](" * 16_000,
+}
+COSTS = """async (texts) => {
+  const {Markdown} = await import("/console/markdown.js");
+  const {html, render} = await import("/console/vendor/preact.js");
+  const took = {};
+  for (const [name, text] of Object.entries(texts)) {
+    const place = document.createElement("div");
+    const begun = performance.now();
+    render(html`<${Markdown} text=${text} />`, place);
+    took[name] = performance.now() - begun;
+  }
+  return took;
+}"""
+
+
+async def test_no_text_is_costly_to_show(admin: Console) -> None:
+    """Twice the text takes about twice the time, not four times."""
+    await admin.page.evaluate(COSTS, COSTLY)  # compiles
+    once = await admin.page.evaluate(COSTS, COSTLY)
+    twice = await admin.page.evaluate(COSTS, {name: text * 2 for name, text in COSTLY.items()})
+    for name, took in twice.items():
+        assert took < 3 * once[name] + 300, (name, once[name], took)
 
 
 async def test_who_may_not_change_the_level_sees_why(

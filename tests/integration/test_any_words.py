@@ -16,6 +16,7 @@ from tests.conftest import BoxFactory
 from tests.support import guard_at_start
 from tests.support.attempts import attempt
 from tests.support.box import PATIENCE, Box, Outcome
+from tests.support.limits import PROGRAM_SECONDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -208,7 +209,9 @@ async def test_commands_that_are_ended_at_once_end(sandbox_image: str) -> None:
     )
     try:
         client.start(container)
-        assert client.wait(container, timeout=90)["StatusCode"] == 0, client.logs(container)
+        assert client.wait(container, timeout=PROGRAM_SECONDS)["StatusCode"] == 0, client.logs(
+            container
+        )
         report = json.loads(client.logs(container, stderr=False))
     finally:
         client.remove_container(container, v=True, force=True)

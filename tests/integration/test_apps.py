@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from paddock.app import (
     tool,
 )
 from tests.support.apps import ScriptedModel, calls
+from tests.support.limits import WAIT_SECONDS
 from tests.support.server import leaving_nothing
 
 
@@ -98,10 +98,9 @@ async def test_ten_levels_of_children_end_together() -> None:
         session = await app.session("a")
         run = session.send("deeper")
         await deepest.wait()
-        began = time.monotonic()
         session.interrupt()
-        assert (await run).status == "aborted"
-        assert time.monotonic() - began < 10
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert (await run).status == "aborted"
         assert [each.name for each in (server.state_dir / "session-workspaces").iterdir()] == ["a"]
 
 

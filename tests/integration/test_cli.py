@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import ROOT, Server, leaving_nothing
-
-SECONDS = 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -43,7 +42,7 @@ async def paddock(
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PROGRAM_SECONDS):
             yield process
     finally:
         if process.returncode is None:
@@ -79,6 +78,25 @@ async def test_ctrl_c_ends_what_runs(server: Server) -> None:
         assert process.returncode == 130
     sessions = (await server.ok("GET", "/api/sessions?status=active"))["items"]
     assert sessions == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_output_is_what_the_command_wrote(server: Server) -> None:
+    """Not text, and more than a result keeps."""
+    assert (await ended(server, "sessions", "create", "--id", "raw", "--level", "high"))[0] == 0
+    script = "head -c 102400 /dev/urandom | tee short; head -c 9000000 /dev/urandom | tee long >&2"
+    async with paddock(server, "exec", "raw", "--", "bash", "-c", script) as process:
+        out, _ = await process.communicate()
+    assert process.returncode == 0
+    async with paddock(server, "files", "cat", "raw", "short") as process:
+        assert (await process.communicate())[0] == out
+    (command,) = (await server.ok("GET", "/api/sessions/raw/processes"))["items"]
+    async with paddock(server, "output", "raw", command["command_id"]) as process:
+        again, long = await process.communicate()
+    async with paddock(server, "files", "cat", "raw", "long") as process:
+        assert (await process.communicate())[0] == long
+    assert (again, len(out), len(long)) == (out, 102_400, 9_000_000)
+    assert (await ended(server, "sessions", "close", "raw", "--purge"))[0] == 0
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -19,9 +19,8 @@ from paddock import (
 )
 from paddock.audit.chain import verify_chain
 from tests.support.leaks import NOTHING, left_behind
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import Server, serving
-
-SECONDS = 120
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ async def server(sandbox_image: str, tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def paddock(server: Server) -> AsyncIterator[Paddock]:
-    async with asyncio.timeout(SECONDS), Paddock(server.url, server.key) as client:
+    async with asyncio.timeout(PROGRAM_SECONDS), Paddock(server.url, server.key) as client:
         yield client
 
 
@@ -132,5 +131,5 @@ async def test_without_an_event_loop(server: Server) -> None:
             events = session.exec_stream("echo hello")
             return "".join(event.text for event in events if isinstance(event, Output))
 
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PROGRAM_SECONDS):
         assert await asyncio.to_thread(work) == "hello\n"

@@ -29,6 +29,7 @@ from tests.support.leaks import (
     networks,
     workspaces_left,
 )
+from tests.support.limits import PROGRAM_SECONDS
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
@@ -36,7 +37,6 @@ COMMAND = f"{ROOT}/scripts/compose.sh"
 FILE = f"{ROOT}/compose.yaml"
 PAYLOAD = b"#!/bin/sh\necho ran\n"
 LEVELS = ("low", "medium", "high")
-SECONDS = 60
 # Settings that compose.yaml sets itself, and paths that would lie outside the state directory.
 NOT_PASSED_ON = {
     *("state_dir", "listen", "preview_listen", "published_url", "docker_host"),
@@ -57,7 +57,7 @@ class Deployment:
 
     def is_ready(self) -> bool:
         try:
-            return requests.get(f"{self.url}/readyz", timeout=SECONDS).ok
+            return requests.get(f"{self.url}/readyz", timeout=PROGRAM_SECONDS).ok
         except requests.ConnectionError:
             return False
 
@@ -85,7 +85,7 @@ class Deployment:
             method,
             f"{self.url}/api/sessions{path}",
             headers={"Authorization": f"Bearer {key}", **(headers or {})},
-            timeout=SECONDS,
+            timeout=PROGRAM_SECONDS,
             **more,
         )
         assert answer.ok, (method, path, answer.status_code, answer.text)
@@ -110,7 +110,7 @@ def images() -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[docker.APIClient]:
-    with closing(docker.APIClient(version="auto", timeout=SECONDS)) as client:
+    with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
         yield client
 
 
@@ -152,7 +152,7 @@ def prepared(shared: bool) -> Iterator[tuple[str, Path, int]]:
 
 
 def shared_state(command: str) -> None:
-    subprocess.run([ROOT / "scripts/shared-state.sh", command], check=True, timeout=SECONDS)
+    subprocess.run([ROOT / "scripts/shared-state.sh", command], check=True, timeout=PROGRAM_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def free(engine: docker.APIClient, state_dir: Path) -> None:
 
 
 def wait_for(services: Services, deployment: Deployment) -> None:
-    services.wait_until_responsive(deployment.is_ready, timeout=SECONDS, pause=0.1)
+    services.wait_until_responsive(deployment.is_ready, timeout=PROGRAM_SECONDS, pause=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_commands_find_it_from_the_host_and_from_inside(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROGRAM_SECONDS,
     )
     assert on_host.returncode == 0, on_host.stderr
     status, inside = deployment.inside(deployment.container, command)
@@ -317,7 +317,7 @@ def test_sessions_survive_the_control_plane(
     high = sessions["high"]
     script = "read line && echo got $line"
     command = deployment.run(
-        high, ["bash", "-c", script], background=True, stdin_open=True, timeout=SECONDS
+        high, ["bash", "-c", script], background=True, stdin_open=True, timeout=PROGRAM_SECONDS
     )["command_id"]
 
     engine = deployment.engine

@@ -322,6 +322,9 @@ async def test_an_engine_that_never_answers(tmp_path: Path) -> None:
     # More calls than threads: calls that wait for a thread are refused in time as well.
     answers = await asyncio.gather(*(engine.remove("c") for _ in range(3)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [EngineUnavailableError] * 3
+    # The one thread is still in the first call: whose fault it is, the error says.
+    with pytest.raises(EngineUnavailableError, match=r"within 0\.2 s: its earlier calls are slow"):
+        await engine.inspect("c")
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading

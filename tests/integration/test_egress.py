@@ -24,6 +24,7 @@ from tests.support.egress import (
     level_with,
     web,
 )
+from tests.support.limits import WAIT_SECONDS
 from tests.support.plane import clear, opened, running, state
 from tests.support.ports import web_server
 from tests.support.until import until
@@ -261,7 +262,7 @@ async def test_a_budget_s_end_cuts_the_transfer(plane: ControlPlane, endless: En
     command = await box.start(
         argv=[*FETCH, f"http://allowed.example:{endless.port}/"], background=True
     )
-    await asyncio.wait_for(box.session.over, 60)
+    await asyncio.wait_for(box.session.over, WAIT_SECONDS)
     assert box.session.status == "budget-exceeded"
     assert command.ended
     (event,) = await box.events("budget.exceeded")
@@ -413,7 +414,7 @@ async def test_a_sandbox_keeps_its_way_out_over_a_restart(
 async def until_closed(box: Box, number: int) -> list[dict[str, Any]]:
     """The ends of so many connections, once they are on record."""
     seq = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(found := await box.events("egress.close")) < number:
             seq = await box.plane.ledger.wait(box.session.key, seq)
     return found

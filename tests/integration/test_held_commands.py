@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from orchestrator.commands import execution
 from orchestrator.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.store.database import StoreError
@@ -262,3 +263,22 @@ async def test_the_process_that_waits_for_a_command_can_be_killed(box: Box) -> N
         process.kill()
         await ended(process)
     assert (await box.run(argv=["ls"])).exit_code == 0
+
+
+async def test_a_frozen_sandbox_is_answered_with_the_commands_id(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start is on record, so it may run once the sandbox goes on; who asks gets its end."""
+    monkeypatch.setattr(execution, "_START_SECONDS", 0.2)
+    assert box.session.sandbox is not None
+    frozen = box.session.sandbox.container_id
+    await box.plane.engine.pause(frozen)
+    try:
+        with pytest.raises(SandboxUnavailableError) as told:
+            await box.start(argv=CANARY)
+    finally:
+        await box.plane.engine.resume(frozen)
+    command = box.session.commands[told.value.fields["command_id"]]
+    assert command.id in told.value.detail
+    assert (await box.finish(command)).exit_code == 0
+    assert (box.workspace / "canary").exists()

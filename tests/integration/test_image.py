@@ -14,9 +14,8 @@ from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.bench.confinement import confinement_costs
 from tests.bench.reads import manifest_costs
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.registry import registry
-
-ENGINE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def image() -> Result:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[docker.APIClient]:
-    with closing(base.connect(ENGINE_SECONDS)) as client:
+    with closing(base.connect(PROGRAM_SECONDS)) as client:
         yield client
 
 
@@ -41,7 +40,7 @@ def _shell(client: docker.APIClient, image: Result, script: str) -> str:
     )["Id"]
     try:
         client.start(container)
-        status = client.wait(container, timeout=ENGINE_SECONDS)["StatusCode"]
+        status = client.wait(container, timeout=PROGRAM_SECONDS)["StatusCode"]
         output: str = client.logs(container).decode()
     finally:
         client.remove_container(container, force=True)

@@ -11,6 +11,7 @@ import pytest
 from images.builder import build
 from paddock import Paddock
 from tests.api.test_run_tools import POLICY, Host, serving_host
+from tests.support.limits import WAIT_SECONDS
 from tests.support.models import Answer, ModelServer, calling, model_server
 from tests.support.server import Server, leaving_nothing
 
@@ -22,7 +23,7 @@ LOST = "The run was interrupted before the result of this call was known."
 
 async def recorded(server: Server, path: str, operation: str) -> None:
     """Waits until the session has an event of that operation."""
-    async with asyncio.timeout(60), server.client.get(f"{path}/events?after=0") as stream:
+    async with asyncio.timeout(WAIT_SECONDS), server.client.get(f"{path}/events?after=0") as stream:
         async for line in stream.content:
             if line.startswith(b"data:") and json.loads(line[5:])["operation"] == operation:
                 return
@@ -31,7 +32,7 @@ async def recorded(server: Server, path: str, operation: str) -> None:
 
 async def model_is_called(server: Server, path: str, model: ModelServer, host: Host) -> None:
     await recorded(server, path, "llm.complete")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await model.hanging.wait()
 
 
@@ -40,7 +41,7 @@ async def command_runs(server: Server, path: str, model: ModelServer, host: Host
 
 
 async def host_is_called(server: Server, path: str, model: ModelServer, host: Host) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await host.called.wait()
 
 

@@ -20,6 +20,7 @@ from docker.errors import APIError, NotFound
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import EngineUnavailableError
 from tests.support.attempts import attempt
+from tests.support.limits import PROGRAM_SECONDS
 
 METADATA = "169.254.169.254"
 # A link-local address of another machine: packets to it are forwarded, as in a cloud.
@@ -119,7 +120,7 @@ def greeter() -> Iterator[int]:
 
 
 def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=PROGRAM_SECONDS)
 
 
 @contextmanager
@@ -175,7 +176,7 @@ def probe(
 ) -> dict[str, str]:
     """The result of a connection from that network to each named target `host:port`."""
     with container(client, image, network, "python3", "-c", PROBE, *targets.values()) as found:
-        client.wait(found["Id"], timeout=60)
+        client.wait(found["Id"], timeout=PROGRAM_SECONDS)
         lines = client.logs(found["Id"]).decode().splitlines()
     seen = dict(line.split(" ") for line in lines)
     return {name: seen[target] for name, target in targets.items()}
@@ -192,7 +193,9 @@ def host_addresses(bridge: str) -> list[str]:
     Bridges and links of other tests come and go.
     """
     listing = ["ip", "-json", "address", "show"]
-    links = json.loads(subprocess.run(listing, capture_output=True, check=True, timeout=10).stdout)
+    links = json.loads(
+        subprocess.run(listing, capture_output=True, check=True, timeout=PROGRAM_SECONDS).stdout
+    )
     passing = re.compile(r"br-|pdk|veth|lo$")
     found = []
     for link in links:
@@ -211,7 +214,9 @@ def rules(bridge: str) -> list[str]:
     found: list[str] = []
     for command in ("iptables-save", "iptables-legacy-save", "ip6tables-save"):
         with suppress(FileNotFoundError):
-            saved = subprocess.run([command], capture_output=True, text=True, timeout=10)
+            saved = subprocess.run(
+                [command], capture_output=True, text=True, timeout=PROGRAM_SECONDS
+            )
             found += [line for line in saved.stdout.splitlines() if bridge in line]
     return found
 
@@ -219,7 +224,7 @@ def rules(bridge: str) -> list[str]:
 def flush(bridge: str) -> None:
     """Removes the bridge's INPUT rule, as a reload of the firewall would."""
     rule = ["-D", "INPUT", "-i", bridge, "-j", "DROP"]
-    subprocess.run(["iptables", *rule], check=True, timeout=10)
+    subprocess.run(["iptables", *rule], check=True, timeout=PROGRAM_SECONDS)
 
 
 @attempt(
@@ -326,7 +331,7 @@ async def test_without_rules_there_is_no_network(client: docker.APIClient, image
     repository = name.removesuffix(":latest")
     programs = ("/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi")
     with container(client, image, "none", "rm", "-f", *programs) as broken:
-        client.wait(broken["Id"], timeout=60)
+        client.wait(broken["Id"], timeout=PROGRAM_SECONDS)
         client.commit(broken["Id"], repository=repository, tag="latest")
     engine = DockerEngine(secrets.token_hex(4), timeout=60)
     try:

@@ -12,6 +12,7 @@ from tests.conftest import BoxFactory
 from tests.support import guard_without_scopes
 from tests.support.attempts import attempt
 from tests.support.box import Box, ended
+from tests.support.limits import PROGRAM_SECONDS, WAIT_SECONDS
 from tests.support.tool import Tool
 from tests.support.until import until
 
@@ -91,7 +92,7 @@ async def test_a_tree_that_heeds_a_timeout_has_time_to_clean_up(high: Box) -> No
 
 
 async def test_a_grandchild_that_keeps_the_pipe_does_not_hang_the_command(high: Box) -> None:
-    done = await high.bash("echo out; sleep 1000 & echo err >&2", timeout=15)
+    done = await high.bash("echo out; sleep 1000 & echo err >&2", timeout=WAIT_SECONDS)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "out\n", "err\n")
     assert done.exit["leftover_killed"] == 1
     assert not done.exit["timed_out"]
@@ -99,7 +100,7 @@ async def test_a_grandchild_that_keeps_the_pipe_does_not_hang_the_command(high: 
 
 
 async def test_what_a_leftover_still_writes_is_drained_for_a_moment_only(high: Box) -> None:
-    done = await high.bash("while :; do echo again; done & exit 4", timeout=15)
+    done = await high.bash("while :; do echo again; done & exit 4", timeout=WAIT_SECONDS)
     assert done.exit_code == 4
     assert done.exit["leftover_killed"] >= 1
     assert not done.exit["timed_out"]
@@ -109,7 +110,7 @@ async def test_what_a_leftover_still_writes_is_drained_for_a_moment_only(high: B
 async def test_leftovers_that_end_by_themselves_are_waited_for(high: Box) -> None:
     """They end after the first process and before they would be killed."""
     for number in range(20):
-        done = await high.bash(f"(sleep 0.0{number:02d}; echo late) & exit 5", timeout=15)
+        done = await high.bash(f"(sleep 0.0{number:02d}; echo late) & exit 5", timeout=WAIT_SECONDS)
         assert done.exit_code == 5
         assert not done.exit["timed_out"]
     assert high.processes() == []
@@ -146,7 +147,7 @@ def limit_of_processes(pid: int) -> Path:
 @attempt("processes left behind that fork all the time", layer="guard", levels="high")
 async def test_leftovers_that_fork_all_the_time_are_ended(high: Box) -> None:
     script = "f() { setsid bash -c 'while :; do (sleep 0.01; true) & sleep 0.005; done'; }; f & f &"
-    done = await high.bash(script + " sleep 0.1", timeout=15)
+    done = await high.bash(script + " sleep 0.1", timeout=WAIT_SECONDS)
     assert done.exit_code == 0
     assert high.processes() == []
 
@@ -263,7 +264,9 @@ async def test_without_scopes_the_guard_walks_its_tree(sandbox_image: str) -> No
     )
     try:
         client.start(container)
-        assert client.wait(container, timeout=60)["StatusCode"] == 0, client.logs(container)
+        assert client.wait(container, timeout=PROGRAM_SECONDS)["StatusCode"] == 0, client.logs(
+            container
+        )
         report = json.loads(client.logs(container, stderr=False))
     finally:
         client.remove_container(container, v=True, force=True)

@@ -23,6 +23,7 @@ from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions.requests import NewSession
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -117,7 +118,7 @@ def machine(size: int) -> Iterator[str]:
     """An address of the host whose port 53 is open to sandboxes that use it as a name server."""
     address = f"198.19.{secrets.randbelow(250)}.{1 + secrets.randbelow(250)}"
     change = ["ip", "address", "add", f"{address}/32", "dev", "lo"]
-    subprocess.run(change, check=True, timeout=10)
+    subprocess.run(change, check=True, timeout=PROGRAM_SECONDS)
     try:
         server = socket.create_server((address, 53))
         thread = threading.Thread(target=serve, args=(server, size))
@@ -130,7 +131,7 @@ def machine(size: int) -> Iterator[str]:
             thread.join()
     finally:
         change[2] = "del"
-        subprocess.run(change, check=True, timeout=10)
+        subprocess.run(change, check=True, timeout=PROGRAM_SECONDS)
 
 
 SENT = 3 * NETWORK_RATE
@@ -204,7 +205,9 @@ async def test_the_network_takes_its_time_both_ways(slow: Box, peer: str) -> Non
 def buckets(box: Box) -> str:
     """The queues at the sandbox's end of its link."""
     command = ["nsenter", "-t", str(box.agent().pid), "-n", "tc", "qdisc", "show", "dev", "eth0"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=PROGRAM_SECONDS
+    ).stdout
 
 
 async def test_without_rates_nothing_is_set(plane: ControlPlane, slow: Box, peer: str) -> None:

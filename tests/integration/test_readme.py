@@ -7,6 +7,7 @@ from pathlib import Path
 
 from images.builder import build
 from tests.support.leaks import NOTHING, left_behind
+from tests.support.limits import WAIT_SECONDS
 from tests.support.server import ROOT, serving
 
 
@@ -28,7 +29,7 @@ async def test_the_first_call_works_as_written(tmp_path: Path) -> None:
         shell = await asyncio.create_subprocess_exec(
             "sh", "-eu", "-c", script, stdout=asyncio.subprocess.PIPE
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             output, _ = await shell.communicate()
         created, written, counted, refused, verified, closed = map(json.loads, output.splitlines())
         assert left_behind(server.state_dir) == NOTHING

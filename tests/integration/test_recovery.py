@@ -23,6 +23,7 @@ from tests.support.leaks import (
     networks,
     workspaces_left,
 )
+from tests.support.limits import WAIT_SECONDS
 from tests.support.server import Server, serving
 
 
@@ -83,7 +84,7 @@ async def next_engine_event(server: Server, action: str) -> None:
     client = docker.APIClient(version="auto")
     stream = client.events(filters=filters, decode=True)
     try:
-        await asyncio.wait_for(asyncio.to_thread(lambda: next(stream)), 60)
+        await asyncio.wait_for(asyncio.to_thread(lambda: next(stream)), WAIT_SECONDS)
     finally:
         await asyncio.to_thread(stream.close)
         client.close()
@@ -156,7 +157,7 @@ async def test_a_command_that_ended_meanwhile_is_not_lost(server: Server) -> Non
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
     loop.add_reader(handle, gone.set)
-    await asyncio.wait_for(gone.wait(), 60)
+    await asyncio.wait_for(gone.wait(), WAIT_SECONDS)
     loop.remove_reader(handle)
     os.close(handle)
     await server.start()

@@ -19,6 +19,7 @@ from orchestrator.engine.docker_resolvers import ENGINES_OWN
 from orchestrator.engine.resolvers import usable
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.name_server import EVERYBODY, name_server
 from tests.support.plane import opened
 
@@ -59,7 +60,7 @@ except OSError:
 
 
 def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=PROGRAM_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,7 @@ def seen_without_measures(
     )
     try:
         client.start(made["Id"])
-        client.wait(made["Id"], timeout=60)
+        client.wait(made["Id"], timeout=PROGRAM_SECONDS)
         answers: list[int | None] = json.loads(client.logs(made["Id"]))
         return answers
     finally:

@@ -26,6 +26,7 @@ from sandbox_agent.redaction import MARK
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER
 from tests.support.leaks import NOTHING, instance, left_behind
+from tests.support.limits import PROGRAM_SECONDS, WAIT_SECONDS
 from tests.support.server import Server, serving
 from tests.support.until import until
 
@@ -243,7 +244,7 @@ def of_a_backup(state_dir: Path, directory: Path) -> bytes:
     archive = directory / "backup.tar"
     left_out = [f"--exclude={state_dir.name}/{name}" for name in ("sandboxes", "prepared", "slots")]
     command = ["tar", "-C", str(state_dir.parent), *left_out, "-cf", str(archive), state_dir.name]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PROGRAM_SECONDS)
     return archive.read_bytes()
 
 
@@ -284,7 +285,7 @@ async def test_values_are_nowhere_but_where_they_must_be(server: Server, tmp_pat
     for data in (of_the_engine(state_dir), of_the_state(state_dir)):
         assert found(data) == []
     await server.ok("DELETE", "/api/sessions/box")
-    await asyncio.wait_for(until_gone(state_dir, VARIABLE.encode()), 60)
+    await asyncio.wait_for(until_gone(state_dir, VARIABLE.encode()), WAIT_SECONDS)
     await server.stop()
     assert found(of_a_backup(state_dir, tmp_path)) == []
     assert VARIABLE.encode() not in of_a_backup(state_dir, tmp_path)

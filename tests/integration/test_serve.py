@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-SECONDS = 60
+from tests.support.limits import PROGRAM_SECONDS
 
 
 @asynccontextmanager
@@ -31,7 +31,7 @@ async def served(state_dir: Path, **variables: str) -> AsyncIterator[asyncio.sub
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PROGRAM_SECONDS):
             yield process
     finally:
         if process.returncode is None:

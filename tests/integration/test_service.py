@@ -10,9 +10,8 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.leaks import unmount_all
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import ROOT
-
-SECONDS = 120
 
 
 async def service(state_dir: Path, *command: str, listen: str = "127.0.0.1:0") -> tuple[int, str]:
@@ -30,14 +29,14 @@ async def service(state_dir: Path, *command: str, listen: str = "127.0.0.1:0") -
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PROGRAM_SECONDS):
         out, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode()
 
 
 def is_ready(url: str) -> bool:
-    with urlopen(f"{url}/readyz", timeout=30) as answer:
+    with urlopen(f"{url}/readyz", timeout=PROGRAM_SECONDS) as answer:
         return bool(answer.status == 200)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from images import base
 from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.traced_box import TracedBox
 
-_ENGINE_SECONDS = 60
 # Without a URL it always ends, but on a busy host not soon.
 _CURL_SECONDS = 20.0
 # The agent runs these itself.
@@ -23,7 +23,7 @@ _NO_LETTER = "~"
 @pytest.fixture(scope="module")
 def traced(sandbox_image: str) -> Iterator[TracedBox]:
     with (
-        closing(base.connect(_ENGINE_SECONDS)) as client,
+        closing(base.connect(PROGRAM_SECONDS)) as client,
         TracedBox(client, sandbox_image) as box,
     ):
         yield box

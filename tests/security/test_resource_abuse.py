@@ -9,6 +9,7 @@ from orchestrator.errors import BusyError
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
 from tests.support.box import Box
+from tests.support.limits import WAIT_SECONDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -178,7 +179,7 @@ for _ in range(20):
             held.append(bytearray(1 << 20))
 os.wait()
 """
-    done = await box.python(source, timeout=20)
+    done = await box.python(source, timeout=WAIT_SECONDS)
     assert done.exit_code is not None
     assert box.session.live
     await assert_well(box)
@@ -189,7 +190,7 @@ os.wait()
 async def test_files_in_tmp_count_as_memory_and_end_no_sandbox(new_box: BoxFactory) -> None:
     box = await new_box("high", limits={"memory_bytes": 128 * MIB})
     script = "head -c 400M /dev/zero > /tmp/fill; echo $?; rm -f /tmp/fill"
-    done = await box.bash(script, timeout=20)
+    done = await box.bash(script, timeout=WAIT_SECONDS)
     assert done.exit_code is not None
     await box.bash("rm -f /tmp/*")
     assert box.session.live

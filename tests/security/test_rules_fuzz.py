@@ -19,6 +19,7 @@ from orchestrator.policy.decision import check_command
 from orchestrator.policy.levels import Level, load_levels
 from sandbox_agent.commands import CommandError, DeniedError
 from tests.support.command_lines import argument_lists, command_strings, working_directories
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.traced.playground import CANARY
 from tests.support.traced.tracer import OUTPUT
 from tests.support.traced_box import Run, TracedBox
@@ -26,7 +27,6 @@ from tests.support.traced_box import Run, TracedBox
 # PADDOCK_FUZZ_EXAMPLES sets the length of a long run, which is different each time.
 _LONG = os.environ.get("PADDOCK_FUZZ_EXAMPLES")
 _EXAMPLES = int(_LONG or 1200)
-_ENGINE_SECONDS = 60
 # The agent runs these itself.
 _NOT_RUN = {"which", "neofetch"}
 
@@ -44,7 +44,7 @@ _BASELINE = re.compile(
 @pytest.fixture(scope="module")
 def traced(sandbox_image: str) -> Iterator[TracedBox]:
     with (
-        closing(base.connect(_ENGINE_SECONDS)) as client,
+        closing(base.connect(PROGRAM_SECONDS)) as client,
         TracedBox(client, sandbox_image) as box,
     ):
         yield box

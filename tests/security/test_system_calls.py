@@ -9,6 +9,7 @@ import pytest
 from tests.support.arsenal import Arsenal, attack_name
 from tests.support.attack import Attacks, parse_report
 from tests.support.attempts import attempt, attempts
+from tests.support.limits import PROGRAM_SECONDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -215,7 +216,7 @@ async def test_the_attempts_work_where_nothing_is_filtered(arsenal: Arsenal) -> 
 
 
 def _unconfined(arsenal: Arsenal, program: str) -> frozenset[str]:
-    with closing(docker.APIClient(version="auto", timeout=120)) as client:
+    with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
         container = client.create_container(
             arsenal.image,
             entrypoint=[f"/usr/local/bin/{attack_name(program)}"],
@@ -227,7 +228,7 @@ def _unconfined(arsenal: Arsenal, program: str) -> frozenset[str]:
         )
         try:
             client.start(container)
-            client.wait(container, timeout=120)
+            client.wait(container, timeout=PROGRAM_SECONDS)
             return parse_report(client.logs(container).decode(errors="replace")).worked
         finally:
             client.remove_container(container, v=True, force=True)

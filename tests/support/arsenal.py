@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import docker
 
+from tests.support.limits import PROGRAM_SECONDS
+
 PROGRAMS = Path(__file__).parents[1] / "security" / "programs"
 # Tests start these by name; everything else in the image is there to be attacked.
 ATTACKS = ("calls", "execs", "hogs", "memory", "races", "reach", "reads", "sockets", "writes")
@@ -47,7 +49,7 @@ def build_arsenal(base: str, directory: Path) -> Arsenal:
     for name, options in _PAYLOADS.items():
         jobs[name] = _compile(directory / name, ["payload.c"], (*_FREESTANDING, *options))
     for name, job in jobs.items():
-        assert job.wait(120) == 0, f"{name} does not compile: scripts/compiler.sh"
+        assert job.wait(PROGRAM_SECONDS) == 0, f"{name} does not compile: scripts/compiler.sh"
     payloads = {name: (directory / name).read_bytes() for name in _PAYLOADS}
     canary = f"canary-of-the-image-{secrets.token_hex(8)}"
     files = {
@@ -77,7 +79,7 @@ def _build(base: str, root: bytes) -> str:
     name = f"paddock/sandbox:attack-{secrets.token_hex(4)}"
     dockerfile = _DOCKERFILE.format(base=base).encode()
     context = _archive({"Dockerfile": (dockerfile, 0o644), "root.tar": (root, 0o644)}, {})
-    with closing(docker.APIClient(version="auto", timeout=120)) as client:
+    with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
         events = client.build(
             fileobj=io.BytesIO(context),
             custom_context=True,

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from playwright.async_api import Browser, Locator, Page, expect
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
+from tests.support.limits import WAIT_SECONDS
+
 # Markup, and a character that turns what follows around.
 HOSTILE = "<img src=x onerror=document.title=1>\u202etxt"
-# A busy machine takes its time.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 1000 * WAIT_SECONDS
 LOAD_MS, MOST_LOADS = 5_000, 6
 # Says each violation of the content security policy to the browser's console.
 _TELL_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => console.error(

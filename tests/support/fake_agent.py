@@ -32,6 +32,7 @@ from tests.support.archives import Entry
 from tests.support.fake_archives import packed, summary, unpacked
 from tests.support.fake_ports import FakePorts
 from tests.support.fake_terminals import FakeTerminals
+from tests.support.limits import WAIT_SECONDS
 
 
 @dataclass
@@ -93,6 +94,9 @@ class FakeAgent:
         self.acknowledged = 0
         # Whether the ends of commands include their output.
         self.tells_output = True
+        # While this is not set, it is frozen: it answers nothing.
+        self.thawed = asyncio.Event()
+        self.thawed.set()
         # Called instead of the method's own answer.
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
@@ -146,7 +150,7 @@ class FakeAgent:
 
     async def asked(self, method: str) -> Message:
         """Waits for the first request of that method; returns its parameters."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 for name, params in self.requests:
                     if name == method:
@@ -232,6 +236,7 @@ class FakeAgent:
             self._spawn(self._answer(message))
 
     async def _answer(self, message: Message) -> None:
+        await self.thawed.wait()
         method, params = message["method"], message["params"]
         if method != "configure":  # what it was told is in `configuration`
             self.requests.append((method, params))

@@ -10,10 +10,10 @@ import docker
 
 from orchestrator.engine.base import LABEL_INSTANCE
 from orchestrator.workspace.mounts import mounts_under, unmount
+from tests.support.limits import WAIT_SECONDS
 
 # The kernel's device events on its netlink socket.
 _UEVENTS = 15
-_FREEING_SECONDS = 60.0
 
 
 def engine_client() -> docker.APIClient:
@@ -99,7 +99,7 @@ def devices_below(directory: Path) -> list[str]:
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _UEVENTS) as events:
         events.bind((0, 1))
-        events.settimeout(_FREEING_SECONDS)
+        events.settimeout(WAIT_SECONDS)
         # Listen before looking, so that no event is missed.
         with suppress(TimeoutError):
             while set(found := _attached_below(directory)) - _mounted_devices():

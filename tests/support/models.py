@@ -21,7 +21,7 @@ class Answer:
     `stream` False: one JSON object, whatever was asked for. `status` other than 200: an error with
     `said`. `body` replaces the rest as it is, once `headers` are sent; `hangs`: its end never
     follows. `calls` are names of tools and their arguments, in two pieces each. `refuses`: a
-    request with that member gets a 400.
+    request with that member, or such a message, gets a 400.
     """
 
     text: str = "done"
@@ -72,7 +72,10 @@ class ModelServer:
         if answer.status != 200:
             error = {"error": {"message": answer.said, "type": "an_error", "code": None}}
             return web.json_response(error, status=answer.status, headers=answer.headers)
-        if answer.refuses and answer.refuses in self.bodies[-1]:
+        if answer.refuses and answer.refuses in {
+            *self.bodies[-1],
+            *(name for message in messages for name in message),
+        }:
             said = {"error": {"message": f"Unrecognized request argument: {answer.refuses}"}}
             self.answers.insert(0, answer)
             return web.json_response(said, status=400)

@@ -15,12 +15,12 @@ import docker
 
 from images.builder import build
 from images.recipes import SANDBOX
+from tests.support.limits import PROGRAM_SECONDS
 
 # One image has the servers and the clients.
 PACKAGES = ("gdb", "nodejs", "postgresql", "redis-server", "sqlite3")
 DATABASE = "appdb"
 USER = "agent_user"
-_READY_SECONDS = 60
 _NOTIFY = "notify"
 _POSTGRES = f"""\
 set -e
@@ -72,7 +72,7 @@ def _server(image: str, script: str, target: str) -> Iterator[Path]:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.bind(str(directory / _NOTIFY))
-            told.settimeout(_READY_SECONDS)
+            told.settimeout(PROGRAM_SECONDS)
             (directory / _NOTIFY).chmod(0o777)
             with _container(image, script, directory, target):
                 while b"READY=1" not in told.recv(4096):

@@ -7,6 +7,7 @@ from typing import Any
 from docker import APIClient
 
 from tests.support import reading_program
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.reading_program import UID
 
 
@@ -31,7 +32,9 @@ def run(client: APIClient, image: str, given: dict[str, Any]) -> dict[str, Any]:
     )
     try:
         client.start(container)
-        assert client.wait(container, timeout=90)["StatusCode"] == 0, client.logs(container)
+        assert client.wait(container, timeout=PROGRAM_SECONDS)["StatusCode"] == 0, client.logs(
+            container
+        )
         found: dict[str, Any] = json.loads(client.logs(container, stderr=False))
         return found
     finally:

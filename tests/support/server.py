@@ -15,10 +15,10 @@ from typing import Any
 import aiohttp
 
 from tests.support.leaks import NOTHING, left_behind, unmount_all
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.plane import uid_base
 
 ROOT = Path(__file__).parents[2]
-_START_SECONDS = 60
 _DYING_SECONDS = 0.5
 
 
@@ -81,7 +81,7 @@ class Server:
             stderr=asyncio.subprocess.STDOUT,
         )
         assert self._process.stdout is not None
-        async with asyncio.timeout(_START_SECONDS):
+        async with asyncio.timeout(PROGRAM_SECONDS):
             said = b""
             while b"listening on" not in said:
                 line = await self._process.stdout.readline()
@@ -113,7 +113,7 @@ class Server:
             if self._process.returncode is None:
                 self._process.send_signal(number)
             # Its last output must not fill the pipe while it ends.
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(PROGRAM_SECONDS):
                 output, _ = await self._process.communicate()
             self.log += output
             self._process = None

@@ -10,6 +10,7 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PermissionDeniedError
 from tests.support.box import Box, inner_pid, status_of
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.real_tool import RealTool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,7 +70,9 @@ COMMANDS = ("load", "info", "backtrace", "list", "print", "break", "step", "run"
 def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The program with its symbols, linked statically, so that it needs nothing in the sandbox."""
     target = tmp_path_factory.mktemp("program") / "counter"
-    subprocess.run(["gcc", "-g", "-O0", "-static", "-o", target, SOURCE], check=True, timeout=60)
+    subprocess.run(
+        ["gcc", "-g", "-O0", "-static", "-o", target, SOURCE], check=True, timeout=PROGRAM_SECONDS
+    )
     return target.read_bytes()
 
 

@@ -113,13 +113,15 @@ def test_it_is_configured_once(told: Told) -> None:
     assert told.stopped == 0
 
 
-CONSUME = Consume("pack-1", ("a",), (".",), ("out",), ("/usr/lib",), "hard_fail")
+CONSUME = Consume("pack-1", ("a",), (".",), ("out",), ("/usr/lib",), "hard_fail", ("ab" * 32,))
 CONSUMING = {name: list(v) if isinstance(v, tuple) else v for name, v in CONSUME._asdict().items()}
 
 
 def test_it_knows_what_it_was_told() -> None:
     assert parse(MESSAGE) == CONFIGURATION
     assert parse({**MESSAGE, "consume": CONSUMING}) == CONFIGURATION._replace(consume=CONSUME)
+    with pytest.raises(AgentError, match="digests must be as many as entries"):
+        parse({**MESSAGE, "consume": {**CONSUMING, "digests": []}})
 
 
 WRONG: dict[str, list[Any]] = {

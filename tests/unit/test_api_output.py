@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
@@ -13,7 +13,7 @@ from api.answers import Event
 from api.context import Context
 from api.http.errors import describe, problem
 from api.http.sse import encode_event
-from api.output import TextDecoder, page_text
+from api.output import Piece, TextDecoder, page_text
 from api.problems import STATUSES, document
 from orchestrator import errors
 from orchestrator.commands.started import OutputPage
@@ -21,6 +21,11 @@ from orchestrator.errors import CapacityExhaustedError, PaddockError, Validation
 from paddock.contract.base import Model, Time
 from paddock.contract.commands import OutputData
 from paddock.contract.files import FilePath
+
+_BYTES = st.one_of(
+    st.binary(max_size=60),
+    st.lists(st.sampled_from(["é".encode(), b"\xe2\x82", b"a"])).map(b"".join),
+)
 
 
 @given(st.text(max_size=40), st.lists(st.integers(0, 200), max_size=6))
@@ -30,7 +35,40 @@ def test_text_does_not_depend_on_the_cuts(text: str, cuts: list[int]) -> None:
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [decoder.feed("stdout", data[a:b]) for a, b in pairwise(places)]
     pieces += [rest for _, rest in decoder.finish()]
-    assert "".join(pieces) == data.decode()
+    assert "".join(piece.text for piece in pieces) == data.decode()
+    assert not any(piece.data for piece in pieces)
+
+
+@example(b"\xff" * 9 + "é\N{REPLACEMENT CHARACTER}€".encode(), [1, 10, 11, 15])
+@given(_BYTES, st.lists(st.integers(0, 200), max_size=6))
+def test_no_byte_is_lost_wherever_it_is_cut(data: bytes, cuts: list[int]) -> None:
+    """Where the text is not all of them the bytes are there, too."""
+    decoder = TextDecoder()
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    pieces = [decoder.feed("stderr", data[a:b]) for a, b in pairwise(places)]
+    pieces += [rest for _, rest in decoder.finish()]
+    assert b"".join(_bytes(piece) for piece in pieces) == data
+    assert "".join(piece.text for piece in pieces) == data.decode("utf-8", "replace")
+    for piece in pieces:
+        assert (piece.data is None) == (piece.text.encode() == _bytes(piece))
+
+
+def _bytes(piece: Piece) -> bytes:
+    return piece.text.encode() if piece.data is None else piece.data
+
+
+@given(_BYTES, st.integers(4, 9))
+def test_pages_of_bytes_join_to_the_whole(data: bytes, size: int) -> None:
+    after, joined = 0, b""
+    while True:
+        end = min(len(data), after + size)
+        final = end == len(data)
+        chunks = [("stdout", after, data[after:end])] if end > after else []
+        items, after = page_text(OutputPage(chunks, end, final, False), final=final)
+        joined += b"".join(item.data for item in items)
+        if final:
+            break
+    assert joined == data
 
 
 @given(st.text(max_size=40), st.integers(1, 9))
@@ -61,7 +99,7 @@ def test_any_bytes_become_text(data: bytes) -> None:
 def test_streams_that_are_not_known_are_left_out() -> None:
     page = OutputPage([("stdlog", 0, b"x")], 1, True, False)
     assert page_text(page, final=True) == ([], 1)
-    assert TextDecoder().feed("stdlog", b"x") == ""
+    assert TextDecoder().feed("stdlog", b"x") == Piece("")
 
 
 @given(st.text())

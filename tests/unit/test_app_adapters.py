@@ -93,7 +93,7 @@ async def test_a_model_behind_an_endpoint() -> None:
         (Answer(status=500, said="overloaded"), "answered 500: .*overloaded"),
         (Answer(body=[b"no"]), "the body: Invalid JSON"),
         (Answer(body=[b'{"choices": []}']), "has no choices"),
-        (Answer(body=[b" " * 2**20] * 9), "has more than 8388608 bytes"),
+        (Answer(body=[b" " * 2**20] * 9), "has more than 4194304 bytes"),
     ],
 )
 async def test_an_endpoint_that_fails(answer: Answer, wrong: str) -> None:

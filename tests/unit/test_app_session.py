@@ -16,6 +16,7 @@ from paddock.app import (
     ToolCall,
 )
 from tests.support.apps import ScriptedModel, bare_app, calls
+from tests.support.limits import WAIT_SECONDS
 
 
 def add(a: int, b: int = 1) -> int:
@@ -195,6 +196,20 @@ async def test_the_timeline_is_limited_and_begins_with_no_orphan() -> None:
         assert all(given.timeline[0].role != "tool" for given in model.given)
 
 
+async def test_the_timeline_is_limited_in_bytes() -> None:
+    model = ScriptedModel(*[calls(("add", {"a": 1}), text="x" * 400)] * 8)
+    async with bare_app(model, tools=[add], max_timeline_bytes=1000, max_ticks=9) as app:
+        session = await app.session()
+        await session.send("a" * 5000)
+        assert [each.content[:1] for each in model.given[0].timeline] == ["a"]
+        for given in model.given[2:]:
+            assert [each.role for each in given.timeline] == ["assistant", "tool"] * 2
+        # The latest tick stays, however long it is.
+        model.replies = [calls(("add", {"a": 1}), text="y" * 5000)]
+        await session.send("b")
+        assert model.given[-1].timeline[0].content == "y" * 5000
+
+
 async def test_calls_of_a_tick_are_limited() -> None:
     model = ScriptedModel(calls(*[("add", {"a": 1})] * 33))
     async with bare_app(model, tools=[add]) as app:
@@ -324,7 +339,7 @@ async def test_a_hook_of_a_run_that_a_close_ends_may_close_the_session() -> None
         sessions.append(await app.session())
         run = sessions[0].send("x")
         await model.asked.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await sessions[0].close()
         assert (await run).status == "aborted"
 

@@ -27,6 +27,7 @@ from paddock.app import (
     tool,
 )
 from tests.support.apps import ScriptedModel, bare_app, calls
+from tests.support.limits import WAIT_SECONDS
 
 
 def add(a: int, b: int = 1) -> int:
@@ -222,7 +223,7 @@ async def test_sandboxes_of_all_descendants_end_at_the_same_time() -> None:
     class Slow(Runner):
         async def on_destroy(self, session: SessionRef) -> None:
             if session.parent is not None:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(WAIT_SECONDS):
                     await together.wait()
 
     model = ScriptedModel()
@@ -620,7 +621,7 @@ async def _ends(tree: Any, steps: int) -> None:
         for _ in range(steps):
             await asyncio.sleep(0)
         session.interrupt()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await run
         assert session.children == ()
         assert in_order(await events(run))

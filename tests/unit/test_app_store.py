@@ -305,7 +305,7 @@ async def test_ids_are_checked(id: str, tmp_path: Path) -> None:
         await FileStore(tmp_path).load(id)
 
 
-@pytest.mark.parametrize("name", ["max_ticks", "max_timeline_entries"])
+@pytest.mark.parametrize("name", ["max_ticks", "max_timeline_entries", "max_timeline_bytes"])
 def test_limits_are_checked(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):
         bare_app(ScriptedModel(), tools=(), **{name: 0})

@@ -36,6 +36,7 @@ from orchestrator.terminals.recording import Recording
 from paddock.audit import archive_file
 from paddock.audit.archive_file import ArchiveError
 from paddock.audit.chain import Anchor, Chain
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 T = TypeVar("T")
@@ -408,7 +409,7 @@ async def test_a_retention_archives_by_itself(
 ) -> None:
     await ended(database, ledger, tmp_path, events=2)
     archiving.start(0, Tasks())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ledger.wait("system", 0)
     await archiving.close()
     assert len(list((tmp_path / "archive").glob("*.tar.gz"))) == 1

@@ -98,3 +98,29 @@ async def test_a_search_looks_at_a_part_and_finds_all(
     assert found == expected[::-1]
     # A scan takes several steps per event, and the id has 950 events.
     assert highest < 30 * 75
+
+
+@each(
+    "wanted",
+    [
+        {},
+        {"operation": "command.start"},
+        {"decision": "allow"},
+        {"text": "command.start"},
+    ],
+)
+async def test_a_page_that_is_full_is_all_that_is_read(
+    database: Database, wanted: dict[str, Any]
+) -> None:
+    """Not every event that a search may examine, but those of the page."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    await database.browse(lambda connection: connection.set_progress_handler(count, 1))
+    searched = await search(database, Search(**wanted), None, 10)
+    assert [event["id"] for event in searched.items] == list(range(1000, 990, -1))
+    # Reading the ids of all 1,000 alone would take several times as many.
+    assert steps < 1000, steps

@@ -25,6 +25,7 @@ from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
 from orchestrator.workspace.quota import Choice, Quota
 from orchestrator.workspace.storage import Storage
+from tests.support.limits import WAIT_SECONDS
 from tests.support.tool import spec
 
 SANDBOXES = 40
@@ -47,7 +48,7 @@ class Hanging:
             self.highest = max(self.highest, self._now)
             if self._now == self._most:
                 self._full.set()
-        assert self._full.wait(30)
+        assert self._full.wait(WAIT_SECONDS)
         with self._lock:
             self._now -= 1
 

@@ -48,6 +48,7 @@ from orchestrator.store.database import Database
 from orchestrator.workspace.quota import Choice, Quota
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.keys import entry
+from tests.support.limits import WAIT_SECONDS
 
 GIB = 1024**3
 FACTS = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
@@ -486,7 +487,7 @@ async def test_an_engine_that_hangs_is_given_up(
     monkeypatch.setattr("orchestrator.checks.doctor._SECONDS", 0.2)
     engine = FakeEngine(images={settings.image: IMAGE})
     engine.hang_next("info")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         checks = {check.name: check for check in await run_checks(settings, engine=engine)}
     assert "no answer" in checks["engine"].detail
     assert checks["image"].ok

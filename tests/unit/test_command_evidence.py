@@ -51,6 +51,7 @@ from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
 from paddock.audit.archive_file import _evidence_of
 from paddock.contract.words import Status
+from tests.support.limits import WAIT_SECONDS
 from tests.support.tool import spec
 from tests.support.until import until
 
@@ -209,7 +210,7 @@ async def test_what_may_be_on_record_stays(
     goes_on = threading.Event()
 
     def slow(_connection: object) -> None:
-        assert goes_on.wait(30)
+        assert goes_on.wait(WAIT_SECONDS)
 
     monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.05)
     monkeypatch.setattr(session_rows, "counting", lambda *_: slow)
@@ -270,7 +271,7 @@ async def test_a_call_that_comes_back_late_leaves_nothing(
 
     def late(self: EvidenceFile, *given: object) -> None:
         files.append(self)
-        assert back.wait(30)
+        assert back.wait(WAIT_SECONDS)
         before(self, *given)
 
     monkeypatch.setattr(captures_module, "_DISCARD_SECONDS", 0.01)

@@ -19,6 +19,7 @@ from orchestrator.audit.query import Selection
 from orchestrator.audit.recorded import Recorded
 from orchestrator.store.database import Database, StoreError
 from paddock.audit.chain import canonical
+from tests.support.limits import WAIT_SECONDS
 from tests.unit.ledger_support import draft, fill
 
 OWNERS = {"k1": "one", "k2": "two"}
@@ -51,7 +52,7 @@ def browsed(database: Database, monkeypatch: pytest.MonkeyPatch) -> Browsed:
 async def events(follower: Follower, until: int) -> list[Recorded]:
     """The follower's events up to the given `seq`."""
     found: list[Recorded] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not found or found[-1].seq < until:
             found += await follower.next()
     return found
@@ -215,13 +216,13 @@ async def test_an_owner_gets_events_of_the_owners_sessions_only(
         for key in ("k2", SYSTEM_KEY, "k1", "k2", "k3", "k1"):
             await fill(ledger, 1, key)
         found: list[int] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             # Only the database knows the owner of k3.
             while len(found) < 3:
                 found += [event.id for event in await follower.next()]
         assert found == [4, 6, 7]
         everything: list[int] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(everything) < 7:
                 everything += [event.id for event in await everybodys.next()]
         assert everything == list(range(1, 8))
@@ -250,7 +251,7 @@ async def test_an_end_while_the_ledger_is_read_is_not_missed() -> None:
             await asyncio.sleep(0)  # waiters on `over` are woken
         return CatchUp([], position, more=False)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await Follower(read, 0, over).next() == []
 
 

@@ -21,6 +21,7 @@ from orchestrator.audit.query import Selection
 from orchestrator.audit.recorded import Recorded
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.store.database import Database, StoreError
+from tests.support.limits import WAIT_SECONDS
 from tests.unit.ledger_support import draft
 
 MOST_WAITING, MOST_BYTES = 4, 3000
@@ -67,7 +68,7 @@ class Reader:
     async def finish(self) -> list[Recorded]:
         """Completes the read; raises its error."""
         under_way, self.under_way = self.begin(), None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             events = await under_way
         self.found += events
         return events

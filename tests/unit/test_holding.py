@@ -15,6 +15,7 @@ from orchestrator.sandboxes import holding
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.holding import Holding
 from orchestrator.workspace.quota import Quota
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 LEVEL = cast(Any, SimpleNamespace(name="low", rates=SimpleNamespace(disk=True, network=False)))
@@ -47,7 +48,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     free = threading.Event()
 
     def hang(*_: object) -> Any:
-        assert free.wait(60)
+        assert free.wait(WAIT_SECONDS)
         raise FileNotFoundError
 
     for name in ("device_of", "held", "root_group"):
@@ -89,7 +90,7 @@ async def test_what_hangs_takes_few_threads_and_keeps_no_start(
     def device_of(path: Path) -> str:
         if path.name == "workspace":
             calls.append(path)
-            assert free.wait(60)
+            assert free.wait(WAIT_SECONDS)
         return "7:1"
 
     monkeypatch.setattr(holding, "device_of", device_of)

@@ -23,6 +23,7 @@ from orchestrator.webhooks.backoff import MOST_TRIES
 from orchestrator.webhooks.delivering import AT_ONCE, HookDeliveries, kept_since
 from orchestrator.webhooks.hook import Hook
 from paddock.webhooks import verify
+from tests.support.limits import WAIT_SECONDS
 from tests.support.manual_clock import ManualClock
 from tests.support.receiver import ENDLESS, ERROR, HANGS, OK, Received, Receiver, Reply, receiving
 from tests.support.until import until
@@ -267,7 +268,7 @@ async def test_a_restart_at_any_moment_loses_nothing_and_keeps_the_order(place: 
         await place.record(*sessions)
     place.receiver.answer = lambda _: OK
     async with place.delivering() as deliveries:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await _all_told(place, deliveries):
                 place.clock.advance(LONG)
                 await asyncio.sleep(0.01)

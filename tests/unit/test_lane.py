@@ -9,6 +9,7 @@ import pytest
 from orchestrator.engine import docker_containers
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.lane import Lane
+from tests.support.limits import WAIT_SECONDS
 
 
 async def until_waiting(lane: Lane) -> "asyncio.Task[Future[int]]":
@@ -38,7 +39,7 @@ async def test_a_caller_that_gives_up_frees_no_place() -> None:
     with pytest.raises(TimeoutError):
         await lane.begin(Future[int])
     hanging.set_result(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         await lane.begin(Future[int])
 
 
@@ -60,7 +61,7 @@ async def test_a_cancelled_caller_keeps_no_place() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     first.set_result(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         await lane.begin(Future[int])
 
 
@@ -76,7 +77,7 @@ async def test_stops_find_a_thread_while_many_sandboxes_are_removed(
     paused, may_end, removed = list[str](), threading.Event(), list[str]()
 
     def remove(client: Client, container_id: str) -> None:
-        may_end.wait(60)
+        may_end.wait(WAIT_SECONDS)
         removed.append(container_id)
 
     engine = DockerEngine("0a1b2c3d", timeout=60, threads=2)
@@ -86,7 +87,7 @@ async def test_stops_find_a_thread_while_many_sandboxes_are_removed(
     removals = [asyncio.create_task(engine.remove(str(number))) for number in range(200)]
     await asyncio.sleep(0)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await engine.pause("another")
         assert (paused, removed) == (["another"], [])
     finally:

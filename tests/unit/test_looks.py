@@ -13,6 +13,7 @@ from orchestrator.node.processes import Earlier, Measured, Usage
 from orchestrator.sandboxes.sandbox import Looks
 from orchestrator.sessions.inspect import Inspector
 from orchestrator.workspace.quota import Choice, Quota
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 
@@ -37,7 +38,7 @@ class Processes:
 
     def measure(self, *_: object) -> tuple[Measured, Earlier]:
         self.looks += 1
-        assert self.goes_on.wait(30)
+        assert self.goes_on.wait(WAIT_SECONDS)
         return Measured([], Usage(0.0, 0.0, 0, self.looks)), Earlier()
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 from orchestrator.loop_turns import LoopTurns
+from tests.support.limits import WAIT_SECONDS
 
 
 async def test_many_connections_delay_a_pass_of_the_loop_by_a_few() -> None:
@@ -48,4 +49,4 @@ async def test_who_leaves_takes_no_turn() -> None:
     for task in leaving:
         task.cancel()
     await asyncio.gather(*leaving, return_exceptions=True)
-    await asyncio.wait_for(turns.next("a"), 5)
+    await asyncio.wait_for(turns.next("a"), WAIT_SECONDS)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from paddock import NotFoundError
 from paddock.cli.mcp_relay import Relay, lines, parsed
+from tests.support.limits import WAIT_SECONDS
 
 
 async def pieces(*data: bytes) -> AsyncIterator[bytes]:
@@ -70,7 +71,7 @@ async def test_a_lost_conversation_begins_again() -> None:
         yield json.dumps({"id": 1, "method": "initialize"}).encode()
         yield b"{"
         yield json.dumps({"id": 2, "method": "ping"}).encode()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await answered.wait()
 
     await Relay(cast(Any, SimpleNamespace(mcp=served)), write).run(messages())

@@ -168,6 +168,10 @@ ANSWERS: dict[str, tuple[Answer, tuple[str, str, int, int, bool]]] = {
         Answer(body=[b": WAITING\n\nevent: m\nid: 5\n" + ENDED[0], *ENDED[1:], DONE]),
         NOT_STATED,
     ),
+    "a stream that is not called one": (
+        Answer(body=[*ENDED, DONE], content_type="text/plain"),
+        NOT_STATED,
+    ),
     "usage of null": (
         Answer(body=[event({**chunk("It works."), "usage": None}), DONE]),
         NOT_STATED,
@@ -286,6 +290,18 @@ async def test_an_endpoint_that_refuses_to_state_the_usage_is_not_asked_again(
     # Nor one of which the operator says so.
     await ask(server, stream_usage=False)
     assert "stream_options" not in server.bodies[-1]
+
+
+async def test_an_endpoint_that_refuses_what_it_said_gets_it_no_more(server: ModelServer) -> None:
+    server.answers = [whole(content="So.", reasoning="I wonder."), Answer(refuses="reasoning")]
+    asked = Models({"small": OperatorModel.model_validate(server.setting())})
+    first = await asked.complete("small", HELLO, 100, 30)
+    said = Prompt((ModelMessage("assistant", first.text, extra=first.extra), *HELLO.messages))
+    for _ in range(2):
+        assert (await asked.complete("small", said, 100, 30)).text == "done"
+    await asked.close()
+    sent = ["reasoning" in body["messages"][0] for body in server.bodies[1:]]
+    assert sent == [True, False, False]
 
 
 async def test_who_calls_is_said(server: ModelServer) -> None:

@@ -46,6 +46,32 @@ def test_its_version_is_the_projects() -> None:
     assert project["version"] == VERSION
 
 
+def test_websockets_say_what_passes_on_them(openapi: dict[str, Any]) -> None:
+    """Their answers, with the frames of both sides, and why they are closed."""
+    schemas = openapi["components"]["schemas"]
+    found = {}
+    for path, item in openapi["paths"].items():
+        for described in item.values():
+            if "101" in (described["responses"] if isinstance(described, dict) else ()):
+                found[path.rpartition("/")[2]] = described
+    assert found.keys() == {"terminal", "run"}
+    for name, described in found.items():
+        # The handshake is refused like any request.
+        assert {"400", "401", "403", "404", "410", "429", "503"} < described["responses"].keys()
+        told = described["x-websocket"]
+        assert next(iter(told["subprotocols"])).startswith("paddock."), name
+        assert {"1000", "1001", "1007", "1009"} < told["close"].keys()
+        server = told["server"]["text"]["schema"]
+        assert server == described["responses"]["101"]["content"]["application/json"]["schema"]
+        for schema in (told["client"]["text"]["schema"], *server.get("anyOf", [server])):
+            assert schema["$ref"].rpartition("/")[2] in schemas, schema
+    terminal, run = (found[name]["x-websocket"] for name in ("terminal", "run"))
+    assert terminal["client"]["text"]["schema"]["$ref"].endswith("/ResizeFrame")
+    assert run["client"]["text"]["schema"]["$ref"].endswith("/RunFrame")
+    assert "binary" in terminal["server"]
+    assert "binary" not in run["server"]
+
+
 def test_operations_are_told_apart() -> None:
     assert len({operation.id for operation in OPERATIONS}) == len(OPERATIONS)
     assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.base import Container
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError, ValidationError
 from orchestrator.sandboxes.parts import Assembly, Part, Plan
+from orchestrator.sandboxes.slow_steps import with_steps
 from orchestrator.task_scope import TaskScope
 
 CONTAINER = cast(Container, None)
@@ -170,3 +171,52 @@ async def test_a_sandbox_that_was_left_is_not_taken_for_removed(
     with caplog.at_level(logging.ERROR):
         await parts.close()
     assert "it was left before" in caplog.text
+
+
+async def test_a_start_that_is_late_says_which_part_was_slow() -> None:
+    clock = [0.0]
+    said: list[str] = []
+    late = SandboxUnavailableError("no hello within 20 s", retry_after=1)
+    parts = [
+        SlowPart("network", 0.1, None, clock, said),
+        SlowPart("container", 21.2, None, clock, said),
+        SlowPart("hello", 20, late, clock, said),
+        SlowPart("agent", 1, None, clock, said),
+    ]
+    plan = cast(Any, SimpleNamespace(name="abc"))
+    started = Assembly(parts, plan, TaskScope("the test"), lambda: clock[0])
+    with pytest.raises(SandboxUnavailableError) as caught:
+        await started.open()
+    assert caught.value.detail == "no hello within 20 s (its start: container 21 s, hello 20 s)"
+    assert caught.value.fields == {"retry_after": 1}
+    assert said == ["close hello", "close container", "close network"]
+
+
+def test_steps_are_told_only_of_what_is_late() -> None:
+    quick = SandboxUnavailableError("the agent ended")
+    assert with_steps(quick, {"container": 0.4}) is quick
+    refused = ValidationError("no such image", field="image")
+    assert with_steps(refused, {"container": 30}) is refused
+
+
+class SlowPart(FakePart):
+    """A part that takes so many seconds of the clock to open, and may fail then."""
+
+    def __init__(
+        self,
+        name: str,
+        seconds: float,
+        failure: BaseException | None,
+        clock: list[float],
+        said: list[str],
+    ) -> None:
+        super().__init__(name, said, Way(0, None), Way(0, None))
+        self._seconds, self._failure, self._clock = seconds, failure, clock
+
+    async def open(self, plan: Plan) -> None:
+        self._clock[0] += self._seconds
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self, plan: Plan) -> None:
+        self._said.append(f"close {self.name}")

@@ -11,6 +11,7 @@ from orchestrator.errors import EngineUnavailableError
 from orchestrator.sandboxes import placing
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.placing import Places
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 
@@ -23,7 +24,7 @@ class Late:
 
     def __call__(self) -> None:
         self.began.set()
-        assert self.free.wait(60)
+        assert self.free.wait(WAIT_SECONDS)
         self.directory.make()
 
 

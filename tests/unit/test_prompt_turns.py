@@ -9,6 +9,7 @@ import pytest
 
 from paddock.cli.prompt_turns import StoppedWaiting, interrupting
 from paddock.client import Session
+from tests.support.limits import WAIT_SECONDS
 
 
 class HangingSession:
@@ -34,7 +35,7 @@ async def test_the_second_one_stops_waiting() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(StoppedWaiting):
-        await asyncio.wait_for(press_twice(), 60)
+        await asyncio.wait_for(press_twice(), WAIT_SECONDS)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

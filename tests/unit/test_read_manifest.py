@@ -15,6 +15,7 @@ from sandbox_agent.confine.profile import NO_TOOL, consume_rules
 from sandbox_agent.protocol import Configuration, Confinement
 from sandbox_agent.reads import pack_files
 from sandbox_agent.reads.manifest import Consume, ReadManifest
+from sandbox_agent.reads.pack_files import Held
 
 PACK = Consume(
     manifest_id="pack-1",
@@ -163,11 +164,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def granted(tree: Path, **members: Any) -> dict[str, int]:
+def granted(tree: Path, held: Held | None = None, **members: Any) -> dict[str, int]:
     """The rights by path relative to the workspace."""
     consume = NOTHING._replace(**members)
     found = {}
-    for item in pack_files.opened(consume, os.getuid(), executable=False, workspace=str(tree)):
+    for item in pack_files.opened(
+        consume, os.getuid(), executable=False, workspace=str(tree), held=held
+    ):
         found[os.path.relpath(os.readlink(f"/proc/self/fd/{item.fd}"), tree)] = item.access
         os.close(item.fd)
     return found
@@ -184,6 +187,16 @@ def test_an_entry_that_is_no_file_grants_nothing(tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     assert granted(tree, entries=("src", "link", "way/secret.py", "pipe", "../x")) == {}
     assert granted(tree, directories=("secret", "way")) == {}
+
+
+def test_what_takes_an_entry_s_place_later_grants_nothing(tree: Path) -> None:
+    held: Held = {}
+    entries = ("src/main.py", "secret", "missing")
+    assert set(granted(tree, held, entries=entries)) == set(held) == {"src/main.py", "secret"}
+    assert granted(tree, held, entries=entries).keys() == held.keys()
+    (tree / "src/secret.py").rename(tree / "secret")
+    (tree / "missing").write_text("new")
+    assert set(granted(tree, held, entries=entries)) == {"src/main.py"}
 
 
 def test_written_directories_are_created_and_can_not_be_read(tree: Path) -> None:

@@ -26,6 +26,20 @@ _AROUND = st.text(st.sampled_from("ab /%+\\\"'{}\n-_=é✓0123"), max_size=12)
 _BEFORE = _AROUND.filter(lambda text: not re.search(r"%[0-9a-f]?$", text))
 
 
+@given(st.binary(max_size=30), st.binary(max_size=30), st.sampled_from(["plain", "base64", "hex"]))
+def test_values_between_any_bytes(before: bytes, after: bytes, form: str) -> None:
+    """Output need not be text: what is no UTF-8 hides nothing, and stays."""
+    value = TOKEN.encode()
+    told = {"base64": base64.b64encode(value), "hex": value.hex().encode()}.get(form, value)
+    assume(not re.search(rb"[0-9A-Za-z+/=_%\\\s-]$", before[-1:]))
+    assume(not re.match(rb"[0-9A-Za-z+/=_\s-]", after[:1]))
+    cut = Redactor([TOKEN]).data(before + told + after)
+    assert TOKEN.encode()[:8] not in cut
+    assert told[:8] not in cut
+    assert cut.startswith(before)
+    assert cut.endswith(after)
+
+
 def _all_percent(text: str, digits: str = "%%%02X") -> str:
     return "".join(digits % byte for byte in text.encode())
 

@@ -34,6 +34,7 @@ from orchestrator.tasks import TaskName, Tasks
 from orchestrator.tools.catalog import read_catalog
 from orchestrator.tools.cedar import CedarFacts
 from orchestrator.tools.manifest import CedarNames
+from tests.support.limits import WAIT_SECONDS
 from tests.support.manifests import MINIMAL, PSQL
 from tests.support.until import until
 
@@ -73,7 +74,7 @@ async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Reload]:
 
 async def event(ledger: Ledger, database: Database, seq: int) -> dict[str, Any]:
     """The event with this `seq` in the system's chain, once it exists."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await ledger.wait(SYSTEM_KEY, seq - 1)
     (found,) = await query.events(database, SYSTEM_KEY, after_seq=seq - 1, limit=1)
     assert found["operation"] == "policy.reloaded"
@@ -611,7 +612,7 @@ async def test_files_that_hang_are_no_silence(
 
     def hang() -> Any:
         readers.add(threading.current_thread().name)
-        assert answers.wait(30)
+        assert answers.wait(WAIT_SECONDS)
         return read()
 
     source.read = hang

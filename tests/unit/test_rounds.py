@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.store.database import Database
 from orchestrator.store.round_robin import SYSTEM, Queue, RoundRobin, asker, asking
+from tests.support.limits import WAIT_SECONDS
 
 PATHS = st.sampled_from([SYSTEM, ("a", "a"), ("a", "handle:1"), ("a", "handle:2"), ("b", "b")])
 
@@ -109,7 +110,7 @@ async def test_who_leaves_has_no_turn_and_keeps_nobody_from_theirs(
         await leaving
     assert order[0] == "a"
     assert order[-1] == "c"
-    async with asyncio.timeout(10), queue.turn(("d",)):
+    async with asyncio.timeout(WAIT_SECONDS), queue.turn(("d",)):
         order.append("d")
 
 
@@ -118,7 +119,7 @@ async def test_a_turn_ends_however_its_work_does() -> None:
     with pytest.raises(ValueError, match="failed"):
         async with queue.turn(("a",)):
             raise ValueError("failed")
-    async with asyncio.timeout(10), queue.turn(("a",)):
+    async with asyncio.timeout(WAIT_SECONDS), queue.turn(("a",)):
         pass
 
 
@@ -137,7 +138,7 @@ async def test_a_page_waits_for_no_more_than_one_of_anothers(
 
     async def look(name: str) -> None:
         def work(_: object) -> None:
-            assert free.wait(60)
+            assert free.wait(WAIT_SECONDS)
             order.append(name)
 
         with asking(name, name):
@@ -165,7 +166,7 @@ async def test_who_leaves_while_it_is_looked_up_counts(tmp_path: Path, order: li
     async def look(name: str) -> None:
         def work(_: object) -> None:
             began.set()
-            assert free.wait(60)
+            assert free.wait(WAIT_SECONDS)
             order.append(name)
 
         with asking(name, name):

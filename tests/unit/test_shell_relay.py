@@ -10,6 +10,7 @@ import pytest
 
 from paddock.cli import shell_relay
 from paddock.client import LiveTerminal, Session
+from tests.support.limits import WAIT_SECONDS
 
 
 class Shell:
@@ -55,6 +56,6 @@ async def test_a_size_that_changes_while_the_shell_opens_is_passed_on(
     monkeypatch.setattr(shell_relay, "when_resized", never_told)
     monkeypatch.setattr(shell_relay, "keys", nothing_typed)
     session = SimpleNamespace(id="sess-1", terminals=SimpleNamespace(live=live))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await shell_relay.attend(cast(Session, session), None) == 0
     assert (asked, shell.sizes) == ([(80, 24)], [(91, 29)])

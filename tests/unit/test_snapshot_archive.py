@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import TooLargeError
-from orchestrator.snapshots import archive
+from orchestrator.snapshots import archive, helper
 from orchestrator.snapshots.archive import (
     END,
     ArchiveReader,
@@ -18,6 +20,8 @@ from orchestrator.snapshots.archive import (
     header,
     padding,
 )
+from sandbox_agent.errors import AgentError
+from tests.support.archives import Entry, tar_of
 
 _TREES = st.one_of(
     st.tuples(st.binary(max_size=1500)),
@@ -103,3 +107,19 @@ def test_an_endless_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         reader.feed(header(archive.MANIFEST, 4096)[:512])
     with pytest.raises(TooLargeError):
         reader.feed(b"x")
+
+
+def test_links_that_no_snapshot_has_are_refused(tmp_path: Path) -> None:
+    """An upload leaves them out, but a restored session has all that was there."""
+    (tmp_path / "tree").mkdir()
+    links = [Entry("ok", b"x"), Entry("evil", kind="symlink", target="/etc/passwd")]
+    (tmp_path / "archive").write_bytes(tar_of(links))
+    tree = os.open(tmp_path / "tree", os.O_RDONLY | os.O_DIRECTORY)
+    archive_file = os.open(tmp_path / "archive", os.O_RDONLY)
+    try:
+        with pytest.raises(AgentError, match="entry 'evil' is a symbolic link with an absolute"):
+            helper._unpack({"tree": tree, "archive": archive_file}, 1000)
+    finally:
+        os.close(tree)
+        os.close(archive_file)
+    assert not (tmp_path / "tree" / "evil").is_symlink()

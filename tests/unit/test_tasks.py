@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.checks.base import CheckStatus
 from orchestrator.tasks import TaskName, Tasks
+from tests.support.limits import WAIT_SECONDS
 
 NAME = TaskName.POLICY
 
@@ -61,7 +62,7 @@ async def test_what_fails_or_returns_is_started_again(
 ) -> None:
     plane, work = Plane(monkeypatch), Work(9, error)
     task = plane.tasks.start(NAME, work)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await work.runs.wait()
     assert plane.counted == [NAME] * 9
     assert plane.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
@@ -76,7 +77,7 @@ async def test_readiness_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     plane, work = Plane(monkeypatch), Work(0, ValueError("with a path /root/x"))
     task = plane.tasks.start(NAME, work)
     other = plane.tasks.start(TaskName.WEBHOOK, Work(0, None))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await work.runs.wait()
         assert plane.status() is CheckStatus.OK
         plane.go_on.clear()
@@ -114,7 +115,7 @@ async def test_what_has_an_end_is_tried_until_it_is_reached(
         done.set()
 
     task = plane.tasks.start(NAME, work, forever=False)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await done.wait()
     await task.close()
     assert (tries, plane.status()) == (3, CheckStatus.OK)
@@ -124,7 +125,7 @@ async def test_closing_ends_it_in_a_pause(monkeypatch: pytest.MonkeyPatch) -> No
     plane, work = Plane(monkeypatch), Work(1, OSError())
     plane.go_on.clear()
     task = plane.tasks.start(NAME, work)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await plane.paused.wait()
         await task.close()
     assert work.begun == 1

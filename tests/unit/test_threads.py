@@ -13,6 +13,7 @@ from orchestrator.threads import (
     bounded,
     within,
 )
+from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
 
@@ -47,7 +48,7 @@ def test_a_loop_that_ended_is_no_trouble() -> None:
 
     asyncio.run(leave())
     release.set()
-    seen[0].join(10)
+    seen[0].join(WAIT_SECONDS)
     assert not seen[0].is_alive()
 
 

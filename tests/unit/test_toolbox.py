@@ -53,15 +53,29 @@ def test_names_are_those_that_endpoints_take() -> None:
 
 
 def test_of_two_with_one_name_the_first_one_counts() -> None:
-    tools = toolbox([listed("exec"), listed("a.b"), listed("a__b")], [host("a__b"), host("exec")])
+    tools = toolbox([listed("exec"), listed("a.b")], [host("a__b"), host("exec")])
     assert tools["exec"] is TOOLS["exec"]
     assert tools["a__b"].operation({"command": "x"}) == Operation("world.tool", ("a.b", "x"))
+
+
+def test_each_tool_of_the_operator_can_be_called() -> None:
+    long = f"{'t' * 64}.{'c' * 64}"
+    tools = toolbox([listed("exec"), listed("a.b"), listed("a__b"), listed(long)], ())
+    for name in ("a.b", "a__b", long):
+        found = named(tools, name)
+        assert found is not None
+        assert len(found.name) <= 64
+        assert found is tools[found.name]
+        assert found.operation({"command": "x"}).args[0] == name
+    # Its own tools come first.
+    assert named(tools, "exec") is TOOLS["exec"]
 
 
 def test_what_is_offered_is_bounded() -> None:
     assert len(names(*(listed(f"t{number}.c") for number in range(500)))) == 128
     assert {"t" * 64, f"{'t' * 61}__c"} <= {*names(listed("t" * 64), listed(f"{'t' * 61}.c"))}
-    assert f"{'t' * 62}__c" not in names(listed(f"{'t' * 62}.c"))
+    (long_name,) = {*names(listed(f"{'t' * 62}.c"))} - {*TOOLS}
+    assert len(long_name) == 64
     assert "a__b" not in names(listed("a.b", rule="risk-tier"))
     long = toolbox([listed("a.b", pattern="x" * 2000)], ())["a__b"].shown()
     assert long.description.startswith("does it\nThe line must match xx")

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.approvals import webhook
 from orchestrator.approvals.webhook import Webhook
 from orchestrator.tasks import Tasks
+from tests.support.limits import WAIT_SECONDS
 
 SECRET = "the-secret-of-the-tests"
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -46,7 +47,7 @@ class Receiver:
         await self.requests.put(Request(line, headers, body))
 
     async def next(self) -> Request:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await self.requests.get()
 
 

@@ -1,7 +1,8 @@
 // Sessions as they are now: loaded once, then kept up by the event stream.
 
 import { useEffect, useState } from "./vendor/preact.js";
-import { follow, get, ofSession, withQuery } from "./api.js";
+import { get, ofSession, withQuery } from "./api.js";
+import { followShared } from "./shared_events.js";
 import { Usage } from "./usage.js";
 
 // A burst of events makes the page draw once, and load what has changed once.
@@ -30,6 +31,8 @@ export class Live {
     this.pending = [];
     this.newest = null;
     this.listeners = new Set();
+    // Called with each event.
+    this.hearers = new Set();
     this.stale = new Set();
     this.ended = new Set();
     this.awaited = new Map();
@@ -41,7 +44,7 @@ export class Live {
   async start() {
     try {
       // The stream begins before the list, so that nothing falls between them.
-      follow("/api/events", null, "id", (event) => this.heard(event), (state, error) => this.connected(state, error), this.stop.signal);
+      followShared((event) => this.heard(event), (state, error) => this.connected(state, error), this.stop.signal);
       this.usage.follow(() => this.changed({}), this.stop.signal);
       await Promise.all([this.loadSessions(), this.countApprovals(), this.loadDenials()]);
       this.changed({ loaded: true });
@@ -105,6 +108,7 @@ export class Live {
 
   heard(event) {
     this.newest = event;
+    for (const hear of this.hearers) hear(event);
     if (event.decision === "deny") this.denied(event);
     const session = this.sessions.get(event.session_id);
     if (event.operation === "session.create" && event.args.parent) this.parents.set(event.session_id, event.args.parent);

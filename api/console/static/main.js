@@ -41,7 +41,7 @@ function Page({ live, parts, query }) {
   const [page = "sessions", id, tab] = parts;
   // A page keeps its conditions in the address itself; another address is another page.
   const key = query.toString();
-  if (page === "sessions" && id) return html`<${Session} key=${id} id=${id} tab=${tab} query=${query} />`;
+  if (page === "sessions" && id) return html`<${Session} key=${id} live=${live} id=${id} tab=${tab} query=${query} />`;
   if (page === "sessions") return html`<${Overview} key=${key} live=${live} query=${query} />`;
   if (page === "approvals") return html`<${Approvals} live=${live} query=${query} />`;
   if (page === "audit") return html`<${Audit} key=${key} query=${query} />`;

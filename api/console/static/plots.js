@@ -5,6 +5,8 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 const HEIGHT = 150;
 // A shorter axis shows seconds.
 const SECONDS_SHOWN = 300;
+// One sample has no extent in time: the library would draw an axis of a day.
+const LEAST_SECONDS = 60;
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const STYLES = "/console/vendor/uplot.css";
 const COLOURS = ["--accent", "--warn", "--bad"];
@@ -30,6 +32,13 @@ const clock = (at, span) => new Date(at * 1000).toLocaleTimeString("en-GB", {
   hour: "2-digit", minute: "2-digit", second: span < SECONDS_SHOWN ? "2-digit" : undefined,
 });
 
+/** Draws the data over their time. */
+function draw(plot, data) {
+  const [times] = data;
+  plot.setData(data);
+  if (times.length) plot.setScale("x", { min: Math.min(times[0], times.at(-1) - LEAST_SECONDS), max: times.at(-1) });
+}
+
 function options({ width, series, show, most, binary, onCursor }) {
   const [soft, line] = [colour("--soft"), colour("--line")];
   const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
@@ -38,7 +47,7 @@ function options({ width, series, show, most, binary, onCursor }) {
     scales: { y: { range: (_, low, high) => [0, Math.max(most ?? 0, high * 1.1, 0.001)] } },
     axes: [{ ...axis, space: 80, values: (_, at) => at.map((each) => clock(each, at.at(-1) - at[0])) },
       { ...axis, size: 76, ...(binary && { incrs: POWERS }), values: (_, values) => values.map(show) }],
-    series: [{}, ...series.map((label, at) => ({ label, stroke: colour(COLOURS[at]), width: 1.5, points: { show: false } }))],
+    series: [{}, ...series.map((label, at) => ({ label, stroke: colour(COLOURS[at]), width: 1.5, points: { show: (plot) => plot.data[0].length < 2 } }))],
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx)] },
   };
 }
@@ -55,6 +64,9 @@ export function Plot({ title, times, series, values, show, most, binary }) {
   // Where the pointer is; the legend shows the values there, else the latest.
   const [pointed, setPointed] = useState(null);
   const data = [times, ...values];
+  // The library comes later than the data with which it is asked for.
+  const latest = useRef(data);
+  latest.current = data;
   useEffect(() => {
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const changed = () => setTheme((number) => number + 1);
@@ -67,12 +79,14 @@ export function Plot({ title, times, series, values, show, most, binary }) {
     addStyles();
     import("./vendor/uplot.js").then(({ default: UPlot }) => {
       if (gone) return;
-      plot.current = new UPlot(options({ width: place.current.clientWidth, series, show, most, binary, onCursor: setPointed }), data, place.current);
+      const now = latest.current;
+      plot.current = new UPlot(options({ width: place.current.clientWidth, series, show, most, binary, onCursor: setPointed }), now, place.current);
+      draw(plot.current, now);
       fits.observe(place.current);
     });
     return () => { gone = true; fits.disconnect(); plot.current?.destroy(); plot.current = null; };
   }, [theme, series.join()]);
-  useEffect(() => plot.current?.setData(data));
+  useEffect(() => { if (plot.current) draw(plot.current, data); });
   const shown = (at) => { const value = values[at][pointed ?? values[at].length - 1]; return value == null ? "–" : show(value); };
   return html`<figure class="card plot"><figcaption>${title}</figcaption>
     <div ref=${place} role="img" aria-label="${title}: ${series.map((name, at) => `${name} ${shown(at)}`).join(", ")}"></div>

@@ -10,6 +10,9 @@ const IGNORED_COMMANDS = [0, 1, 2, 8, 52];
 const THEME = {
   background: "#10151a", foreground: "#dfe5e1", cursor: "#7fd0a4", selectionBackground: "#3b5a4c",
 };
+const [FONT, LEAST_FONT] = [13, 7];
+// In pixels: of a terminal that fills the window, its border, and what is left of a window around one that is watched.
+const [LEAST_HEIGHT, EDGE, MARGIN] = [192, 2, 40];
 // The page does not draw faster than this much is drawn: what comes on top of it is not shown.
 const MOST_WAITING = 4 * 1024 * 1024;
 
@@ -49,7 +52,7 @@ keepToPolicy();
 
 function made({ columns, rows, writable }) {
   const terminal = new Terminal({
-    cols: columns, rows, theme: THEME, fontSize: 13, fontFamily: "ui-monospace, Menlo, Consolas, monospace",
+    cols: columns, rows, theme: THEME, fontSize: FONT, fontFamily: "ui-monospace, Menlo, Consolas, monospace",
     scrollback: 5000, disableStdin: !writable, cursorBlink: false,
     cursorInactiveStyle: "outline", screenReaderMode: true, minimumContrastRatio: 4.5,
   });
@@ -77,6 +80,25 @@ function writer(terminal) {
 /** A line of the page's own in a terminal. */
 export const notice = (text) => `\r\n\x1b[0;33m[${text}]\x1b[0m\r\n`;
 
+/** Gives a terminal the room that the window has below its beginning, without a need to scroll. */
+function fill(place, fit) {
+  const top = place.getBoundingClientRect().top + scrollY;
+  const below = [place.parentElement, place.closest("main")].reduce((sum, each) => sum + parseFloat(getComputedStyle(each).paddingBottom), EDGE);
+  place.style.height = `${Math.max(LEAST_HEIGHT, Math.floor(innerHeight - top - below))}px`;
+  fit.fit();
+}
+
+/** Draws a terminal that has its program's size so small that the window shows all of it, if that can be read. */
+function shrink(box, terminal) {
+  const drawn = box.querySelector(".xterm-screen");
+  if (!drawn?.clientWidth) return;
+  const { paddingLeft, paddingRight } = getComputedStyle(box);
+  const wide = (box.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight)) / (drawn.clientWidth / terminal.options.fontSize);
+  const high = (innerHeight - MARGIN) / (drawn.clientHeight / terminal.options.fontSize);
+  const size = Math.max(LEAST_FONT, Math.min(FONT, Math.floor(Math.min(wide, high) * 4) / 4));
+  if (size !== terminal.options.fontSize) terminal.options.fontSize = size;
+}
+
 /**
  * A terminal on the page. `onReady({terminal, write, size})` is called once it can be drawn on, and may
  * return what ends it. One that `fits` has the size of its place: `size()` is `{columns, rows}`.
@@ -91,10 +113,19 @@ export function Screen({ label, columns = 80, rows = 24, writable = false, fits 
     terminal.textarea?.setAttribute("aria-label", label);
     const leave = (event) => { if (leaves(event)) place.current.closest("section")?.querySelector("button")?.focus(); };
     place.current.addEventListener("keydown", leave);
-    const watcher = new ResizeObserver(() => fits && fit.fit());
-    if (fits) { fit.fit(); watcher.observe(place.current); }
+    const adapt = () => (fits ? fill(place.current, fit) : shrink(place.current.parentElement, terminal));
+    let frame = null;
+    // In the next frame: it changes what is observed.
+    const soon = () => { frame ??= requestAnimationFrame(() => { frame = null; adapt(); }); };
+    // What is above it may grow, and is within the same part of the page.
+    const watcher = new ResizeObserver(soon);
+    watcher.observe(place.current.parentElement);
+    watcher.observe(place.current.closest("main"));
+    addEventListener("resize", soon);
+    const resized = terminal.onResize(() => { if (!fits) soon(); });
+    adapt();
     const end = onReady({ terminal, write: writer(terminal), size: () => ({ columns: terminal.cols, rows: terminal.rows }) });
-    return () => { watcher.disconnect(); end?.(); terminal.dispose(); };
+    return () => { watcher.disconnect(); cancelAnimationFrame(frame); removeEventListener("resize", soon); resized.dispose(); end?.(); terminal.dispose(); };
   }, []);
   return html`<div class="screen ${fits ? "fits" : ""}" role="group" aria-label=${label}><div ref=${place}></div></div>`;
 }

@@ -13,6 +13,8 @@ export class Usage {
   constructor() {
     this.round = 0;
     this.host = null;
+    // When the latest sample was heard of, in seconds.
+    this.at = null;
     this.sessions = new Map();
     this.interval = FIRST_SECONDS;
   }
@@ -45,6 +47,7 @@ export class Usage {
   add({ round, interval, host, items }) {
     const fresh = round > this.round;
     Object.assign(this, { round, interval });
+    if (fresh) this.at = Date.now() / 1000;
     if (host) {
       const before = this.host ?? {};
       this.host = {

@@ -66,7 +66,7 @@ class EngineSettings(BaseModel):
         default=8, ge=1, le=64, description="Calls to the engine at the same time."
     )
     hello_timeout: float = Field(
-        default=20,
+        default=30,
         gt=0,
         le=600,
         allow_inf_nan=False,

@@ -54,7 +54,8 @@ class RuleSettings(BaseModel):
         default={},
         description="Language models that turns may call, by name: "
         '`{"url", "key" or "key_file", "model", "prices": {"input", "output"}, "max_tokens", '
-        '"timeout", "limit_field"}`; prices are dollars for a million tokens.',
+        '"timeout", "limit_field", "send_back", "stream_usage"}`; prices are dollars for a million '
+        "tokens.",
     )
     tools_dir: AbsolutePath | None = Field(
         default=None,

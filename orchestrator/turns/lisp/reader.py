@@ -61,6 +61,8 @@ def read(text: str, limits: LispLimits) -> Generator[Breath, object, Cons]:
                 _add(opened, *_closed(opened, place))
             else:
                 _add(opened, _simple(kind, word), place)
+            if len(opened[-1].items) > limits.list_length:
+                raise Problem(f"a list has at most {limits.list_length} elements")
     except Problem as problem:
         raise LispError(problem.message, *(problem.place or place)) from None
     if len(opened) > 1:

@@ -1,6 +1,10 @@
 """Operations that run commands in the session's sandbox, by the rules of its level."""
 
+from collections.abc import Iterable, Mapping
+
 from orchestrator.commands import started
+from orchestrator.commands.head_and_tail import HeadAndTail
+from orchestrator.link.messages import Chunk
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Command
 from orchestrator.turns.operations.context import OperationContext
@@ -8,7 +12,7 @@ from orchestrator.turns.operations.turn_operation import Done, StagedChange, tur
 from orchestrator.turns.outcome import Value
 from orchestrator.turns.programs import OperationFailed
 
-# Of one stream.
+# Of one stream: as much from its end as from its beginning.
 _MOST_OUTPUT = 256 * 1024
 
 
@@ -40,37 +44,43 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
     except BaseException:
         await executions.client_gone(session, command)
         raise
-    output = await _output(context, command)
+    output = await _output(context, command, result.output_bytes)
     value: Value = (
         ("exit-code", result.exit_code),
-        ("stdout", output["stdout"]),
-        ("stderr", output["stderr"]),
-        ("truncated", result.output_bytes > sum(map(len, output.values()))),
+        *((name, each.text) for name, each in output.items()),
+        ("truncated", any(each.cut for each in output.values())),
+        ("command-id", command.id),
+        ("output-bytes", result.output_bytes),
     )
     told = {"command_id": command.id, "exit_code": result.exit_code}
     return Done(value, told, staged=StagedChange("run", command=shown))
 
 
-async def _output(context: OperationContext, command: Command) -> dict[str, str]:
+async def _output(
+    context: OperationContext, command: Command, total: int
+) -> dict[str, HeadAndTail]:
     """What it printed: delivered with its end, or else requested page by page."""
-    kept = {"stdout": bytearray(), "stderr": bytearray()}
+    kept = {name: HeadAndTail(_MOST_OUTPUT) for name in ("stdout", "stderr")}
     told, command.output = command.output, None
-    position, total = 0, command.output_bytes if told is None else 0
-    for name, _, data in told or ():
-        _keep(kept, name, data)
-    while position < total and sum(map(len, kept.values())) < _MOST_OUTPUT:
+    position = _keep(kept, told or (), 0)
+    while told is None and position < total:
         page = await started.read_output(context.session, command, position, 0)
-        for name, _, data in page.chunks:
-            _keep(kept, name, data)
-        if page.lost or page.next <= position:
+        position = _keep(kept, page.chunks, position)
+        if page.lost or page.next < position or not page.chunks:
             break
-        position = page.next
-    return {name: bytes(data).decode("utf-8", "replace") for name, data in kept.items()}
+    if position < total:
+        kept["stdout"].skip(total - position)
+    return kept
 
 
-def _keep(kept: dict[str, bytearray], name: str, data: bytes) -> None:
-    if name in kept:
-        kept[name] += data[: _MOST_OUTPUT - len(kept[name])]
+def _keep(kept: Mapping[str, HeadAndTail], chunks: Iterable[Chunk], position: int) -> int:
+    """Where the next bytes begin. Of long output, the agent keeps both ends."""
+    for name, offset, data in chunks:
+        if name in kept:
+            kept[name].skip(offset - position)
+            kept[name].add(data)
+        position = offset + len(data)
+    return position
 
 
 OPERATIONS = (

@@ -2,12 +2,15 @@
 
 from datetime import UTC, datetime
 
+from orchestrator.commands import started
+from orchestrator.commands.output_pages import page_text
+from orchestrator.errors import PaddockError
 from orchestrator.sessions.budget import Amounts, Kind
 from orchestrator.turns.operations.context import OperationContext
 from orchestrator.turns.operations.turn_operation import Done, Needed, turn_operation
 from orchestrator.turns.outcome import Symbol, Value, needs
 from orchestrator.turns.programs import OperationFailed
-from orchestrator.turns.session_policy import PolicyRefusalError
+from orchestrator.turns.session_policy import COMMANDS, PolicyRefusalError
 
 OF_TURNS = (Kind.TOKENS, Kind.COST, Kind.TIME, Kind.ITERATIONS)
 
@@ -20,6 +23,24 @@ async def session_id(context: OperationContext) -> Done:
 async def turn_number(context: OperationContext) -> Done:
     """The number of this turn, from 1."""
     return Done(context.number)
+
+
+async def output(context: OperationContext, command_id: str, after: int = 0) -> Done:
+    """What a command printed from a byte on: text, the byte to continue at, and bytes in all."""
+    if not any(_is_allowed(context, name) for name in (*COMMANDS, "world.tool")):
+        raise OperationFailed("session/output: the policy permits no commands")
+    try:
+        command = started.find(context.session, command_id)
+        # Whoever waits for it, or for its evidence, gets it all the same.
+        page = await started.read_output(
+            context.session, command, max(0, after), 0, looks=True, whole=True
+        )
+    except PaddockError as error:
+        raise OperationFailed(f"session/output: {error.detail}") from None
+    if page.lost:
+        raise OperationFailed("session/output: what this command printed is not kept any more")
+    text, following = page_text(page.chunks, max(0, after), page.next)
+    return Done((("text", text), ("next", following), ("total", command.output_bytes)))
 
 
 async def status(context: OperationContext) -> Done:
@@ -52,11 +73,15 @@ async def report(context: OperationContext) -> Done:
 
 async def is_allowed(context: OperationContext, operation: str, ref: str | None = None) -> Done:
     """Whether the policy permits an operation; with a ref, on that file."""
+    return Done(_is_allowed(context, operation, ref))
+
+
+def _is_allowed(context: OperationContext, operation: str, ref: str | None = None) -> bool:
     try:
         context.scopes.policy.check(operation, ref=ref)
     except PolicyRefusalError:
-        return Done(False)
-    return Done(True)
+        return False
+    return True
 
 
 async def read_only(context: OperationContext) -> Done:
@@ -129,6 +154,7 @@ OPERATIONS = tuple(
         ("session/proposal-mode?", proposal_mode),
         ("session/operations-count", operations_count),
         ("session/audit-log", audit_log),
+        ("session/output", output),
         ("session/proposals", proposals),
         ("session/commit-proposals!", commit),
         ("session/rollback-proposals!", roll_back),

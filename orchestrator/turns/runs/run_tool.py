@@ -9,11 +9,12 @@ from orchestrator.models.messages import ModelTool
 from orchestrator.tools.input_schemas import input_problem
 from orchestrator.turns.outcome import Value, plain
 from orchestrator.turns.programs import Operation
-from orchestrator.turns.runs.timeline import clipped
+from paddock.contract.tool_arguments import meant
 
 # Characters of what one call returns to the model, and of each stream of a command.
 _MOST_RESULT = 48 * 1024
 _MOST_STREAM = 16 * 1024
+_REST = ": read_output returns them"
 
 
 class ToolArgumentsError(ValueError):
@@ -42,6 +43,7 @@ class SchemaArguments:
 
     def given(self, members: dict[str, Any]) -> dict[str, Any]:
         """The members. Raises: ToolArgumentsError."""
+        members = meant(self.schema, members)
         if (problem := input_problem(self.schema, members)) is not None:
             raise ToolArgumentsError(problem)
         return members
@@ -52,7 +54,8 @@ class RunTool:
     """One tool. It is offered if the policy permits one of its operations.
 
     `operation` makes a call an operation, and `told` makes its value the text for the model.
-    `allowed`: whether other rules than the policy's could permit a call.
+    `allowed`: whether other rules than the policy's could permit a call. `also` is another name by
+    which it may be called.
     """
 
     name: str
@@ -62,6 +65,7 @@ class RunTool:
     operation: Callable[[Any], Operation]
     told: Callable[[Any, Value], str]
     allowed: bool = True
+    also: str = ""
 
     def shown(self) -> ModelTool:
         """In the form for models."""
@@ -74,14 +78,27 @@ class RunTool:
 
 def result(tool: RunTool, given: Any, value: Value) -> str:
     """What a call returns to the model."""
-    return clipped(tool.told(given, value), _MOST_RESULT)
+    return shortened(tool.told(given, value), _MOST_RESULT)
+
+
+def shortened(text: str, most: int, where: str = "") -> str:
+    """The text, or its beginning and its end; `where` says how to get what is between."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    cut = len(text) - 2 * half
+    return f"{text[:half]}\n[{cut} characters are left out here{where}]\n{text[-half:]}"
 
 
 def output_of(_: Any, value: Value) -> str:
-    """What is told of a command."""
+    """What is told of a command: both ends of each stream, and how to read the rest."""
     found = dict(plain(value))
-    shown = {name: clipped(found[name], _MOST_STREAM) for name in ("stdout", "stderr")}
-    return json.dumps({"exit_code": found["exit-code"], **shown}, ensure_ascii=False)
+    streams = {name: found[name] for name in ("stdout", "stderr")}
+    shown = {name: shortened(text, _MOST_STREAM, _REST) for name, text in streams.items()}
+    told = {"exit_code": found["exit-code"], **shown}
+    if found["truncated"] or shown != streams:
+        told |= {"command_id": found["command-id"], "output_bytes": found["output-bytes"]}
+    return json.dumps(told, ensure_ascii=False)
 
 
 def _object(text: str) -> dict[str, Any]:

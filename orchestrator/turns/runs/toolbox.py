@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.memory.rules import SEARCH, WRITE, may_use
 from orchestrator.policy.levels import Level
 from orchestrator.tools.listing import ListedTool
+from orchestrator.tools.offered_names import offered_names
 from orchestrator.turns.json_values import from_json
 from orchestrator.turns.outcome import Value, plain
 from orchestrator.turns.programs import Operation
@@ -16,23 +17,23 @@ from orchestrator.turns.runs.tools import TOOLS
 from orchestrator.turns.session_policy import EXECUTIONS, PolicyRefusalError, SessionPolicy
 from orchestrator.webhooks.host_tools import HostTool
 
-# What endpoints take in one request: tools, and characters of a name and of a description.
+# What endpoints take in one request: tools, and characters of a description.
 _MOST_OFFERED = 128
-_LONGEST_NAME = 64
 _LONGEST_DESCRIPTION = 1024
 
 
 def toolbox(listed: Sequence[ListedTool], host: Sequence[HostTool]) -> dict[str, RunTool]:
     """The tools that a model may name; of two with one name, the first one counts."""
     found = dict(TOOLS)
-    for tool in (*map(_of_operator, listed), *map(_of_host, host)):
+    names = offered_names((each.name for each in listed), found)
+    for tool in (*(_of_operator(each, names[each.name]) for each in listed), *map(_of_host, host)):
         found.setdefault(tool.name, tool)
     return found
 
 
 def named(tools: Mapping[str, RunTool], name: str) -> RunTool | None:
-    """The tool with that name, which may be written with a full stop."""
-    return tools.get(_plain_name(name))
+    """The tool with that name, or with the operator's name of it."""
+    return tools.get(name) or next((each for each in tools.values() if each.also == name), None)
 
 
 def offered(tools: Mapping[str, RunTool], policy: SessionPolicy, level: Level) -> list[RunTool]:
@@ -42,7 +43,6 @@ def offered(tools: Mapping[str, RunTool], policy: SessionPolicy, level: Level) -
         tool
         for tool in tools.values()
         if tool.allowed
-        and len(tool.name) <= _LONGEST_NAME
         and any(_permitted(policy, name, network) for name in tool.operations)
         and (tool.name not in (SEARCH, WRITE) or may_use(level, tool.name))
     ]
@@ -57,12 +57,7 @@ def _permitted(policy: SessionPolicy, operation: str, network: bool) -> bool:
     return True
 
 
-def _plain_name(name: str) -> str:
-    """Endpoints take letters, digits, `_` and `-` only."""
-    return name.replace(".", "__")
-
-
-def _of_operator(listed: ListedTool) -> RunTool:
+def _of_operator(listed: ListedTool, name: str) -> RunTool:
     """A command of a tool takes a line, a oneshot tool its arguments."""
 
     def operation(given: dict[str, Any]) -> Operation:
@@ -70,13 +65,14 @@ def _of_operator(listed: ListedTool) -> RunTool:
         return Operation("world.tool", (listed.name, value))
 
     return RunTool(
-        _plain_name(listed.name),
+        name,
         listed.explained[:_LONGEST_DESCRIPTION],
         SchemaArguments(listed.input_schema),
         ("world.tool",),
         operation,
         _answer if listed.command else output_of,
         listed.allowed,
+        also=listed.name,
     )
 
 

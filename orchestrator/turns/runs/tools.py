@@ -13,6 +13,7 @@ from orchestrator.turns.outcome import Value, plain
 from orchestrator.turns.programs import Operation
 from orchestrator.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
 from paddock.contract.spawns import MOST_LABEL
+from paddock.contract.tool_arguments import meant
 from paddock.contract.words import SpawnedWorkspace
 
 # The tool whose calls in one tick are done at the same time.
@@ -34,7 +35,7 @@ class _Arguments(BaseModel):
     def given(cls, members: dict[str, Any]) -> Self:
         """The arguments of a call. Raises: ToolArgumentsError."""
         try:
-            return cls.model_validate(members)
+            return cls.model_validate(meant(cls.described(), members))
         except SchemaError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             field = ".".join(str(part) for part in first["loc"])[:100] or "the object"
@@ -63,6 +64,13 @@ class ExecArguments(_Arguments):
         if (found.argv is None) == (found.command is None):
             raise ToolArgumentsError("exactly one of argv and command must be given")
         return found
+
+
+class ReadOutputArguments(_Arguments):
+    """A part of what a command printed."""
+
+    command_id: str = Field(min_length=1, max_length=64, description="As exec returned it.")
+    offset: int = Field(default=0, ge=0, description="The byte to begin at, of both streams.")
 
 
 class ReadFileArguments(_Arguments):
@@ -153,6 +161,13 @@ def _lines(given: ReadFileArguments, value: Value) -> str:
     return text if end >= len(lines) else f"{text}[{len(lines)} lines in all]"
 
 
+def _printed(_: Any, value: Value) -> str:
+    page = dict(plain(value))
+    more = page["next"] < page["total"]
+    end = f"continue with offset {page['next']} of {page['total']}" if more else "the end"
+    return f"{page['text']}\n[{end}]"
+
+
 def _listed(_: Any, value: Value) -> str:
     return "\n".join(plain(value)) or "[nothing]"
 
@@ -189,6 +204,14 @@ TOOLS: dict[str, RunTool] = {
             ("world.run", "world.exec"),
             _exec,
             output_of,
+        ),
+        RunTool(
+            "read_output",
+            "What a command printed, from a byte on: for output of which exec has left out some.",
+            ReadOutputArguments,
+            ("world.run", "world.exec", "world.tool"),
+            lambda given: Operation("session/output", (given.command_id, given.offset)),
+            _printed,
         ),
         RunTool(
             "read_file",

@@ -4,8 +4,9 @@ import { html } from "../vendor/preact.js";
 import { Meter, Sparkline } from "../charts.js";
 import { useLive } from "../live.js";
 import { Badge, Empty, Failure, Loading, Raw, StatusBadge, Time } from "../parts.js";
-import { bytes, number, percent, words } from "../format.js";
+import { bytes, number, percent } from "../format.js";
 import { LiveSessions, link } from "./overview_sessions.js";
+import { subject } from "./session_event.js";
 
 export { link };
 
@@ -13,7 +14,6 @@ const LIVE = ["active", "paused"];
 const MOST_ROWS = 8;
 
 const counted = (sessions, activity) => sessions.filter((session) => session.activity === activity).length;
-const what = ({ args }) => words(args.argv ?? args.path ?? args.host ?? args.command ?? "");
 
 const Tile = ({ title, value, children }) => html`<div class="tile"><h2>${title}</h2><p class="value">${value}</p>${children}</div>`;
 
@@ -44,7 +44,7 @@ function Denied({ groups }) {
   return html`<ol class="rows">${shown.map((group) => html`<li key=${`${group.session_id} ${group.operation} ${group.rule}`}>
     <span class="times">${number(group.times)}×</span>
     <span class="grow"><a href="#/audit?${new URLSearchParams({ decision: "deny", rule: group.rule ?? "", session: group.session_id ?? "" })}"><code>${group.rule ?? "no rule"}</code></a>
-      <span class="line mono"><${Raw} text=${what(group.latest)} /></span></span>
+      <span class="line mono"><${Raw} text=${subject(group.latest)} /></span></span>
     <span class="side">${group.session_id && link(group.session_id)}<br /><span class="hint"><${Time} at=${group.latest.time} /></span></span></li>`)}</ol>`;
 }
 

@@ -2,8 +2,8 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
-import { Confirm, Failure } from "../parts.js";
-import { Raise } from "./level_selector.js";
+import { Failure } from "../parts.js";
+import { ConfirmLevel, running } from "./level_change.js";
 
 const PLACE = "paddock.levels";
 const MOST_KEPT = 200;
@@ -40,40 +40,45 @@ function Hint({ session, levels, busy, reason }) {
   return above.length ? `Above the max_level of your key: ${above.join(", ")}.` : "Goes with each run.";
 }
 
-const Lower = ({ to, onYes, onNo }) => html`<${Confirm} title="Change to ${to}?" yes="Change" onYes=${onYes} onNo=${onNo}>
-  <p>The run that goes on is ended, and the sandbox is replaced. The workspace stays.</p><//>`;
-
-/** `running`: a change ends the run that goes on. `onChanged` is called after a change. */
-export function RunLevel({ session, levels, running, onChanged }) {
+/** A level is chosen, and then changed to by a button. `onChanged` is called after a change. */
+export function RunLevel({ session, levels, onChanged }) {
+  const [picked, setPicked] = useState(null);
+  // `{to, ends}`: what a person is asked.
   const [asked, setAsked] = useState(null);
   const [busy, setBusy] = useState(null);
   const [failed, setFailed] = useState(null);
-  const [round, setRound] = useState(0);
   const { id, permission_level: now } = session;
   const named = (name) => levels.find((level) => level.name === name);
   const reason = fixed(session, levels);
+  const marked = busy ?? picked ?? now;
   async function change(name) {
     setAsked(null); setFailed(null); setBusy(name);
     try {
       await send("PUT", ofSession(id, "settings"), { settings: { permission_level: name } });
       keep(id, name);
     } catch (error) { setFailed(error); }
-    setBusy(null);
     await onChanged();
-    setRound((number) => number + 1);
+    setBusy(null); setPicked(null);
   }
-  const rises = (name) => named(now) && named(name).rank > named(now).rank;
-  const choose = (name) => (running || rises(name) ? setAsked(name) : change(name));
-  const cancel = () => { setAsked(null); setRound((number) => number + 1); };
+  async function ask(name) {
+    setFailed(null);
+    try {
+      const ends = await running(id);
+      if (ends.length || (named(now) && named(name).rank > named(now).rank)) setAsked({ to: named(name), ends });
+      else await change(name);
+    } catch (error) { setFailed(error); }
+  }
+  const cancel = () => { setAsked(null); setPicked(null); };
   const before = kept().get(id);
-  const offered = !reason && !busy && before !== now && named(before)?.allowed;
+  const offered = !reason && !busy && marked === now && before !== now && named(before)?.allowed;
   const names = levels.length ? levels.map(({ name }) => name) : [now];
   return html`<div class="run-level"><label>Permission level
-      <select key=${`${round} ${now}`} value=${busy ?? now} disabled=${Boolean(reason ?? busy)} aria-describedby="run-level-hint" onChange=${(event) => choose(event.target.value)}>
+      <select value=${marked} disabled=${Boolean(reason ?? busy)} aria-describedby="run-level-hint" onChange=${(event) => setPicked(event.target.value)}>
         ${names.map((name) => html`<option key=${name} value=${name} disabled=${named(name)?.allowed === false}>${name}</option>`)}</select></label>
+    ${!reason && !busy && marked !== now && html`<span class="actions"><button class="primary" onClick=${() => ask(marked)}>Change to ${marked}</button>
+      <button onClick=${cancel}>Keep ${now}</button></span>`}
     <p class="hint" id="run-level-hint"><${Hint} session=${session} levels=${levels} busy=${busy} reason=${reason} /></p>
-    ${offered && html`<p class="hint">It was ${before} here, and was changed elsewhere. <button class="plain link" onClick=${() => choose(before)}>Change to ${before}</button></p>`}
+    ${offered && html`<p class="hint">It was ${before} here, and was changed elsewhere. <button class="plain link" onClick=${() => ask(before)}>Change to ${before}</button></p>`}
     ${failed && html`<${Failure} error=${failed} />`}
-    ${asked && (rises(asked) ? html`<${Raise} from=${named(now)} to=${named(asked)} onYes=${() => change(asked)} onNo=${cancel} />`
-      : html`<${Lower} to=${asked} onYes=${() => change(asked)} onNo=${cancel} />`)}</div>`;
+    ${asked && html`<${ConfirmLevel} from=${named(now)} to=${asked.to} ends=${asked.ends} onYes=${() => change(asked.to.name)} onNo=${cancel} />`}</div>`;
 }

@@ -1,6 +1,7 @@
 // A run as a thread: messages, ticks with the calls of tools, children beneath the calls that started them.
 
 import { html } from "../vendor/preact.js";
+import { Markdown } from "../markdown.js";
 import { Badge, Raw } from "../parts.js";
 import { number, seconds } from "../format.js";
 import { link } from "./overview_sessions.js";
@@ -21,7 +22,7 @@ function Tick({ entry, operations: { model, calls }, running, run, approvals }) 
   const state = (call) => (!running ? "no result" : call !== now ? "waits" : approvals ? "waits for approval" : "runs");
   return html`<div class="said model"><h3>tick ${entry.tick} <span class="hint">${model && html`
       ${model.tokens_used != null && `${number(model.tokens_used)} tokens`}${model.duration_ms != null && ` · ${seconds(model.duration_ms / 1000)}`}`}</span></h3>
-    ${entry.text && html`<p class="text"><${Raw} text=${entry.text} /></p>`}
+    ${entry.text && html`<${Markdown} text=${entry.text} />`}
     ${!entry.text && !entry.calls.length && html`<p class="hint">${running ? "The model answers." : "It said nothing."}</p>`}
     ${entry.calls.map((call, at) => html`<${Call} key=${`${at} ${call.id}`} call=${call} operation=${calls[at]} state=${state(call)}>
       ${call.spawns.map((id) => html`<${Child} key=${id} run=${run} id=${id} />`)}
@@ -59,7 +60,7 @@ function Child({ run, id }) {
     <div class="nested-thread" role="group" aria-label="thread of ${label || session || "a child"}">
       ${session && html`<p class="hint">Session ${link(session)}</p>`}
       <${Entries} thread=${thread} run=${run} operations=${thread.operations} />
-      ${!thread.entries.length && result?.text && html`<p class="text"><${Raw} text=${result.text} /></p>`}
+      ${!thread.entries.length && result?.text && html`<${Markdown} text=${result.text} />`}
       ${(result?.error ?? problem) && html`<p class="warning"><${Raw} text=${said(result?.error ?? problem)} /></p>`}</div></details>`;
 }
 

@@ -113,11 +113,11 @@ function Tab({ tab, found, query }) {
   return html`<${Activity} found=${found} query=${query} />`;
 }
 
-export function Session({ id, tab = "activity", query }) {
-  const found = useSession(id);
+export function Session({ live: all, id, tab = "activity", query }) {
+  const found = useSession(id, all);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
-  return html`<${Head} session=${session} state=${found.state} brief=${tab === "run"} />
+  return html`<${Head} session=${session} state=${found.state} brief=${["run", "shell"].includes(tab)} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
     <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>

@@ -5,12 +5,14 @@ import { ofSession, send } from "../api.js";
 import { Decision, Failure, Raw, Time } from "../parts.js";
 import { bytes, number, seconds, words } from "../format.js";
 
+/** The address of a request to the outside. */
+const host = ({ host: name, port, path }) => (name ? `${name}${port ? `:${port}` : ""}${path ?? ""}` : null);
+
 /** What an event is about, in a line. */
 export function subject({ args, error, result }) {
   const line = args.argv ?? args.words;
   const text = line ? words(line)
-    : args.path ?? args.ref ?? args.source ?? args.command ?? (args.host ? `${args.host}:${args.port}` : null)
-    ?? args.permission_level ?? args.name ?? args.tool ?? error;
+    : host(args) ?? args.path ?? args.ref ?? args.source ?? args.command ?? args.permission_level ?? args.name ?? args.tool ?? error;
   if (text != null) return String(text);
   if (result?.exit_code !== undefined) return result.exit_code === null ? "ended" : `exit ${result.exit_code}`;
   return result ? JSON.stringify(result) : "";

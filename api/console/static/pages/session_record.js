@@ -10,10 +10,49 @@ const GATHER_MS = 500;
 const USAGE_MS = 5000;
 
 /**
- * `{session, events, state, error, older, refresh, reload}`: the session and its latest events, newest first.
- * `refresh` asks for the session again, `reload` begins anew.
+ * Follows a session's events after that number, out of those of all sessions that `live` hears: a stream of its own
+ * would be one connection more for each tab. What is missing between two is read.
  */
-export function useSession(id) {
+function followIn(live, { id, incarnation }, last, onEvent, onState, signal) {
+  let [reading, wanted, state] = [false, false, null];
+  const take = (event) => { if (event.seq > last) { last = event.seq; onEvent(event); } };
+  const read = async () => {
+    wanted = true;
+    if (reading) return;
+    reading = true;
+    try {
+      while (wanted && !signal.aborted) {
+        wanted = false;
+        const items = await page(id, last, PAGE);
+        items.forEach(take);
+        wanted ||= items.length === PAGE;
+      }
+    } catch { /* the next event, or connection, has it read again */ }
+    reading = false;
+  };
+  const hear = (event) => {
+    if (event.session_id !== id || event.incarnation !== incarnation) return;
+    if (!reading && event.seq === last + 1) take(event);
+    else if (event.seq > last) read();
+  };
+  const changed = () => {
+    if (live.state === state) return;
+    state = live.state;
+    onState(state);
+    if (state === "live") read();
+  };
+  live.hearers.add(hear);
+  live.listeners.add(changed);
+  signal.addEventListener("abort", () => { live.hearers.delete(hear); live.listeners.delete(changed); });
+  changed();
+  read();
+}
+
+/**
+ * `{session, events, state, error, older, refresh, reload}`: the session and its latest events, newest first.
+ * `refresh` asks for the session again, `reload` begins anew. A handle has no `live`.
+ */
+export function useSession(id, live) {
   const [found, setFound] = useState({ events: [], state: "loading" });
   const [round, setRound] = useState(0);
   const change = (members) => setFound((before) => ({ ...before, ...members }));
@@ -33,9 +72,13 @@ export function useSession(id) {
     };
     const heard = (event) => { waiting.push(event); timer ??= setTimeout(gather, GATHER_MS); };
     change({ events: [] });
-    load().then((session) => session && follow(ofSession(id, "events"),
-      Math.max(0, session.telemetry.events_emitted - PAGE), "seq", heard,
-      (state) => change({ state }), stop.signal));
+    load().then((session) => {
+      if (!session || stop.signal.aborted) return;
+      const from = Math.max(0, session.telemetry.events_emitted - PAGE);
+      const say = (state) => change({ state });
+      if (live) followIn(live, session, from, heard, say, stop.signal);
+      else follow(ofSession(id, "events"), from, "seq", heard, say, stop.signal);
+    });
     const again = setInterval(() => document.visibilityState === "visible" && load(), USAGE_MS);
     return () => { stop.abort(); clearTimeout(timer); clearInterval(again); };
   }, [id, round]);

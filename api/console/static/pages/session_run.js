@@ -108,8 +108,8 @@ function Conversing({ found, levels, models }) {
   const most = Number(ticks);
   const usable = Number.isInteger(most) && most >= 1 && most <= MOST_TICKS;
   const members = { model: model || names[0], max_ticks: most, permission_level: levelOfRun(session, levels) };
-  const { failed, refused, running } = conversation;
-  return html`<section class="card run-head"><${RunLevel} session=${session} levels=${levels} running=${running} onChanged=${found.refresh} />
+  const { failed, refused } = conversation;
+  return html`<section class="card run-head"><${RunLevel} session=${session} levels=${levels} onChanged=${found.refresh} />
       ${names.length > 0 && html`<label>Model <select value=${model || names[0]} onChange=${(event) => setModel(event.target.value)}>
         ${names.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></label>
       <label>Most ticks <input type="number" min="1" max=${MOST_TICKS} required value=${ticks} aria-invalid=${!usable}

@@ -80,10 +80,9 @@ function useReadings() {
 }
 
 function Host({ usage }) {
-  const { host, interval } = usage;
+  const { host, interval, at: latest } = usage;
   if (!host?.cpu_percent.length) return null;
-  const now = Date.now() / 1000;
-  const times = host.cpu_percent.map((_, at, all) => now - (all.length - 1 - at) * interval);
+  const times = host.cpu_percent.map((_, at, all) => latest - (all.length - 1 - at) * interval);
   return html`<${Plot} title="Processors of the host, ten minutes" times=${times} series=${["used"]} values=${[host.cpu_percent]} show=${percent} most=${100} />
     <${Plot} title="Memory of the host, ten minutes" times=${times} series=${["used"]} values=${[host.memory_used]} show=${bytes} most=${host.memory_bytes} binary />`;
 }

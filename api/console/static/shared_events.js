@@ -1,0 +1,57 @@
+// The events of all sessions, by one stream for all tabs: a browser keeps six connections to an address.
+
+import { credential, follow } from "./api.js";
+
+const PATH = "/api/events";
+
+/** A name that tabs with the same credential share, and that does not tell it. */
+async function sharedName() {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(credential().token));
+  return `paddock.events.${[...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Whether tabs can find each other: browsers allow it at secure addresses and those of the own machine. */
+const canShare = () => Boolean(globalThis.crypto?.subtle && navigator.locks && globalThis.BroadcastChannel);
+
+/**
+ * Follows the events until `signal` aborts it: `onEvent` and `onState` are as for `follow`.
+ *
+ * The tab that has the lock reads the stream and tells the others. When it is gone, the next one
+ * continues after the last event that it has heard.
+ */
+export async function followShared(onEvent, onState, signal) {
+  if (!canShare()) return follow(PATH, null, "id", onEvent, onState, signal);
+  const name = await sharedName();
+  if (signal.aborted) return undefined;
+  const channel = new BroadcastChannel(name);
+  const known = { last: null, state: null, reads: false };
+  const heard = (event) => {
+    if (known.last !== null && event.id <= known.last) return;
+    known.last = event.id;
+    onEvent(event);
+  };
+  const is = (state, error) => { known.state = state; onState(state, error); };
+  channel.onmessage = ({ data }) => {
+    if (data.asks) { if (known.reads && known.state) channel.postMessage({ state: known.state }); return; }
+    if (known.reads) return;
+    if (data.event) heard(data.event);
+    else is(data.state, data.error && new Error(data.error));
+  };
+  channel.postMessage({ asks: true });
+  const read = () => {
+    // What came while nobody read is not lost if an event was heard before; else the page lists anew.
+    if (known.state === "live" && known.last === null) is("reconnecting");
+    known.reads = true;
+    const tell = (event) => { channel.postMessage({ event }); heard(event); };
+    const say = (state, error) => { channel.postMessage({ state, error: error?.message }); is(state, error); };
+    return follow(PATH, known.last, "id", tell, say, signal);
+  };
+  try {
+    await navigator.locks.request(name, { signal }, read);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    channel.close();
+  }
+  return undefined;
+}

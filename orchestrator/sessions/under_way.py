@@ -1,0 +1,83 @@
+"""Creations under way, for callers who want the same session."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.access.keys import Principal
+from orchestrator.errors import (
+    AuditUnavailableError,
+    CapacityExhaustedError,
+    ConflictError,
+    EngineUnavailableError,
+    PaddockError,
+    SandboxUnavailableError,
+)
+from orchestrator.sessions.session import Session
+
+# Failures of the host, which another creation of the same session would meet as well.
+_OF_THE_HOST = (
+    *(AuditUnavailableError, CapacityExhaustedError),
+    *(EngineUnavailableError, SandboxUnavailableError),
+)
+
+
+class UnderWay:
+    """One creation, from its first check until the session exists or nothing of it is left."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        # Why it ended without the session, if others would meet the same.
+        self.failure: PaddockError | None = None
+        self._ended = asyncio.Event()
+        self._waiting = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether others wait for the session."""
+        return self._waiting > 0
+
+    async def wait(self) -> None:
+        """Waits for the end. Raises: the error, if it was the host's and not of the request."""
+        self._waiting += 1
+        try:
+            await self._ended.wait()
+        finally:
+            self._waiting -= 1
+        if self.failure is not None:
+            raise type(self.failure)(self.failure.detail, **self.failure.fields)
+
+    def end(self) -> None:
+        """Has those who wait continue."""
+        self._ended.set()
+
+
+class CreationsUnderWay:
+    """At most one creation by id, ignoring case."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, UnderWay] = {}
+
+    def find(self, principal: Principal, session_id: str) -> UnderWay | None:
+        """The creation of exactly that id, if the principal may see the session."""
+        found = self._by_id.get(session_id.casefold())
+        if found is None or found.session.id != session_id:
+            return None
+        seen = principal.may_see(found.session.key, found.session.owner)
+        return found if seen else None
+
+    @contextmanager
+    def begun(self, session: Session) -> Iterator[UnderWay]:
+        """The session's creation is the block. Raises: ConflictError if there is one of its id."""
+        name = session.id.casefold()
+        if name in self._by_id:
+            raise ConflictError(f"a session with the id {session.id} is being created", field="id")
+        creation = self._by_id[name] = UnderWay(session)
+        try:
+            yield creation
+        except _OF_THE_HOST as error:
+            creation.failure = error
+            raise
+        finally:
+            del self._by_id[name]
+            creation.end()

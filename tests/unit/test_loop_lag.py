@@ -1,0 +1,118 @@
+"""How long the event loop did one thing, and what that was."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.checks.base import CheckStatus
+from orchestrator.checks.loop import loop_check
+from orchestrator.observe.loop_lag import OTHER, SLOW_SECONDS, LoopLag, watched_loop
+
+
+def work(seconds: float) -> None:
+    """Keeps the thread for that time."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def run(lag: LoopLag, main: Callable[[], Awaitable[Any]]) -> Any:
+    async def ran() -> Any:
+        return await main()
+
+    with asyncio.Runner(loop_factory=lambda: watched_loop(lag)) as runner:
+        return runner.run(ran())
+
+
+def test_the_longest_step_of_an_operation_is_named() -> None:
+    lag = LoopLag()
+
+    async def busy() -> str:
+        await asyncio.sleep(0)
+        work(2 * SLOW_SECONDS)
+        await asyncio.sleep(0)
+        return "done"
+
+    async def main() -> str:
+        await asyncio.sleep(0)
+        return await lag.measured("GET /busy", busy())
+
+    assert run(lag, main) == "done"
+    worst = lag.worst()
+    assert worst is not None
+    assert worst.seconds >= 2 * SLOW_SECONDS
+    assert worst.operation == "GET /busy"
+    assert lag.slow_passes >= 1
+
+
+def test_what_no_operation_did_is_other_work() -> None:
+    lag = LoopLag()
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(work, 2 * SLOW_SECONDS)
+        await asyncio.sleep(0)
+        await lag.measured("GET /short", asyncio.sleep(0))
+
+    run(lag, main)
+    worst = lag.worst()
+    assert worst is not None
+    assert worst.operation == OTHER
+
+
+async def test_errors_and_cancellations_pass_through() -> None:
+    lag = LoopLag()
+    seen: list[str] = []
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("x")
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            await asyncio.sleep(0)
+            seen.append("cleaned up")
+            raise
+
+    with pytest.raises(ValueError, match="x"):
+        await lag.measured("a", fails())
+
+    async def waiting() -> None:
+        await lag.measured("b", waits())
+
+    task = asyncio.create_task(waiting())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["cancelled", "cleaned up"]
+
+
+def test_it_is_of_the_last_hour() -> None:
+    lag = LoopLag(lambda: now)
+    now = 1000.0
+    lag.passed(now, 3.0)
+    now += 1800
+    lag.passed(now, 0.5)
+    assert [each.seconds for each in (lag.worst(), lag.worst(2)) if each] == [3.0, 0.5]
+    now += 1860
+    assert [each.seconds for each in (lag.worst(),) if each] == [0.5]
+    now += 3600
+    assert lag.worst() is None
+    lag.passed(now, 0.1)
+    assert [each.seconds for each in (lag.worst(),) if each] == [0.1]
+
+
+def test_a_long_one_is_a_warning_that_names_the_operation() -> None:
+    lag = LoopLag(lambda: 0.0)
+    assert loop_check(lag.worst()).status is CheckStatus.OK
+    lag.longest_step, lag.operation = 4.0, "POST /x"
+    lag.passed(0.0, 4.1)
+    check = loop_check(lag.worst())
+    assert check.status is CheckStatus.WARNING
+    assert "4100 ms: POST /x" in check.detail

@@ -1,0 +1,58 @@
+"""What the script that starts the control plane says of one that is not ready."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from scripts.service import what_is_missing
+from tests.support.limits import WAIT_SECONDS
+
+CHECKS: dict[str, Any] = {
+    "engine": {"ok": True, "status": "ok", "detail": "version 20.10", "remedy": None},
+    "image": {"ok": False, "status": "failure", "detail": "no answer within 5 s", "remedy": "x"},
+}
+
+
+class Unready(BaseHTTPRequestHandler):
+    """Answers as `/readyz` does, with what the test has set."""
+
+    told: tuple[int, bytes] = (200, b"")
+
+    def do_GET(self) -> None:
+        self.send_response(self.told[0])
+        self.end_headers()
+        self.wfile.write(self.told[1])
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Unready) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(WAIT_SECONDS)
+
+
+def test_the_check_that_fails_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unready, "told", (200, b"{}"))
+    assert what_is_missing(url) is None
+    for answer, said in (
+        (json.dumps({"status": "unready", "checks": CHECKS}), "image: no answer within 5 s"),
+        ("[]", "status 503"),
+        ("no JSON", "status 503"),
+    ):
+        monkeypatch.setattr(Unready, "told", (503, answer.encode()))
+        assert what_is_missing(url) == said
+
+
+def test_one_that_does_not_answer_is_told_so() -> None:
+    assert what_is_missing("http://127.0.0.1:0") == "it does not listen yet"
+    assert (what_is_missing("http://127.0.0.1:1") or "").startswith("it does not answer: ")

@@ -145,3 +145,10 @@ async def test_a_terminal_that_is_watched_fits_the_window(
         edges = await screen.evaluate(EDGES)
         assert edges["right"] <= edges["within"], edges
         assert edges["height"] <= height, edges
+    # It is brought into sight: what is not, is not drawn.
+    await page.set_viewport_size({"width": 700, "height": 420})
+    await page.get_by_role("button", name="Watch").click()
+    await page.evaluate("scrollTo(0, 0)")
+    await page.get_by_role("button", name="Watch").click()
+    await expect(page.locator(".screen")).to_be_in_viewport(timeout=PATIENCE_MS)
+    await expect(page.locator(".xterm-rows")).to_contain_text("$", timeout=PATIENCE_MS)

@@ -124,6 +124,8 @@ export function Screen({ label, columns = 80, rows = 24, writable = false, fits 
     addEventListener("resize", soon);
     const resized = terminal.onResize(() => { if (!fits) soon(); });
     adapt();
+    // One that is not in sight is not drawn.
+    if (!fits) place.current.parentElement.scrollIntoView({ block: "nearest" });
     const end = onReady({ terminal, write: writer(terminal), size: () => ({ columns: terminal.cols, rows: terminal.rows }) });
     return () => { watcher.disconnect(); cancelAnimationFrame(frame); removeEventListener("resize", soon); resized.dispose(); end?.(); terminal.dispose(); };
   }, []);

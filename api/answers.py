@@ -117,10 +117,11 @@ class Download:
     """A file's bytes: exactly `size`, or the connection is cut. `held` is closed at the end."""
 
     MEDIA: ClassVar[str] = BYTES
-    HEADERS: ClassVar[tuple[str, ...]] = ("X-Paddock-Permissions",)
+    HEADERS: ClassVar[tuple[str, ...]] = ("X-Paddock-Permissions", "X-Paddock-Modified")
 
     size: int
     permissions: int
+    modified: int | None
     chunks: AsyncIterator[bytes]
     held: ExitStack
 

@@ -358,7 +358,7 @@ class ControlPlane:
             self.host_tools,
             lambda *asked: self.spawned_runs.run(*asked),
         )
-        self.turns = SessionTurns(self.database, self._recorder, self._budgets, services)
+        self.turns = SessionTurns(self.database, self._recorder, self._budgets, services, self.lag)
         self._subscribers.on_gone(self.turns.on_gone)
         self._subscribers.on_event(self._firewall.on_miss, "read")
 

@@ -46,10 +46,6 @@ class BoundedHandler(ResponseHandler):
         self._waits, self._left, self._interim = True, self._most_head, 0
         super().set_response_params(**params)
 
-    def lift(self) -> None:
-        """What arrives is not limited any more, until the next request."""
-        self._waits = False
-
     def data_received(self, data: bytes) -> None:
         """Passes it on, in slices until the answer has begun."""
         while self._waits and data:

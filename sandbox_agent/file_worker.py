@@ -145,14 +145,16 @@ class _Worker:
         if method == "read":
             reader = files.Reader(place, path, links=request.get("links") is not False)
             self._source = reader
-            return {"size": reader.size, "permissions": reader.permissions}
+            told = {"permissions": reader.permissions, "modified": reader.modified}
+            return {"size": reader.size, **told}
         if method == "pack":
             return self._pack(place, path, request["format"])
         if method == "unpack":
             return self._unpack(place, path, request)
         parents = bool(request.get("parents"))
         if method == "write":
-            self._target = files.Writer(place, path, request.get("permissions"), parents=parents)
+            facts = {"permissions": request.get("permissions"), "modified": request.get("modified")}
+            self._target = files.Writer(place, path, parents=parents, **facts)
             return {"size": 0}
         if method == "append":
             self._target = files.Appender(place, path, parents=parents)

@@ -84,6 +84,7 @@ class Reader:
         self.size = status.st_size
         self.identity = status.st_dev, status.st_ino
         self.permissions = stat.S_IMODE(status.st_mode) & 0o777
+        self.modified = int(status.st_mtime)
 
     def pull(self, limit: int) -> bytes:
         """The next bytes; empty at the end of the file."""
@@ -141,8 +142,11 @@ class Writer(_Upload):
         permissions: int | None = None,
         *,
         parents: bool = False,
+        modified: int | None = None,
     ) -> None:
+        """`modified`: seconds since the epoch; None: now."""
         super().__init__(workspace, path, parents=parents)
+        self._modified = modified
         mode = 0o644 if self._missing else self._current_mode()
         os.fchmod(self._fd, mode if permissions is None else permissions & 0o777)
 
@@ -162,6 +166,8 @@ class Writer(_Upload):
     def commit(self) -> None:
         """Puts the content in place in one step."""
         self._make_parents()
+        if self._modified is not None:
+            os.utime(self._fd, (self._modified, self._modified))
         directory, name = open_parent(self._workspace, self._path)
         temporary = f".paddock-{os.urandom(8).hex()}"
         try:

@@ -23,7 +23,8 @@ MOST_CONNECTIONS = 64
 # After that, a connection goes on without its program's name.
 _FINDING_SECONDS = 0.5
 # How often to look for the clients from which nothing is read: their end causes no event.
-_LOOK_SECONDS = 1.0
+# The first look waits for answers that come at once, so that most clients cost none.
+_LOOK_SECONDS, _FIRST_LOOK_SECONDS = 1.0, 0.1
 # For what a client that is gone has sent, if the proxy is slow.
 _PASSING_LOOKS = 5
 
@@ -133,7 +134,7 @@ class Relays:
             self._forget(relay)
         elif relay.first_unread and relay not in self._unread:
             if not self._unread:
-                self._next_look = 0.0
+                self._next_look = time.monotonic() + _FIRST_LOOK_SECONDS
             self._unread[relay] = 0
 
     def _look(self) -> None:

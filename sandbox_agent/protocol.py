@@ -45,10 +45,11 @@ Host → agent, requests
               line that may be sent
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
-    file.open {op: read|write|append, path, permissions, parents, links} → {stream, size,
-              permissions, links}
+    file.open {op: read|write|append, path, permissions, modified, parents, links} → {stream, size,
+              permissions, modified, links}
               `permissions`: the nine permission bits of a written file; null: those of the existing
-              file, or else 0644; in the answer, those of a file that is read. `parents`: the
+              file, or else 0644; in the answer, those of a file that is read. `modified`: seconds
+              since the epoch of its last change; null: now. `parents`: the
               commit creates missing directories. `links` false: a path through a symbolic link is
               not read; the answer repeats the value. Paths are relative to the workspace; absolute
               paths lie outside it and are only for levels that allow any command

@@ -30,6 +30,10 @@ _OPERATIONS = {
     **{"pack": "file.pack", "unpack": "file.unpack"},
 }
 _ARCHIVES = ("pack", "unpack")
+# Of a file that is read.
+_FACTS = ("permissions", "modified")
+# Seconds since the epoch.
+_LATEST_TIME = 2**40
 _FORMATS = ("tar", "zip")
 _GONE = AgentError("conflict", "the archive did not arrive completely")
 _TEXTS = {"move": ("source", "destination"), "symlink": ("path", "target")}
@@ -185,7 +189,7 @@ class Transfers:
             number, self._next_stream = self._next_stream, self._next_stream + 1
             self._streams[number] = _Stream(helper, mode, args)
             self._touch(number)
-            known: Message = {name: answer[name] for name in ("permissions",) if name in answer}
+            known: Message = {name: answer[name] for name in _FACTS if name in answer}
             if mode == "pack":
                 known["summary"] = _answered(answer)
             links = {"links": False} if "links" in request else {}
@@ -320,8 +324,12 @@ def _asked(mode: str, params: Message) -> Message:
     permissions = params.get("permissions")
     if permissions is not None:
         permissions = given.number(params, "permissions", 0, 0o777)
+    modified = params.get("modified")
+    if modified is not None:
+        modified = given.number(params, "modified", 0, _LATEST_TIME)
+    told = {"permissions": permissions, "modified": modified}
     links = {"links": False} if params.get("links") is False else {}
-    return {"permissions": permissions, "parents": params.get("parents") is True, **links}
+    return {**told, "parents": params.get("parents") is True, **links}
 
 
 def _counted(answer: Message) -> Message:

@@ -55,7 +55,8 @@ async def read_file(context: Context, query: PathQuery) -> Download:
             lambda download: work.detach(download.close()),
         )
         held.callback(lambda: work.detach(opened.close()))
-        return Download(opened.size, opened.permissions, opened.chunks(), held.pop_all())
+        facts = opened.size, opened.permissions, opened.modified
+        return Download(*facts, opened.chunks(), held.pop_all())
 
 
 @operation(
@@ -72,6 +73,8 @@ async def write_file(context: Context, query: WriteQuery, upload: Upload) -> Fil
     """Writes the body to the file, completely or not at all."""
     if query.mode == "append" and query.permissions is not None:
         raise ValidationError("permissions can't be changed by appending", field="permissions")
+    if query.mode == "append" and query.modified is not None:
+        raise ValidationError("modified can't be set by appending", field="modified")
     session = context.session()
     permissions = None if query.permissions is None else int(query.permissions, 8)
     with context.streaming("uploads", session):
@@ -83,6 +86,7 @@ async def write_file(context: Context, query: WriteQuery, upload: Upload) -> Fil
             upload,
             permissions,
             parents=query.parents,
+            modified=query.modified,
         )
     return FileWritten(path=query.path, mode=query.mode, bytes=written)
 

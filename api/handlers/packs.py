@@ -46,6 +46,7 @@ async def read_packed_file(context: Context, body: ReadBody) -> Verified:
         return Verified(
             opened.size,
             opened.permissions,
+            opened.modified,
             opened.chunks(),
             held.pop_all(),
             opened.content_hash or "",

@@ -8,7 +8,7 @@ from api.access import ROLES, Access
 from api.context import Context
 from api.operation import operation
 from api.views.levels import level
-from api.views.policies import named_or_given, policy
+from api.views.policies import listed_policy, named_or_given
 from orchestrator.access.keys import Role
 from orchestrator.config.operator_mounts import writable_targets
 from orchestrator.errors import PermissionDeniedError, ValidationError
@@ -34,7 +34,7 @@ async def list_policies(context: Context) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
         items=[_level(context, each) for each in context.plane.levels.values()],
-        session_policies=[policy(each) for each in context.plane.session_policies.values()],
+        session_policies=[listed_policy(each) for each in context.plane.session_policies.values()],
         next=None,
     )
 

@@ -122,6 +122,7 @@ async def begin(
         body.max_ticks,
         body.max_timeline_entries,
         _host_tools(context, session, body.tools),
+        body.timeout,
     )
     await _set_level(context, session, body.permission_level)
     # Only the turn itself uses the sandbox then, and may give it up for another one.

@@ -51,7 +51,7 @@ async def run_turn(context: Context, body: TurnBody) -> Turn | EventStream:
         # Only the turn itself uses the sandbox then, and may give it up for another one.
         async with context.plane.sessions.using(context.principal, session):
             started = await context.work.complete(
-                turns.start(context.principal, session, views.script(body))
+                turns.start(context.principal, session, views.script(body), body.timeout)
             )
         if context.wants_events:
             return EventStream(_watch(context, started), held.pop_all())

@@ -86,7 +86,10 @@ async def _bytes(request: web.Request, answer: Recording | Printed) -> web.Strea
 
 async def _download(request: web.Request, answer: Download) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
-    response.headers[answer.HEADERS[0]] = f"{answer.permissions:04o}"
+    permissions, modified = Download.HEADERS
+    response.headers[permissions] = f"{answer.permissions:04o}"
+    if answer.modified is not None:
+        response.headers[modified] = str(answer.modified)
     response.content_length = answer.size
     if isinstance(answer, Verified):
         response.headers["ETag"] = f'"{answer.content_hash}"'

@@ -60,6 +60,7 @@ _HEADERS = {
     "Location": ("The path of the new session.", True),
     "WWW-Authenticate": ("The required scheme.", True),
     "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", True),
+    "X-Paddock-Modified": ("When the file was changed last: seconds since 1970-01-01.", False),
     "ETag": ("The sha256 of the bytes, in quotes.", True),
     "X-Paddock-Skipped": ("How many entries are left out of the archive.", True),
     "X-Paddock-Skipped-Names": ("The first of them, as a JSON array of strings.", True),

@@ -13,21 +13,12 @@ from orchestrator.http_connector import BoundedHandler
 
 
 class TunnelConnector(BaseConnector):
-    """Makes each connection by `connect`, and reads at most `head_bytes` before an answer begins.
-
-    `begun` says that the answer has begun: what follows is a body of any size.
-    """
+    """Makes each connection by `connect`, with at most `head_bytes` before an answer begins."""
 
     def __init__(self, connect: Callable[[], Awaitable[socket.socket]], head_bytes: int) -> None:
         super().__init__(force_close=True)
         self._connect_tunnel = connect
         self._head_bytes = head_bytes
-        self._handlers: list[BoundedHandler] = []
-
-    def begun(self) -> None:
-        """No head is being read any more."""
-        for handler in self._handlers:
-            handler.lift()
 
     async def _create_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout
@@ -41,5 +32,4 @@ class TunnelConnector(BaseConnector):
         except BaseException:
             tunnel.close()
             raise
-        self._handlers.append(handler)
         return handler

@@ -46,9 +46,8 @@ async def forward(
 
     Raises: BadGatewayError, the errors of `connect`; ConnectionError if the client has gone.
     """
-    connector = TunnelConnector(connect, limits.head_bytes)
     async with ClientSession(
-        connector=connector,
+        connector=TunnelConnector(connect, limits.head_bytes),
         cookie_jar=DummyCookieJar(),
         timeout=ClientTimeout(total=None, sock_read=limits.idle_seconds),
         skip_auto_headers=_ADDED_BY_DEFAULT,
@@ -62,7 +61,7 @@ async def forward(
             if is_websocket(request):
                 url = _url(path, port.base or "")
                 return await pass_websocket(request, path, client, url, headers, limits)
-            return await _pass(request, path, port, client, connector, headers, limits)
+            return await _pass(request, path, port, client, headers, limits)
         except (ClientError, TimeoutError) as error:
             if request.get(stream.STREAM) is not None:
                 stream.abort(request)
@@ -77,13 +76,11 @@ async def _pass(
     path: PreviewPath,
     port: OpenPort,
     client: ClientSession,
-    connector: TunnelConnector,
     headers: Headers,
     limits: PortLimits,
 ) -> web.StreamResponse:
     async with AsyncExitStack() as answers:
         answer, base = await _ask(request, path, port, client, headers, limits, answers)
-        connector.begun()
         if answer.status < 200:
             raise BadGatewayError(f"port {path.port} of the session changes the protocol")
         response = web.StreamResponse(

@@ -1,8 +1,9 @@
 """The file of a backup: an uncompressed tar. Every call blocks.
 
-`backup.json` comes first: the format, and what the backup has. `digests.json` comes last: size and
-SHA-256 of every other member, in their order. A file without it was not written to its end. Members
-whose names end in `.sparse` are packed (`sparse.py`).
+`backup.json` comes first: the format, and what the backup has. `digests.json` comes after the
+others: size and SHA-256 of each, in their order. A file without it was not written to its end.
+`backup.sha256` comes last: the SHA-256 of all bytes before it; older backups do not have it.
+Members whose names end in `.sparse` are packed (`sparse.py`).
 """
 
 import hashlib
@@ -15,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
-from orchestrator.backups import sparse
+from orchestrator.backups import layout, sparse
 
 FORMAT = 1
 _SPARSE = ".sparse"
-_ABOUT, _DIGESTS = "backup.json", "digests.json"
+_ABOUT, _DIGESTS, _WHOLE = "backup.json", "digests.json", "backup.sha256"
 _MOST_JSON_BYTES = 64 * 1024 * 1024
 _PIECE = 1024 * 1024
 # Members are files below the directory into which they are restored.
@@ -44,7 +45,10 @@ class BackupWriter:
 
     def __init__(self, file: IO[bytes], about: dict[str, Any]) -> None:
         """`about` describes the backup, besides its format."""
-        self._archive = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._file = _Summing(file)
+        self._archive = tarfile.open(  # noqa: SIM115
+            fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT
+        )
         self.digests: dict[str, Digest] = {}
         text = json.dumps({"format": FORMAT, **about}, indent=2).encode()
         self._add(_ABOUT, len(text), io.BytesIO(text))
@@ -65,18 +69,16 @@ class BackupWriter:
             self._add(name + _SPARSE, packed.size, packed)
 
     def _add(self, name: str, size: int, source: sparse.Readable) -> None:
-        info = tarfile.TarInfo(name)
-        info.size, info.mode = size, 0o600
         read = _Summed(source)
-        self._archive.addfile(info, read)
+        self._archive.addfile(layout.info(name, size), read)
         self.digests[name] = Digest(size, read.sha256)
 
     def close(self) -> None:
         """Writes the digests, which make the file complete."""
         text = json.dumps({name: each._asdict() for name, each in self.digests.items()}).encode()
-        info = tarfile.TarInfo(_DIGESTS)
-        info.size, info.mode = len(text), 0o600
-        self._archive.addfile(info, io.BytesIO(text))
+        self._archive.addfile(layout.info(_DIGESTS, len(text)), io.BytesIO(text))
+        whole = f"{self._file.sha256}\n".encode()
+        self._archive.addfile(layout.info(_WHOLE, len(whole)), io.BytesIO(whole))
         self._archive.close()
 
 
@@ -87,6 +89,10 @@ class BackupReader:
         """Raises: BackupError if it is no backup, or of a newer format."""
         self._file = file
         self._seen: dict[str, Digest] = {}
+        self._parts: list[layout.BackupPart] = []
+        # Known once all was read: of the whole file, and whether the backup itself states it.
+        self.sha256 = ""
+        self.is_stated = False
         try:
             self._archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115
             self._entries = self._read_entries()
@@ -135,16 +141,39 @@ class BackupReader:
             for name, data, size in self._entries:
                 if name == _DIGESTS:
                     self._compare(data.read(_MOST_JSON_BYTES))
+                    self._check_whole()
                     return
+                if name == _WHOLE:
+                    break
                 if name in self._seen or not _NAME.fullmatch(name):
                     raise ValueError(f"{name[:100]!r} can't be in a backup")
                 read = _Summed(data)
                 _copy(read, None if directory is None else directory / name)
                 self._seen[name] = Digest(size, read.sha256)
                 yield name
-        except (tarfile.TarError, ValueError, EOFError, KeyError, TypeError) as error:
+        except tarfile.TarError as error:
+            raise BackupError(f"it is damaged {self._after()}: {error}") from None
+        except (ValueError, EOFError, KeyError, TypeError) as error:
             raise BackupError(f"it is damaged: {error}") from None
-        raise BackupError("it is damaged: its end is missing")
+        raise BackupError(f"it is damaged: its end is missing, or can't be read, {self._after()}")
+
+    def _after(self) -> str:
+        last = self._parts[-1]
+        return f"after {last.name} (from byte {last.end} on)"
+
+    def _check_whole(self) -> None:
+        """Compares every byte. Raises: ValueError that says which part differs."""
+        name, data, size = next(self._entries, (None, io.BytesIO(), 0))
+        told = data.read(min(size, 100)) if name == _WHOLE else None
+        if name not in (None, _WHOLE) or next(self._entries, None) is not None:
+            raise ValueError(f"something follows {_DIGESTS}")
+        before, self.sha256 = _digests(self._file, self._parts[-1].start)
+        self.is_stated = told is not None
+        differs = layout.bent(self._file, self._parts)
+        if differs is not None:
+            raise ValueError(f"{differs} is not as it was written")
+        if told is not None and told != f"{before}\n".encode():
+            raise ValueError(f"the digest of the whole, {_WHOLE}, is not that of its bytes")
 
     def _compare(self, text: bytes) -> None:
         told = {name: Digest(**each) for name, each in json.loads(text).items()}
@@ -157,7 +186,42 @@ class BackupReader:
             data = self._archive.extractfile(member) if member.isreg() else None
             if data is None:
                 raise ValueError(f"{member.name[:100]!r} is no file")
+            self._parts.append(
+                layout.BackupPart(member.name, member.offset, member.offset_data, member.size)
+            )
             yield member.name, data, member.size
+
+
+def _digests(file: IO[bytes], before: int) -> tuple[str, str]:
+    """The SHA-256 of the bytes before that one, and of all. Raises: OSError."""
+    file.seek(0)
+    found, left = hashlib.sha256(), before
+    while left and (piece := file.read(min(_PIECE, left))):
+        found.update(piece)
+        left -= len(piece)
+    first = found.hexdigest()
+    while piece := file.read(_PIECE):
+        found.update(piece)
+    return first, found.hexdigest()
+
+
+class _Summing(io.RawIOBase):
+    """Writes to another file, and sums up what was written."""
+
+    def __init__(self, target: IO[bytes]) -> None:
+        self._target = target
+        self._sum = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        return self._sum.hexdigest()
+
+    def tell(self) -> int:
+        return self._target.tell()
+
+    def write(self, piece: Any) -> int:
+        self._sum.update(piece)
+        return self._target.write(piece)
 
 
 class _Summed(io.RawIOBase):

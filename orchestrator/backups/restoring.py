@@ -5,7 +5,6 @@ counts, and whoever locks the state directory next moves its files into place (`
 restoration that is killed therefore leaves either what was there before or the whole backup.
 """
 
-import hashlib
 import os
 import shutil
 import sqlite3
@@ -23,7 +22,7 @@ from orchestrator.backups.taking import check_whole
 from orchestrator.backups.workspaces import SLOTS, check_slots, settle_slots
 from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.errors import PaddockError
-from orchestrator.store import directories
+from orchestrator.store import directories, schema
 from orchestrator.store.database import Database, StoreError, migrate_file
 
 _DRAFT, _COMPLETE = "restoring", "restored"
@@ -70,7 +69,9 @@ async def restore(
                 reader.unpack(draft, report)
                 for name in BELONGS_TO_DATABASE:
                     (draft / name).mkdir(mode=0o700, exist_ok=True)
-                restored = await _prepare(draft / DATABASE, reader.about, _digest(source), report)
+                if not reader.is_stated:
+                    report("an older backup: it does not state the digest of all its bytes")
+                restored = await _prepare(draft / DATABASE, reader.about, reader.sha256, report)
                 directories.sync_tree(draft)
                 draft.rename(state_dir / _COMPLETE)
             finally:
@@ -150,12 +151,21 @@ async def _prepare(
 
 
 def _check_schema(database: Path) -> None:
-    """Raises: BackupError if this is no database of ours."""
+    """Looks at the schema before anything of it is used. Raises: BackupError if it is not ours."""
+    beside = [f"{DATABASE}{end}" for end in _BESIDE[1:]]
+    if found := [name for name in beside if database.with_name(name).exists()]:
+        raise BackupError(f"{found[0]} can't be in a backup")
     with closing(sqlite3.connect(database)) as connection:
         try:
-            connection.execute("SELECT max(version) FROM schema_version").fetchone()
+            connection.execute("PRAGMA query_only = ON")
+            foreign = schema.difference(connection)
         except sqlite3.Error as error:
             raise BackupError(f"its database can't be read: {error}") from None
+    if foreign is not None:
+        raise BackupError(
+            f"its database has another schema than Paddock's: {foreign}. Restore a backup that"
+            " nobody has changed, with this version or a newer one than wrote it"
+        )
 
 
 @contextmanager
@@ -169,8 +179,3 @@ def _locked(state_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

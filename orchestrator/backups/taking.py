@@ -15,6 +15,7 @@ from orchestrator.backups.backup_file import BackupError, BackupReader, BackupWr
 from orchestrator.backups.contents import ARCHIVE, DATABASE, members, roots
 from orchestrator.backups.workspaces import AddedWorkspaces, add_workspaces
 from orchestrator.config.settings import Settings
+from orchestrator.store import schema
 from orchestrator.store.database import StoreError, migrate_file
 
 # Pages for each step, between which progress is reported.
@@ -173,8 +174,12 @@ def _archives(settings: Settings) -> list[str]:
 def _verified(copy: Path, report: Report) -> tuple[int, int]:
     """Checks the copy of the database, and returns the numbers of its events and chains.
 
-    Migrates it first, so that its chains can be read.
+    Migrates it first, so that its chains can be read. A backup of another schema could not be
+    restored.
     """
+    with closing(sqlite3.connect(copy)) as connection:
+        if foreign := schema.difference(connection):
+            raise BackupError(f"the database has another schema than Paddock's: {foreign}")
     migrate_file(copy)
     with closing(sqlite3.connect(copy)) as connection:
         chains = check_whole(connection, report)

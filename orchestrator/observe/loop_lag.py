@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 SLOW_SECONDS = 0.05
-# What is not a request's: connections of sandboxes, turns, the way out.
+# What is neither a request's nor a turn's: connections of sandboxes, the way out, and so on.
 OTHER = "other work"
 _MINUTES = 60
 
@@ -74,6 +74,11 @@ class LoopLag:
                 raise
             except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
                 value, error = None, thrown
+
+    def forget(self) -> None:
+        """Begins anew: nobody has waited so far."""
+        self._minutes.clear()
+        self.slow_passes = 0
 
     def worst(self, minutes: int = _MINUTES) -> LongestPass | None:
         """The longest pass of the last minutes, this one included; None: there was none."""

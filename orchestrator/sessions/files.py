@@ -39,8 +39,8 @@ class Held:
 class FileDownload:
     """A file being read: its `size` in bytes when it was opened, and its bytes by iteration.
 
-    `permissions` are its nine bits, or 0o644 if its agent does not report them. The caller must
-    close it.
+    `permissions` are its nine bits, or 0o644 if its agent does not report them; `modified` is the
+    time of its last change in seconds, None if that is not reported. The caller must close it.
     """
 
     def __init__(
@@ -49,8 +49,10 @@ class FileDownload:
         size: int,
         permissions: int,
         content_hash: str | None = None,
+        modified: int | None = None,
     ) -> None:
         self._stream = stream
+        self.modified = modified
         self.size = size
         self.permissions = permissions
         # Of a file of a context pack.
@@ -110,7 +112,7 @@ class Files:
             await opened.close()
         found = f"sha256:{hashlib.sha256(data).hexdigest()}"
         await firewall.verify(principal, session, pack, file, found)
-        return FileDownload(Held(data), len(data), opened.permissions, found)
+        return FileDownload(Held(data), len(data), opened.permissions, found, opened.modified)
 
     async def _open(
         self, principal: Principal, session: Session, path: str, *, links: bool
@@ -128,7 +130,10 @@ class Files:
         # Agents of older sandboxes do not report it.
         known = opened.get("permissions") is not None
         permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
-        return FileDownload(stream_of(link, opened), whole_number(opened, "size"), permissions)
+        size, modified = whole_number(opened, "size"), opened.get("modified")
+        if not (modified is None or (type(modified) is int and abs(modified) < 2**63)):
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        return FileDownload(stream_of(link, opened), size, permissions, modified=modified)
 
     async def write(
         self,
@@ -140,18 +145,19 @@ class Files:
         permissions: int | None = None,
         *,
         parents: bool = False,
+        modified: int | None = None,
     ) -> int:
         """Writes a file, replacing it (`overwrite`) or at its end (`append`); the bytes written.
 
         It takes effect as a whole after the last chunk: if `chunks` raises, or the call
         is cancelled, nothing has changed. `permissions` are the nine bits that a replaced
-        or new file gets; without them a file keeps its own. With `parents`, missing directories
-        above it are made.
+        or new file gets; without them a file keeps its own. `modified` is the time of its last
+        change in seconds; None: now. With `parents`, missing directories above it are made.
         """
         operation = "append" if mode == "append" else "write"
         link, path = await self._requests.prepare(principal, session, "file.write", path)
         opened = await self._requests.open(
-            link, operation, path, permissions=permissions, parents=parents
+            link, operation, path, permissions=permissions, modified=modified, parents=parents
         )
         FaultPoint.FILE_OPENED.reached()
         stream = stream_of(link, opened)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,10 @@ from orchestrator.store.worker import Worker
 T = TypeVar("T")
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
+_VERSIONS = (
+    "CREATE TABLE IF NOT EXISTS schema_version"
+    " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
+)
 _MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
 # For moments in which another process, such as a backup or a shell, locks the file.
 _BUSY_TIMEOUT_MS = 5000
@@ -259,10 +263,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> None:
     """Applies the numbered files that the database has not seen, each in one transaction."""
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS schema_version"
-        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
-    )
+    connection.execute(_VERSIONS)
     seen = {version for (version,) in connection.execute("SELECT version FROM schema_version")}
     files = _migration_files(directory)
     newest = max(files, default=0)
@@ -283,6 +284,14 @@ def migrate_file(path: Path, migrations: Path = _MIGRATIONS) -> None:
             _migrate(connection, path, migrations)
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}") from error
+
+
+def build_schema(connection: sqlite3.Connection, versions: Container[int]) -> None:
+    """Makes the schema of these migrations in an empty database. Raises: StoreError."""
+    connection.execute(_VERSIONS)
+    for version, file in _migration_files(_MIGRATIONS).items():
+        if version in versions:
+            _apply(connection, version, file)
 
 
 def newest_schema() -> int:

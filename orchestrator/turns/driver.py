@@ -20,6 +20,7 @@ from orchestrator.turns.operations.registry import OPERATIONS
 from orchestrator.turns.operations.ticks import TICK
 from orchestrator.turns.operations.turn_operation import Done, Needed, TurnOperation
 from orchestrator.turns.outcome import Value, plain
+from orchestrator.turns.policy_remedies import remedy_of
 from orchestrator.turns.programs import (
     Breath,
     Enter,
@@ -97,7 +98,7 @@ class ProgramDriver:
             case Enter():
                 await self._enter(request)
             case Leave():
-                self.context.scopes.leave()
+                self.context.notes.forget_after(self.context.scopes.leave())
             case Tick(number):
                 return await self._perform(TICK, {"tick": number})
             case NewMessage(message) if self.context.conversation is not None:
@@ -124,17 +125,18 @@ class ProgramDriver:
             self._exceed_scope(exceeded)
 
     def _exceed_scope(self, exceeded: tuple[int, str]) -> NoReturn:
-        self.context.scopes.unwind(exceeded[0])
+        self.context.notes.forget_after(self.context.scopes.unwind(exceeded[0]))
         raise ScopeExceeded(*exceeded)
 
     async def _enter(self, request: Enter) -> None:
         """A nested program needs permission, and is on record; a nested budget needs neither."""
-        program = None
+        program = facts = None
         if request.kind == "subeval":
             operation = OPERATIONS[request.kind]
             await self._perform(operation, {"options": request.args})
             program = int(self.context.log.events[-1]["seq"])
-        self.context.scopes.enter(request, program)
+            facts = len(self.context.notes.facts)
+        self.context.scopes.enter(request, program, facts)
 
     async def _operate(self, name: str, args: tuple[Value, ...]) -> Value:
         operation = OPERATIONS[name]
@@ -182,10 +184,11 @@ class ProgramDriver:
         try:
             self._check(operation.name, args)
         except PolicyRefusalError as error:
-            rule = error.fields.get("rule")
-            denied = draft._replace(decision="deny", rule=rule, error=error.detail)
+            refused_by = str(error.fields["rule"])
+            denied = draft._replace(decision="deny", rule=refused_by, error=error.detail)
             await self._record(denied, began, tokens)
-            raise PolicyViolation(error.detail, rule) from None
+            remedy = remedy_of(self.context.scopes.policy, refused_by, operation.name)
+            raise PolicyViolation(error.detail, refused_by, remedy) from None
         draft = draft._replace(decision="allow")
         try:
             done = await self._timed(operation, args)

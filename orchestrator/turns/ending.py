@@ -46,7 +46,7 @@ def outcome_of_error(failure: BaseException, number: int) -> Outcome:
     return error("the turn failed because of an internal error, which is in the log", RUNTIME)
 
 
-def shown(outcome: Outcome, metadata: Mapping[str, int]) -> dict[str, Any]:
+def shown(outcome: Outcome, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The outcome in the form of the API, with what it took.
 
     A value that can't be shown is an error.

@@ -2,8 +2,8 @@
 
 from orchestrator.policy.explain import ALLOWED, Explanation
 from orchestrator.policy.layers import Stop
+from orchestrator.turns.policy_remedies import remedy_of
 from orchestrator.turns.session_policy import PolicyRefusalError, SessionPolicy
-from paddock.contract.remedies import POLICIES
 
 
 def explain_operation(
@@ -14,7 +14,7 @@ def explain_operation(
         policy.check(operation, ref=ref, max_tokens=max_tokens, network=network)
     except PolicyRefusalError as error:
         rule = error.fields["rule"]
-        stop = Stop("policy", error.detail, POLICIES[rule])
+        stop = Stop("policy", error.detail, remedy_of(policy, rule, operation))
         return Explanation(False, "deny", rule, "policy", error.detail, stop.remedy, (stop,))
     named = f"policy {policy.name}" if policy.name else "the policy"
     return Explanation(True, "allow", ALLOWED, "policy", f"allowed by {named}", None, ())

@@ -56,6 +56,12 @@ class Notes:
         self.facts[text] = None
         return True
 
+    def forget_after(self, number: int | None) -> None:
+        """Keeps that many facts, the oldest; None: all."""
+        if number is not None:
+            for text in list(self.facts)[number:]:
+                del self.facts[text]
+
     def knows(self, fact: Value) -> bool:
         """Whether the fact was asserted."""
         return to_text(fact) in self.facts

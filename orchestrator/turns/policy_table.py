@@ -103,7 +103,19 @@ def read_policy(
         world_rules=replace(base.world_rules, **_world_rules(table.world_rules)),
         llm_rules=replace(base.llm_rules, **table.llm_rules.given()),
         execution_rules=replace(base.execution_rules, **table.execution_rules.given()),
+        extends=base.name,
+        inherited=_not_given(table),
     )
+
+
+def _not_given(table: PolicyTable) -> frozenset[str]:
+    """The dotted names of members that it has from the policy that it extends."""
+    lists = ("allowed_operations", "denied_operations")
+    found = {name for name in lists if getattr(table, name) is None}
+    for part in ("world_rules", "llm_rules", "execution_rules"):
+        rules: _Table = getattr(table, part)
+        found |= {f"{part}.{name}" for name, value in rules if value is None}
+    return frozenset(found)
 
 
 def _world_rules(table: WorldRulesTable) -> dict[str, Any]:

@@ -90,12 +90,14 @@ class OperationFailed(Exception):  # noqa: N818
 class PolicyViolation(Exception):  # noqa: N818
     """The policy refuses what was asked, by that rule.
 
-    It ends the program and is raised out of it, except of a run, whose model is told.
+    It ends the program and is raised out of it, except of a run, whose model is told. `remedy`:
+    what to do instead.
     """
 
-    def __init__(self, said: str, rule: str | None = None) -> None:
+    def __init__(self, said: str, rule: str | None = None, remedy: str | None = None) -> None:
         super().__init__(said)
         self.rule = rule
+        self.remedy = remedy
 
 
 class ScopeExceeded(Exception):  # noqa: N818

@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
@@ -12,6 +15,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import together
 from orchestrator.fault_points import FaultPoint
 from orchestrator.loop_turns import LoopTurns
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
@@ -24,11 +28,13 @@ from orchestrator.turns.operation_log import OperationLog
 from orchestrator.turns.operations.context import OperationContext, Services
 from orchestrator.turns.operations.queries import OF_TURNS
 from orchestrator.turns.outcome import Outcome, Value, error, nonconverged
+from orchestrator.turns.programs import PolicyViolation
 from orchestrator.turns.runs.conversation import Conversation, saving
 from orchestrator.turns.scopes import Scopes
 from orchestrator.turns.script import PreparedScript
 from orchestrator.turns.terminals import TurnTerminals
 from orchestrator.turns.turn import StagedProposal, TurnRecord
+from orchestrator.turns.turn_rows import Before
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +48,9 @@ class RunningTurn:
     turn: TurnRecord
     notes: Notes
     log: OperationLog
+    before: Before
+    # After these it is stopped.
+    seconds: int
     # Of a run.
     conversation: Conversation | None = None
     began: float = field(default_factory=time.monotonic)
@@ -52,6 +61,8 @@ class RunningTurn:
     finished: bool = False
     stopped: str | None = None
     exceeded: Kind | None = None
+    # The rule of the policy that ended it, and what to do instead.
+    refusal: dict[str, str | None] = field(default_factory=dict)
 
     def stop(self, reason: str) -> None:
         """Ends its program; the first reason counts."""
@@ -82,9 +93,10 @@ class RunningTurn:
 class TurnRunner:
     """Drives turns and records their ends."""
 
-    def __init__(self, services: Services, recorder: Recorder) -> None:
+    def __init__(self, services: Services, recorder: Recorder, lag: LoopLag) -> None:
         self._services = services
         self._recorder = recorder
+        self._lag = lag
         self._loop_turns = LoopTurns()
         self._tasks = TaskScope("the program of a turn")
 
@@ -124,14 +136,18 @@ class TurnRunner:
             if running.conversation is not None:
                 running.conversation.feed.end()
 
+    async def _measured(self, work: Coroutine[Any, Any, Value]) -> Value:
+        return await self._lag.measured("a turn", work)
+
     async def _driven(
         self, running: RunningTurn, driver: ProgramDriver, prepared: PreparedScript
     ) -> Outcome:
         number, session = running.turn.number, running.session
-        work = running.work = self._tasks.begin(driver.run(prepared.program))
+        work = running.work = self._tasks.begin(self._measured(driver.run(prepared.program)))
         if running.stopped is not None:
             work.cancel()
-        await asyncio.wait([work])
+        with _stopping_after(running):
+            await asyncio.wait([work])
         if running.conversation is not None:
             running.conversation.open = False
         failure = None if work.cancelled() else work.exception()
@@ -146,6 +162,8 @@ class TurnRunner:
             return error(f"the turn was stopped: {reason}", INTERRUPTED)
         if isinstance(failure, SessionExceeded):
             running.exceeded = failure.kind
+        if isinstance(failure, PolicyViolation):
+            running.refusal = {"rule": failure.rule, "remedy": failure.remedy}
         if not isinstance(failure, KNOWN):
             log.error("session %s: turn %d", session.id, number, exc_info=failure)
         return outcome_of_error(failure, number)
@@ -159,7 +177,7 @@ class TurnRunner:
     ) -> TurnRecord:
         FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
-        form = shown(outcome, metadata)
+        form = shown(outcome, {**metadata, **running.refusal})
         told = await self._recorder.told(
             session,
             {
@@ -178,7 +196,7 @@ class TurnRunner:
             outcome=told["outcome"],
             printed=told["printed"],
             proposals=tuple(told["proposals"]),
-            tokens_used=metadata["tokens"],
+            tokens_used=running.before.tokens_since(session.budget),
             operations=len(running.log.events),
             budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
         )
@@ -201,6 +219,17 @@ class TurnRunner:
         FaultPoint.TURN_ENDED.reached()
         self._recorder.count(session, size + said_size)
         return turn
+
+
+@contextmanager
+def _stopping_after(running: RunningTurn) -> Iterator[None]:
+    """Stops the turn when its time has passed."""
+    reason = f"its time limit of {running.seconds} seconds has passed"
+    handle = asyncio.get_running_loop().call_later(running.seconds, running.stop, reason)
+    try:
+        yield
+    finally:
+        handle.cancel()
 
 
 def _ends(session: Session) -> bool:

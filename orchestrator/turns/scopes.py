@@ -22,11 +22,14 @@ class NestedScope:
     """A part of the program that is running: its policy, and the totals at which it must stop.
 
     `program`: the number of the event with which the nested program around it is on record.
+    `facts`: how many facts there were when it began; those of a nested program end with it. None:
+    it is a part of the same program.
     """
 
     policy: SessionPolicy
     ends_at: Mapping[str, int]
     program: int | None = None
+    facts: int | None = None
 
 
 class Scopes:
@@ -51,8 +54,10 @@ class Scopes:
         """Whether a part of the program is running that has a budget or a policy of its own."""
         return len(self._open) > 1
 
-    def enter(self, request: Enter, program: int | None = None) -> None:
+    def enter(self, request: Enter, program: int | None = None, facts: int | None = None) -> None:
         """Opens a scope, of a nested program with that event's number, or in the same program.
+
+        `facts` are those that were there before a nested program.
 
         Raises: OperationFailed for malformed options.
         """
@@ -72,16 +77,18 @@ class Scopes:
         ends_at = {name: used[name] + amount for name, amount in limits.items()}
         policy = _narrowed(request.kind, self.policy, lists)
         self._open.append(
-            NestedScope(policy, ends_at, self.program if program is None else program)
+            NestedScope(policy, ends_at, self.program if program is None else program, facts)
         )
 
-    def leave(self) -> None:
-        """Closes the innermost scope."""
-        self._open.pop()
+    def leave(self) -> int | None:
+        """Closes the innermost scope. The facts that were there before it; None: all remain."""
+        return self._open.pop().facts
 
-    def unwind(self, scope: int) -> None:
-        """Closes that nested scope, counted from 1, and those inside it."""
+    def unwind(self, scope: int) -> int | None:
+        """Closes that nested scope, counted from 1, and those inside it. Likewise."""
+        closed = self._open[scope:]
         del self._open[scope:]
+        return next((each.facts for each in closed if each.facts is not None), None)
 
     def exceeded(self, kinds: Container[str] = KINDS) -> tuple[int, str] | None:
         """The outermost nested scope whose budget is used up, and of what; None: none is."""

@@ -14,6 +14,7 @@ from orchestrator.audit.writer import together
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.fault_points import FaultPoint
 from orchestrator.models.messages import ModelMessage
+from orchestrator.observe.loop_lag import LoopLag
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -37,6 +38,7 @@ from orchestrator.turns.runs.timeline import TimelineEntry
 from orchestrator.turns.script import PreparedScript, described, describes_run, prepared
 from orchestrator.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
 from paddock.audit.chain import Event
+from paddock.contract.turns import USUAL_TIMEOUT
 
 # The end of a sandbox waits so long for the record of its turn.
 _GONE_SECONDS = 10.0
@@ -47,12 +49,17 @@ class SessionTurns:
     """Runs turns. A turn continues when its client goes away, and ends with its sandbox."""
 
     def __init__(
-        self, database: Database, recorder: Recorder, budgets: Budgets, services: Services
+        self,
+        database: Database,
+        recorder: Recorder,
+        budgets: Budgets,
+        services: Services,
+        lag: LoopLag,
     ) -> None:
         self._database = database
         self._recorder = recorder
         self._budgets = budgets
-        self._runner = TurnRunner(services, recorder)
+        self._runner = TurnRunner(services, recorder, lag)
         self._running: dict[str, RunningTurn] = {}
         # The sessions whose next turn is being started; set when it is, or can't be.
         self._starting: dict[str, asyncio.Event] = {}
@@ -61,10 +68,15 @@ class SessionTurns:
         self._ends = TaskScope("the end of a session whose budget a turn has used up")
 
     async def start(
-        self, principal: Principal, session: Session, script: Script
+        self,
+        principal: Principal,
+        session: Session,
+        script: Script,
+        seconds: int = USUAL_TIMEOUT,
     ) -> RunningTurn | TurnRecord:
         """Records and starts a turn; if no budget is left for it, returns its outcome.
 
+        After so many seconds it is stopped; a run says itself after how many.
         Such a turn has no number, and is not kept. Raises: ConflictError if one is running;
         ValidationError for a malformed list of operations; the errors of `Session.check_open` and
         of `Recorder.check_room`; AuditUnavailableError.
@@ -77,17 +89,16 @@ class SessionTurns:
             raise ConflictError("a turn of this session is running: wait for it, or interrupt it")
         started = self._starting[session.key] = asyncio.Event()
         try:
-            return await self._start(principal, session, script)
+            return await self._start(principal, session, script, seconds)
         finally:
             del self._starting[session.key]
             started.set()
 
     async def _start(
-        self, principal: Principal, session: Session, script: Script
+        self, principal: Principal, session: Session, script: Script, seconds: int
     ) -> RunningTurn | TurnRecord:
-        number, operations = await self._database.read(
-            partial(turn_rows.before, session_key=session.key)
-        )
+        before = await self._database.read(partial(turn_rows.before, session_key=session.key))
+        number = before.number
         notes = await self._database.read(partial(turn_rows.notes_of, session_key=session.key))
         conversation = await self._conversation(session, number + 1, script)
         if conversation is not None and not conversation.entries:
@@ -124,8 +135,10 @@ class SessionTurns:
             raise
         FaultPoint.TURN_RECORDED.reached()
         self._recorder.count(session, size)
-        log = OperationLog(operations)
-        running = RunningTurn(principal, session, turn, notes, log, conversation)
+        if isinstance(script, AgentRun):
+            seconds = script.seconds
+        log = OperationLog(before.operations)
+        running = RunningTurn(principal, session, turn, notes, log, before, seconds, conversation)
         self._running[session.key] = running
         session.in_turn = True
         running.whole = self._tasks.spawn(self._run(running, program))
@@ -167,8 +180,8 @@ class SessionTurns:
 
     async def _refused(self, principal: Principal, session: Session) -> TurnRecord:
         """What a turn is told for which nothing is left."""
-        number, _ = await self._database.read(partial(turn_rows.before, session_key=session.key))
-        return self._unnumbered(principal, session, nonconverged(None, number, "budget"))
+        before = await self._database.read(partial(turn_rows.before, session_key=session.key))
+        return self._unnumbered(principal, session, nonconverged(None, before.number, "budget"))
 
     def _unnumbered(self, principal: Principal, session: Session, outcome: Outcome) -> TurnRecord:
         """A turn that does not run, and is not kept."""
@@ -274,15 +287,19 @@ class SessionTurns:
         for session_key, turn in await self._database.read(turn_rows.unended):
             outcome = shown(error(_RESTARTED, INTERRUPTED), {})
             operations = await self.operations(session_key, turn.number)
+            session = by_key.get(session_key)
+            tokens = sum(event.get("tokens_used") or 0 for event in operations)
+            if session is not None:
+                read = partial(turn_rows.before, session_key=session_key)
+                tokens = (await self._database.read(read)).tokens_since(session.budget)
             ended = replace(
                 turn,
                 ended_at=now(),
                 outcome=outcome,
-                tokens_used=sum(event.get("tokens_used") or 0 for event in operations),
+                tokens_used=tokens,
                 operations=len(operations),
             )
             ending, _ = turn_rows.ending(session_key, ended, None)
-            session = by_key.get(session_key)
             if session is None:
                 await self._database.write(ending)
             else:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from orchestrator.errors import PermissionDeniedError
@@ -78,7 +78,10 @@ class ExecutionRules:
 
 @dataclass(frozen=True, slots=True)
 class SessionPolicy:
-    """One policy. `name` is None for one that a session has for itself."""
+    """One policy. `name` is None for one that a session has for itself.
+
+    `inherited` are the members that it does not give itself, but has from the one that it extends.
+    """
 
     name: str | None
     allowed_operations: frozenset[str]
@@ -86,6 +89,8 @@ class SessionPolicy:
     world_rules: WorldRules
     llm_rules: LlmRules
     execution_rules: ExecutionRules
+    extends: str | None = field(default=None, compare=False)
+    inherited: frozenset[str] = field(default=frozenset(), compare=False)
 
     def permits(self, operation: str) -> bool:
         """Whether the operation may be used at all. What is denied is not, even if allowed."""
@@ -205,7 +210,8 @@ class SessionPolicy:
 
     def stored(self) -> dict[str, Any]:
         """What the store keeps of a session's policy."""
-        return {"name": self.name, **self.rules()}
+        origin = {"extends": self.extends, "inherited": sorted(self.inherited)}
+        return {"name": self.name, **self.rules(), **origin}
 
     def recorded(self) -> dict[str, Any]:
         """What the audit log says of it; the rules of built-in policies never change."""
@@ -228,6 +234,8 @@ class SessionPolicy:
             ),
             llm_rules=LlmRules(**values["llm_rules"]),
             execution_rules=ExecutionRules(**values["execution_rules"]),
+            extends=values.get("extends"),
+            inherited=frozenset(values.get("inherited", ())),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from orchestrator.turns.outcome import Value
 from orchestrator.webhooks.host_tools import HostTool
+from paddock.contract.turns import USUAL_TIMEOUT
 
 # The bounds of one turn.
 MOST_OPERATIONS = 2000
@@ -29,7 +30,7 @@ class LispCode(NamedTuple):
 class AgentRun(NamedTuple):
     """A model that calls tools, with new messages for it. An empty name is the first model.
 
-    `tools` are the host's, besides those that every run has.
+    `tools` are the host's, besides those that every run has. After so many seconds it is stopped.
     """
 
     messages: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class AgentRun(NamedTuple):
     max_ticks: int = 10
     max_timeline_entries: int = 500
     tools: tuple[HostTool, ...] = ()
+    seconds: int = USUAL_TIMEOUT
 
 
 Script: TypeAlias = LispCode | AgentRun | tuple[OperationCall, ...]

@@ -4,8 +4,10 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from orchestrator.audit.writer import Effect
+from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.turns.notes import Notes
 from orchestrator.turns.turn import TurnRecord
 
@@ -81,14 +83,26 @@ def notes_of(connection: sqlite3.Connection, session_key: str) -> Notes:
     return Notes() if row is None else Notes.restored(json.loads(row[0]))
 
 
-def before(connection: sqlite3.Connection, session_key: str) -> tuple[int, int]:
-    """The number of the session's latest turn, 0 if it had none, and of all their operations."""
+class Before(NamedTuple):
+    """What was before a turn: the number of the latest, 0 for none, and what all of them used."""
+
+    number: int
+    operations: int
+    tokens: int
+
+    def tokens_since(self, budget: Budget) -> int:
+        """The tokens that the session used since, also those that its host has reported."""
+        return max(0, budget.used(Kind.TOKENS) - self.tokens)
+
+
+def before(connection: sqlite3.Connection, session_key: str) -> Before:
+    """What was before the session's next turn, or before one that has not ended."""
     query = (
-        "SELECT coalesce(max(number), 0), coalesce(sum(json_extract(result, '$.operations')), 0)"
+        "SELECT coalesce(max(number), 0), coalesce(sum(json_extract(result, '$.operations')), 0),"
+        " coalesce(sum(json_extract(result, '$.tokens_used')), 0)"
         " FROM turns WHERE session_key = ?"
     )
-    number, operations = connection.execute(query, (session_key,)).fetchone()
-    return number, operations
+    return Before(*connection.execute(query, (session_key,)).fetchone())
 
 
 def one(connection: sqlite3.Connection, session_key: str, number: int) -> TurnRecord | None:

@@ -91,7 +91,8 @@ async def put(
             raise Failure("standard input needs a PATH to go to", status=Status.USAGE)
         await found.files.write(path, sys.stdin.buffer, parents=True)
         return
-    kind = source.stat().st_mode  # a missing path raises its own error
+    status = source.stat()  # a missing path raises its own error
+    kind, modified = status.st_mode, max(int(status.st_mtime), 0)
     target = path or source.resolve().name
     if stat.S_ISDIR(kind):
         with working(f"uploading {source}") as show:
@@ -103,7 +104,8 @@ async def put(
     if target.endswith("/"):
         target += source.name
     with source.open("rb") as file:
-        await found.files.write(target, file, permissions=stat.S_IMODE(kind), parents=True)
+        given = {"permissions": stat.S_IMODE(kind), "modified": modified}
+        await found.files.write(target, file, **given, parents=True)
 
 
 @app.command(epilog=example("paddock files get web-1 build ./build"))

@@ -76,6 +76,16 @@ TimeLimit = Annotated[
     int | None,
     typer.Option("--timeout", min=1, metavar="SECONDS", help="The time-out of the command."),
 ]
+TurnTimeLimit = Annotated[
+    int | None,
+    typer.Option(
+        "--timeout",
+        min=1,
+        max=86_400,
+        metavar="SECONDS",
+        help="The time after which it is stopped; by default an hour.",
+    ),
+]
 
 
 def command_words(words: list[str]) -> list[str]:

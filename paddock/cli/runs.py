@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, OptionalLevel, SessionId, example
+from paddock.cli.options import AsJson, OptionalLevel, SessionId, TurnTimeLimit, example
 from paddock.cli.remote import remote
 from paddock.cli.terminal import complain, note, print_foreign, print_json_line, print_line
 
@@ -43,6 +43,7 @@ async def send(
         Path | None,
         typer.Option("--tools", metavar="FILE", help="A JSON list of tools of yours for the run."),
     ] = None,
+    timeout: TurnTimeLimit = None,
     as_json: AsJson = False,
 ) -> int:
     """Send a message to a model that works in a session by calling tools.
@@ -60,7 +61,12 @@ async def send(
     ended: Run | None = None
     shown = RunView()
     stream = found.send_stream(
-        message, model=model, max_ticks=max_ticks, permission_level=level, tools=own
+        message,
+        model=model,
+        max_ticks=max_ticks,
+        permission_level=level,
+        tools=own,
+        timeout=timeout,
     )
     async with aclosing(stream) as events:
         async for event in events:

@@ -2,17 +2,17 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.terminal import print_fields, print_table
+from paddock.cli.terminal import note, print_fields, print_table
 
 if TYPE_CHECKING:
-    from paddock.client import SessionPolicy
+    from paddock.client import ListedPolicy
 
 Policy = Annotated[
     str | None,
@@ -41,7 +41,7 @@ def policy_of(text: str | None) -> str | dict[str, Any] | None:
     return members
 
 
-def print_policies(policies: Iterable["SessionPolicy"]) -> None:
+def print_policies(policies: Sequence["ListedPolicy"]) -> None:
     """A table of session policies."""
     rows = [
         (
@@ -50,14 +50,21 @@ def print_policies(policies: Iterable["SessionPolicy"]) -> None:
             _patterns(policy.world_rules.read_patterns),
             "" if policy.world_rules.read_only else _patterns(policy.world_rules.write_patterns),
             "yes" if policy.world_rules.proposal_mode else "no",
+            _yes(policy.commands_refused is None),
+            policy.extends or "",
         )
         for policy in policies
     ]
-    columns = ("session policy", ">operations", "reads", "writes", "proposals")
+    columns = (
+        *("session policy", ">operations", "reads", "writes", "proposals", "commands"),
+        "inherits from",
+    )
     print_table(columns, rows, nothing="")
+    if all(policy.commands_refused is not None for policy in policies):
+        note("no policy permits commands: `paddock policies show NAME` says why, and what to do")
 
 
-def print_policy(policy: "SessionPolicy") -> None:
+def print_policy(policy: "ListedPolicy") -> None:
     """All details of one session policy."""
     world, llm, execution = policy.world_rules, policy.llm_rules, policy.execution_rules
     print_fields(
@@ -71,9 +78,11 @@ def print_policy(policy: "SessionPolicy") -> None:
             ("completions", _yes(llm.allow_complete)),
             ("intents", _yes(llm.allow_intent)),
             ("tokens per call", llm.max_tokens_per_call),
-            ("commands", _yes(execution.allow_shell_commands)),
+            ("commands", policy.commands_refused or "yes"),
             ("network", _yes(execution.allow_network_calls)),
             ("nested programs", _yes(execution.allow_subeval)),
+            ("inherits from", policy.extends),
+            ("inherited", " ".join(policy.inherited) or None),
             ("sha256", policy.sha256),
         )
     )

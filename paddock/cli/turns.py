@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, SessionId, example
+from paddock.cli.options import AsJson, SessionId, TurnTimeLimit, example
 from paddock.cli.remote import remote
 from paddock.cli.terminal import (
     STYLES,
@@ -50,6 +50,7 @@ async def turn(
         Path | None,
         typer.Option("--operations", metavar="FILE", help="A JSON list of operations."),
     ] = None,
+    timeout: TurnTimeLimit = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a turn: a program whose operations the session's policy permits or refuses.
@@ -57,7 +58,7 @@ async def turn(
     Shows each operation as it happens, and then the value. The exit status is 0 if the outcome is
     `ok` or `proposed`, and 1 otherwise.
     """
-    script = _script(file, expression, operations)
+    script = _script(file, expression, operations) | {"timeout": timeout}
     return await follow(await paddock.sessions.get(session), script, as_json)
 
 
@@ -173,6 +174,8 @@ def _show_end(turn: "Turn", outcome: "Outcome") -> None:
         complain(f"{outcome.error_type}: {outcome.message}")
         for line in outcome.stacktrace or ():
             note(f"  in {line}")
+        if remedy := outcome.metadata.get("remedy"):
+            note(str(remedy))
     elif outcome.tag == "needs":
         complain(f"{outcome.need_type}: {outcome.description}")
     number = "" if turn.turn_number is None else f"turn {turn.turn_number}: "

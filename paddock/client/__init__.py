@@ -78,7 +78,7 @@ from paddock.contract.live_terminals import (
 from paddock.contract.memory import MemoryBootstrap, MemoryEntries, MemoryEntry
 from paddock.contract.models import LanguageModel
 from paddock.contract.packs import ContextPack, PackEntry, PackInfo, PackState
-from paddock.contract.policies import SessionPolicy
+from paddock.contract.policies import ListedPolicy, SessionPolicy
 from paddock.contract.ports import OpenedPort, Port
 from paddock.contract.proposals import Committed, Proposal, Proposals
 from paddock.contract.runs import (
@@ -158,6 +158,7 @@ __all__ = [
     "LevelRates",
     "LevelRequirements",
     "LimitError",
+    "ListedPolicy",
     "LiveTerminal",
     "MaxRefinementsError",
     "MemoryBootstrap",

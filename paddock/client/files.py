@@ -21,6 +21,7 @@ _SILENCE_SECONDS = 60.0
 _TRANSFER_SECONDS = 3600.0
 GIB = 1024**3
 _PERMISSIONS_HEADER = "X-Paddock-Permissions"
+_MODIFIED_HEADER = "X-Paddock-Modified"
 
 Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 
@@ -63,8 +64,8 @@ class Files(Face[F]):
     async def download(self, path: str, local: str | Path) -> int:
         """Copies a file to a local path; returns its size in bytes.
 
-        It appears completely or not at all, with its permissions reduced by the umask; an existing
-        file is replaced. Raises: OSError if it can't be written.
+        It appears completely or not at all, with its permissions reduced by the umask and the time
+        of its last change; an existing file is replaced. Raises: OSError if it can't be written.
         """
         return await fetch(self._api, self._path, path, Path(local))
 
@@ -76,15 +77,19 @@ class Files(Face[F]):
         *,
         permissions: int | None = None,
         parents: bool = False,
+        modified: int | None = None,
     ) -> int:
         """Writes a file, completely or not at all; returns its size in bytes.
 
         Text is encoded as UTF-8; a binary file is read, and closed. An existing file is replaced,
         and keeps its mode unless `permissions` (such as 0o755) are given. Directories must exist,
-        unless `parents` creates them.
+        unless `parents` creates them. `modified` is the time of its last change, in seconds since
+        1970-01-01; None: now.
         """
         return await put(
-            self._api, self._path, path, content, "overwrite", permissions, parents=parents
+            *(self._api, self._path, path, content, "overwrite", permissions),
+            parents=parents,
+            modified=modified,
         )
 
     @method
@@ -215,6 +220,7 @@ async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
 
     def heed(headers: Mapping[str, str]) -> None:
         seen["permissions"] = headers.get(_PERMISSIONS_HEADER, "")
+        seen["modified"] = headers.get(_MODIFIED_HEADER, "")
 
     draft = draft_of(local)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -226,6 +232,9 @@ async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
                 size += file.write(first)
                 async for piece in arriving:
                     size += file.write(piece)
+                file.flush()
+                if re.fullmatch(r"-?[0-9]{1,11}", seen["modified"]):
+                    os.utime(file.fileno(), (int(seen["modified"]), int(seen["modified"])))
             draft.replace(local)
         finally:
             draft.unlink(missing_ok=True)
@@ -246,13 +255,17 @@ async def put(
     permissions: int | None = None,
     *,
     parents: bool = False,
+    modified: int | None = None,
 ) -> int:
     """Writes a file; returns the byte count of the control plane."""
     octal = None if permissions is None else f"{permissions & 0o777:04o}"
     answer = await api.json(
         "PUT",
         url,
-        params={"path": path, "mode": mode, "permissions": octal, "parents": parents or None},
+        params={
+            **{"path": path, "mode": mode, "permissions": octal},
+            **{"parents": parents or None, "modified": modified},
+        },
         timeout=_TRANSFER_SECONDS,
         data=content.encode() if isinstance(content, str) else content,
     )

@@ -25,7 +25,7 @@ from paddock.client.transport import Options, Pool, Transport
 from paddock.contract.audit import AuditEvent
 from paddock.contract.images import Image
 from paddock.contract.models import LanguageModel
-from paddock.contract.policies import SessionPolicy
+from paddock.contract.policies import ListedPolicy
 from paddock.contract.system import Explanation, Level, Readiness
 
 _PAGE = 500
@@ -40,10 +40,10 @@ class Policies(Face[F]):
         return read_items(Level, await self._api.json("GET", "/api/policies"))
 
     @method
-    async def sessions(self) -> tuple[SessionPolicy, ...]:
+    async def sessions(self) -> tuple[ListedPolicy, ...]:
         """The policies that sessions may have, the built-in ones first."""
         listed = await self._api.json("GET", "/api/policies")
-        return read_items(SessionPolicy, {"items": listed.get("session_policies", [])})
+        return read_items(ListedPolicy, {"items": listed.get("session_policies", [])})
 
 
 class Images(Face[F]):

@@ -41,6 +41,7 @@ class RunSocket(Face[F]):
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        timeout: int | None = None,
     ) -> AsyncGenerator[RunEvent, None]:
         """Sends a message; yields what happens, and the `Run` at its end, like `send_stream`.
 
@@ -55,6 +56,7 @@ class RunSocket(Face[F]):
             max_timeline_entries=max_timeline_entries,
             permission_level=permission_level,
             tools=tools,
+            timeout=timeout,
         )
         frame = {"type": "run", "session_id": self._session_id, "input": text, **members}
         await self._socket.send(frame)

@@ -9,10 +9,8 @@ from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.client.run_events import RunEvent, run_event
 from paddock.client.run_sockets import RunSocket, opened
+from paddock.client.turns import longest
 from paddock.contract.runs import RUN_EVENTS, MessagesQueued, Run, Timeline
-
-# A run lasts as long as its model and its commands; its session's budget or deadline ends it.
-_LONGEST_SECONDS = 3600.0
 
 
 class SessionRuns(Face[F]):
@@ -31,6 +29,7 @@ class SessionRuns(Face[F]):
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        timeout: int | None = None,
     ) -> Run:
         """Sends messages to a model that works in the session, and waits for the end of its run.
 
@@ -46,15 +45,18 @@ class SessionRuns(Face[F]):
             permission_level: changes the session's level first; needs a key.
             tools: tools of yours for this run, each with `name`, `description`, `input_schema`,
                 `url`, `secret` and maybe `timeout`; needs a key.
+            timeout: the seconds after which the run is stopped; None: 3,600.
 
         Raises: ConflictError while a turn with another program runs; BusyError if too many messages
         are queued. A run that outlives the connection continues; `turns.list` finds it.
         """
         body = _body(
-            messages, model, system, max_ticks, max_timeline_entries, permission_level, tools
+            *(messages, model, system, max_ticks, max_timeline_entries, permission_level),
+            *(tools, timeout),
         )
         url = f"{self._path}/send"
-        return read(Run, await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS))
+        wait = longest(timeout)
+        return read(Run, await self._api.json("POST", url, body=body, timeout=wait))
 
     @stream
     async def send_stream(
@@ -66,13 +68,15 @@ class SessionRuns(Face[F]):
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        timeout: int | None = None,
     ) -> AsyncGenerator[RunEvent, None]:
         """Like `send`, but yields what happens, and the `Run` at its end.
 
         These are `TurnStarted`, `RunTick`, `RunText`, `RunToolCall` and `RunToolResult`.
         """
         body = _body(
-            messages, model, system, max_ticks, max_timeline_entries, permission_level, tools
+            *(messages, model, system, max_ticks, max_timeline_entries, permission_level),
+            *(tools, timeout),
         )
         ended = False
         async with self._api.events("POST", f"{self._path}/send", body=body) as events:
@@ -101,6 +105,7 @@ class SessionRuns(Face[F]):
         max_timeline_entries: int | None = None,
         permission_level: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        timeout: int | None = None,
     ) -> Run:
         """Runs a model with what was said before and what is queued; else like `send`."""
         body = given(
@@ -110,9 +115,11 @@ class SessionRuns(Face[F]):
             max_timeline_entries=max_timeline_entries,
             permission_level=permission_level,
             tools=tools,
+            timeout=timeout,
         )
         url = f"{self._path}/render"
-        return read(Run, await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS))
+        wait = longest(timeout)
+        return read(Run, await self._api.json("POST", url, body=body, timeout=wait))
 
     @method
     async def queue(self, *messages: str) -> int:
@@ -142,6 +149,7 @@ def _body(
     max_timeline_entries: int | None,
     permission_level: str | None,
     tools: Sequence[Mapping[str, Any]] | None,
+    timeout: int | None,
 ) -> dict[str, Any]:
     return _messages(messages) | given(
         model=model,
@@ -150,4 +158,5 @@ def _body(
         max_timeline_entries=max_timeline_entries,
         permission_level=permission_level,
         tools=tools,
+        timeout=timeout,
     )

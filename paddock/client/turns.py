@@ -7,10 +7,10 @@ from paddock.client.errors import ConnectionLostError, api_error
 from paddock.client.faces import F, Face, Link, method, stream
 from paddock.client.parsing import read
 from paddock.client.requests import given
-from paddock.contract.turns import Turn, TurnOperation, Turns, TurnStarted
+from paddock.contract.turns import USUAL_TIMEOUT, Turn, TurnOperation, Turns, TurnStarted
 
-# A turn lasts as long as its operations; its session's budget or deadline ends it.
-_LONGEST_SECONDS = 3600.0
+# How long a turn's last operation may take to stop, and its end to be recorded.
+_GRACE_SECONDS = 60
 
 TurnEvent: TypeAlias = TurnStarted | TurnOperation | Turn
 
@@ -32,6 +32,7 @@ class SessionTurns(Face[F]):
         code: str | None = None,
         *,
         operations: Iterable[tuple[str, Mapping[str, Any]]] | None = None,
+        timeout: int | None = None,
     ) -> Turn:
         """Runs a turn and waits for its end; what fails in it is its outcome, not an error.
 
@@ -39,12 +40,13 @@ class SessionTurns(Face[F]):
             code: a program in Lisp.
             operations: names of operations with their arguments; exactly one of the two is
                 required.
+            timeout: the seconds after which the turn is stopped; None: 3,600.
 
         Raises: ConflictError while another turn runs; ValidationError for an unknown operation or
         argument. A turn that outlives the connection continues; `list` finds it.
         """
         answer = await self._api.json(
-            "POST", self._path, body=_body(code, operations), timeout=_LONGEST_SECONDS
+            "POST", self._path, body=_body(code, operations, timeout), timeout=longest(timeout)
         )
         return read(Turn, answer)
 
@@ -54,10 +56,12 @@ class SessionTurns(Face[F]):
         code: str | None = None,
         *,
         operations: Iterable[tuple[str, Mapping[str, Any]]] | None = None,
+        timeout: int | None = None,
     ) -> AsyncGenerator[TurnEvent, None]:
         """Runs a turn and yields `TurnStarted`, each `TurnOperation`, and the `Turn` at its end."""
         ended = False
-        async with self._api.events("POST", self._path, body=_body(code, operations)) as events:
+        body = _body(code, operations, timeout)
+        async with self._api.events("POST", self._path, body=body) as events:
             async for event in events:
                 if event.name == "start":
                     yield read(TurnStarted, event.data)
@@ -83,10 +87,17 @@ class SessionTurns(Face[F]):
         return read(Turns, await self._api.json("GET", self._path, params=query))
 
 
+def longest(timeout: int | None) -> float:
+    """How long an answer may take, for the time limit of a turn."""
+    return (USUAL_TIMEOUT if timeout is None else timeout) + _GRACE_SECONDS
+
+
 def _body(
-    code: str | None, operations: Iterable[tuple[str, Mapping[str, Any]]] | None
+    code: str | None,
+    operations: Iterable[tuple[str, Mapping[str, Any]]] | None,
+    timeout: int | None,
 ) -> dict[str, Any]:
     calls = None
     if operations is not None:
         calls = [{"operation": name, "args": dict(args)} for name, args in operations]
-    return given(code=code, operations=calls)
+    return given(code=code, operations=calls, timeout=timeout)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
-from paddock.contract.fields import Depth, Truth, WorkspacePath
+from paddock.contract.fields import Depth, Truth, Whole, WorkspacePath
 from paddock.contract.requests import Body, Query
 
 _ENTRY = {
@@ -146,13 +146,15 @@ class WriteQuery(PathQuery):
     """Whether the body replaces the file or is appended.
 
     `permissions`, in octal, apply to a replaced or new file; by default a file keeps its own, or
-    gets 0644. `parents`: creates missing parent directories.
+    gets 0644. `modified`: seconds since 1970-01-01, of the file's last change; by default now.
+    `parents`: creates missing parent directories.
     """
 
     mode: Literal["overwrite", "append"] = "overwrite"
     permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = (
         None
     )
+    modified: Annotated[Whole, Field(le=2**40)] | None = None
     parents: Truth = False
 
 

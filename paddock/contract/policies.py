@@ -83,6 +83,29 @@ class SessionPolicy(PolicyVersion):
     execution_rules: ExecutionRules
 
 
+LISTED_EXAMPLE: dict[str, Any] = {
+    **EXAMPLE,
+    "extends": None,
+    "inherited": [],
+    "commands_refused": "Operation not allowed: world.run. Use an allowed operation, or create the "
+    "session with a policy that allows it.",
+}
+
+
+class ListedPolicy(SessionPolicy):
+    """A policy that sessions may have, and where its members come from."""
+
+    model_config = example(LISTED_EXAMPLE)
+
+    extends: str | None = Field(description="The policy from which it inherits; null: none.")
+    inherited: list[str] = Field(
+        description="The members that it does not give itself, like `denied_operations`."
+    )
+    commands_refused: str | None = Field(
+        description="Why turns and runs with it can't run commands, and what to do; null: they may."
+    )
+
+
 _Patterns = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=256)
 ]

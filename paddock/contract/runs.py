@@ -8,7 +8,7 @@ from paddock.contract.base import WORDS, Count, Model, Time, example, model_exam
 from paddock.contract.fields import KIB, MaxBytes, PageSize, PermissionLevel, Whole
 from paddock.contract.host_tools import HostTools
 from paddock.contract.requests import LARGE_BODY, Body, NoBody, Query
-from paddock.contract.turns import Turn, TurnStarted
+from paddock.contract.turns import USUAL_TIMEOUT, Turn, TurnStarted, TurnTimeout
 
 MOST_MESSAGES = 32
 MOST_TICKS = 100
@@ -62,6 +62,7 @@ class RenderBody(Body):
         le=MOST_ENTRIES,
         description="The most entries of the timeline that are kept; the oldest are removed.",
     )
+    timeout: TurnTimeout = USUAL_TIMEOUT
     permission_level: PermissionLevel = Field(
         default=None, description="The session's new level; only its host may give one."
     )

@@ -13,11 +13,11 @@ from paddock.contract.fields import (
     WorkspacePath,
     sentence,
 )
-from paddock.contract.policies import EXAMPLE as POLICY
+from paddock.contract.policies import LISTED_EXAMPLE as POLICY
 from paddock.contract.policies import (
+    ListedPolicy,
     OperationArgs,
     PolicyChoice,
-    SessionPolicy,
 )
 from paddock.contract.requests import (
     CWD_DESCRIPTION,
@@ -252,7 +252,7 @@ class Levels(Model):
     model_config = example({"items": [_LOW], "session_policies": [POLICY], "next": None})
 
     items: list[Level]
-    session_policies: list[SessionPolicy] = Field(
+    session_policies: list[ListedPolicy] = Field(
         default=[], description="What turns may do; the built-in ones first."
     )
     next: None

@@ -10,6 +10,17 @@ from paddock.contract.requests import LARGEST_BODY, Body, Query, check_one, exac
 
 MOST_CALLS = 1000
 
+TurnTimeout = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=86_400,
+        description="The seconds after which it is stopped, with the outcome `error` of the type "
+        "`interrupted`.",
+    ),
+]
+USUAL_TIMEOUT = 3600
+
 _OPERATION: dict[str, Any] = {
     "seq": 14,
     "time": "2026-03-04T09:30:12.482113Z",
@@ -67,6 +78,7 @@ class TurnBody(Body):
         default=None,
         description="Operations, one after the other; the turn's value is the list of theirs.",
     )
+    timeout: TurnTimeout = USUAL_TIMEOUT
 
     @model_validator(mode="after")
     def _one_script(self) -> Self:
@@ -162,7 +174,9 @@ class TurnSummary(Model):
     started_at: Time
     ended_at: Time | None
     outcome: Outcome | None = Field(description="Null while it runs.")
-    tokens_used: Count
+    tokens_used: Count = Field(
+        description="Of the session since the turn before, also what its host has reported."
+    )
     operations_count: Count
     proposals: list[TurnProposal]
     budget_remaining: TurnBudget | None = Field(description="Null while it runs.")

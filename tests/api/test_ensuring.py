@@ -127,15 +127,20 @@ async def _left(api: Api, *gone: asyncio.Task[Any]) -> None:
     await until(lambda: len(api.server.handler.connections) == before - len(gone))
 
 
-async def test_what_others_wait_for_outlives_the_client_that_left(api: Api, gate: Gate) -> None:
-    first = asyncio.create_task(api.call("PUT", PATH, json={}))
-    await until(lambda: gate.asked == 1)
-    second = asyncio.create_task(api.call("PUT", PATH, json={}))
-    await until(lambda: _waiting(api) == 1)
-    await _left(api, first)
-    gate.open.set()
-    assert [status for status, _ in await _told([second])] == [200]
-    assert (await api.json("GET", PATH))["status"] == "active"
+async def test_what_others_wait_for_outlives_the_client_that_left(
+    api: Api, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(api.plane.sessions, "close", lambda *given, **_more: closed.append(given))
+        first = asyncio.create_task(api.call("PUT", PATH, json={}))
+        await until(lambda: gate.asked == 1)
+        second = asyncio.create_task(api.call("PUT", PATH, json={}))
+        await until(lambda: _waiting(api) == 1)
+        await _left(api, first)
+        gate.open.set()
+        assert [status for status, _ in await _told([second])] == [200]
+        assert (closed, (await api.json("GET", PATH))["status"]) == ([], "active")
 
 
 async def test_what_nobody_waits_for_is_closed(api: Api, gate: Gate) -> None:

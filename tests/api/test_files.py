@@ -38,6 +38,25 @@ async def test_write_read_append(api: Api, path: str) -> None:
     assert await (await api.call("GET", path + "/files?path=empty")).read() == b""
 
 
+async def test_times_of_files(api: Api, path: str) -> None:
+    await api.json("PUT", path + "/files?path=old&modified=1000000000", data=b"x")
+    response = await api.call("GET", path + "/files?path=old")
+    assert response.headers["X-Paddock-Modified"] == "1000000000"
+    await api.json("PUT", path + "/files?path=new&modified=1099511627776", data=b"x")
+    assert api.agent.modified == {"old": 10**9, "new": 2**40}
+    # An older agent does not tell it.
+    api.agent.modified.clear()
+    assert "X-Paddock-Modified" not in (await api.call("GET", path + "/files?path=old")).headers
+
+
+@each("modified", ["1", 1.5, True, 2**64])
+async def test_times_that_can_not_be(api: Api, path: str, modified: Any) -> None:
+    api.agent.files["a"] = b"x"
+    told = {"stream": 1, "size": 1, "permissions": 0o644, "modified": modified}
+    api.agent.overrides["file.open"] = lambda _params: told
+    await api.problem(502, "sandbox_unavailable", "GET", path + "/files?path=a")
+
+
 async def test_list_mkdir_move_delete(api: Api, path: str) -> None:
     api.agents.files["x"] = b"123"
     listed = await api.json("GET", path + "/files/list?path=.&depth=2")
@@ -98,6 +117,10 @@ async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) ->
         "path=a&permissions=4755",
         "path=a&permissions=999",
         "path=a&permissions=755&mode=append",
+        "path=a&modified=-1",
+        "path=a&modified=yesterday",
+        "path=a&modified=1099511627777",
+        "path=a&modified=1&mode=append",
     ],
 )
 async def test_bad_parameters(api: Api, path: str, query: str) -> None:

@@ -194,15 +194,15 @@ async def test_calls_of_one_tick_run_at_the_same_time(api: Api, model: ModelServ
     going: list[str] = []
     spawn = api.plane.turns.start
 
-    async def meeting(principal: Any, session: Any, script: Any) -> Any:
+    async def meeting(principal: Any, session: Any, script: Any, *more: Any) -> Any:
         if session.family.depth:
             going.append(session.id)
             if len(going) == 2:
                 both.set()
             await both.wait()
-        return await spawn(principal, session, script)
+        return await spawn(principal, session, script, *more)
 
-    api.plane.turns.start = meeting  # type: ignore[method-assign]
+    api.plane.turns.start = meeting  # type: ignore[method-assign,assignment]
     model.conversations = {
         "parent": [
             calling(

@@ -116,6 +116,7 @@ async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) ->
     program, link = tmp_path / "program", str(tmp_path / "copy")
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
+    os.utime(program, (1_000_000_000, 1_000_000_000))
     assert (await ended(server, "files", "put", "cli", str(program)))[0] == 0
     session = await server.ok("GET", "/api/sessions/cli")
     (Path(session["workspace"]["root_dir"]) / "link").symlink_to("program")
@@ -124,6 +125,10 @@ async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) ->
         program.read_text(),
         0o111,
     )
+    assert (await ended(server, "exec", "cli", "--", "stat", "-c", "%Y", "program"))[1] == (
+        "1000000000\n"
+    )
+    assert Path(link).stat().st_mtime == 1_000_000_000
     file = str(tmp_path / "cli.jsonl")
     assert (await ended(server, "audit", "export", "cli", "-o", file))[0] == 0
     status, out, _ = await ended(server, "audit", "verify", "--file", file)

@@ -98,7 +98,8 @@ async def test_commands_keep_to_the_level_and_say_what_they_printed(box: Box) ->
     assert turn.outcome["tag"] == "ok", turn.outcome
     counted, scripted = (dict(each) for each in turn.outcome["value"])
     assert counted["stdout"] == "".join(f"{n}\n" for n in range(1, 20_001))
-    assert scripted == {"exit-code": 3, "stdout": "out\n", "stderr": "err\n", "truncated": False}
+    wanted = {"exit-code": 3, "stdout": "out\n", "stderr": "err\n", "truncated": False}
+    assert scripted.items() >= wanted.items()
 
 
 async def test_a_turn_ends_with_its_session(new_box: BoxFactory) -> None:

@@ -215,12 +215,20 @@ async def test_what_follows_a_request_is_not_passed_on(box: Box, server: Web) ->
     assert b"second" not in b"".join(server.received)
 
 
-async def test_a_tunnel_carries_only_tls_for_its_host(box: Box, server: Web) -> None:
+async def test_a_tunnel_carries_only_what_is_for_its_host(box: Box, server: Web) -> None:
     target = f"allowed.example:{server.port}"
     before = b"".join(server.received)
-    request = "GET /canary HTTP/1.1\r\nHost: allowed.example\r\n\r\n"
-    said = await answers(box, tunnel(target, request), tunnel(target, "SSH-2.0-canary\r\n"))
-    assert said == ["HTTP/1.1 200 Connection established\r\n\r\n"] * 2
+    established = "HTTP/1.1 200 Connection established\r\n\r\n"
+    # Without TLS: a request that names another host, or could be read in two ways, is told so.
+    requests = [
+        "GET /canary HTTP/1.1\r\nHost: other.example\r\n\r\n",
+        f"GET http://{target}/canary HTTP/1.1\r\nHost: {target}\r\n\r\n",
+        f"GET /canary HTTP/1.1\r\nHost: {target}\r\nHost: other.example\r\n\r\n",
+        f"CONNECT {target} HTTP/1.1\r\n\r\n",
+    ]
+    said = await answers(box, *(tunnel(target, request) for request in requests))
+    assert all(each.startswith(f"{established}HTTP/1.1 400 ") for each in said), said
+    assert await answers(box, tunnel(target, "SSH-2.0-canary\r\n")) == [established]
     other = await box.run(
         argv=[
             *("curl", "-sSk", "--max-time", "20", f"https://other.example:{server.port}/"),

@@ -1,10 +1,12 @@
 """Archives with any entries, also those that no program makes."""
 
+import errno
 import io
 import stat
 import tarfile
 import zipfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 _TAR_TYPES = {
@@ -64,3 +66,12 @@ def zip_of(entries: Iterable[Entry], compression: int = zipfile.ZIP_DEFLATED) ->
             content = entry.target.encode() if entry.kind == "symlink" else entry.content
             archive.writestr(info, content)
     return made.getvalue()
+
+
+def is_loop(link: Path) -> bool:
+    """Whether the kernel refuses to follow it, so that it leads nowhere."""
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False

@@ -107,6 +107,8 @@ class FakeAgent:
         # By path: permissions of files that have some, and link targets.
         self.permissions: dict[str, int] = {}
         self.links: dict[str, str] = {}
+        # By path: the times that were given.
+        self.modified: dict[str, int] = {}
         # Those that an archive named.
         self.directories: set[str] = set()
         self.ports = FakePorts()
@@ -351,6 +353,8 @@ class FakeAgent:
             self.emit("file.pack", args={"path": path}, result={"files": len(self.files)})
         if params.get("permissions") is not None:
             self.permissions[path] = params["permissions"]
+        if params.get("modified") is not None:
+            self.modified[path] = params["modified"]
         self._opened += 1
         number = self._opened
         self._streams[number] = (path, mode, content)
@@ -361,6 +365,7 @@ class FakeAgent:
             answer["links"] = False
         if mode == "read":
             answer["permissions"] = self.permissions.get(path, 0o644)
+            answer["modified"] = self.modified.get(path)
         return answer
 
     async def _on_file_pull(self, params: Message) -> Message:

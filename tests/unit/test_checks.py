@@ -449,7 +449,7 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 21
+    assert len(by_name) == len(checks) == 22
     assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok

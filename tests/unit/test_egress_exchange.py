@@ -359,9 +359,10 @@ async def test_a_connection_ends_once_its_client_has_gone() -> None:
         done, _ = await asyncio.wait([task], timeout=0.2)
         assert not done
         client.ours.close()
-        await task
-        await client.records.drain()
-        await server.ended.wait()
+        async with asyncio.timeout(60):
+            await task
+            await client.records.drain()
+            await server.ended.wait()
         assert server.received[0].endswith(body)
         assert client.evidence.said[-1] == "closed allowed.example: the client has gone"
 

@@ -1,6 +1,5 @@
 """Any bytes are unpacked beneath a directory or refused, and what is packed can be unpacked."""
 
-import errno
 import io
 import os
 import struct
@@ -25,7 +24,7 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.file_helper import parse_answer
 from sandbox_agent.places import Place
 from sandbox_agent.redaction import Redactor
-from tests.support.archives import Entry, tar_of, zip_of
+from tests.support.archives import Entry, is_loop, tar_of, zip_of
 
 _STEPS = st.sampled_from(["..", ".", "", "a", "b", "d", "ä", "n" * 120])
 _PATHS = st.lists(_STEPS, min_size=1, max_size=4).map("/".join)
@@ -89,15 +88,6 @@ class Ground:
         return found
 
 
-def _is_loop(link: Path) -> bool:
-    """Whether the kernel refuses to follow it, so that it leads nowhere."""
-    try:
-        link.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
-
-
 @contextmanager
 def ground() -> Iterator[Ground]:
     with TemporaryDirectory() as name:
@@ -109,7 +99,7 @@ def ground() -> Iterator[Ground]:
             root = (made.root / "in").resolve()
             for path in root.rglob("*"):
                 assert not path.name.startswith(".paddock")
-                if path.is_symlink() and not _is_loop(path):
+                if path.is_symlink() and not is_loop(path):
                     target = Path(os.path.realpath(path))
                     assert target.is_relative_to(root), (path, os.readlink(path))
         finally:

@@ -106,6 +106,8 @@ def test_it_is_of_the_last_hour() -> None:
     assert lag.worst() is None
     lag.passed(now, 0.1)
     assert [each.seconds for each in (lag.worst(),) if each] == [0.1]
+    lag.forget()
+    assert lag.worst() is None
 
 
 def test_a_long_one_is_a_warning_that_names_the_operation() -> None:

@@ -33,7 +33,6 @@ async def answered(sent: bytes) -> bytes:
             ClientSession(connector=connector) as client,
             client.get("http://localhost:1/") as response,
         ):
-            connector.begun()
             return await response.read()
     finally:
         await asyncio.wait([serving])

@@ -31,6 +31,8 @@ from orchestrator.turns.programs import Breath
 _MOST_WAITING = 2500
 # Others may run after so many parts.
 _AT_ONCE = 300
+# And after so many forms of a program, which may all be short.
+_FORMS_AT_ONCE = 100
 _MOST_NAME = 1000
 
 
@@ -112,6 +114,8 @@ class Compiler:
             place = forms.place or (1, 1)
             items.append((yield from self.compile(forms.head, place)))
             forms = forms.tail
+            if len(items) % _FORMS_AT_ONCE == 0:
+                yield Breath()
         return self.in_order(items, (1, 1), TOP)
 
     def part(self, form: Datum, place: Place | None, names: Names | None) -> Expression | Rule:

@@ -45,7 +45,13 @@ async def spawn(
             permission_level=permission_level or None,
             among=among,
         ),
-        AgentRun((task,), own.model, max_ticks=own.max_ticks, tools=own.tools),
+        AgentRun(
+            (task,),
+            own.model,
+            max_ticks=own.max_ticks,
+            tools=own.tools,
+            seconds=own.seconds,
+        ),
         None if conversation is None else conversation.feed,
         call,
     )

@@ -64,7 +64,8 @@ def _done(call: ToolCall, conversation: Conversation) -> Generator[Request, Valu
     try:
         value = yield tool.operation(given)
     except (PolicyViolation, OperationFailed) as error:
-        return _failure(str(error), error.rule)
+        remedy = error.remedy if isinstance(error, PolicyViolation) else None
+        return _failure(str(error), error.rule, remedy)
     return result(tool, given, value)
 
 
@@ -114,11 +115,9 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(first) + (f" and {len(others)} more" if others else "")
 
 
-def _failure(said: str, rule: str | None) -> str:
-    return f"Failed: {said}" if rule is None else _refusal(said, rule)
-
-
-def _refusal(said: str, rule: str) -> str:
-    remedy = REMEDIES.get(rule)
+def _failure(said: str, rule: str | None, remedy: str | None = None) -> str:
+    if rule is None:
+        return f"Failed: {said}"
+    remedy = remedy or REMEDIES.get(rule)
     named = f"Refused by {rule}: {said}"
     return named if remedy is None else f"{named}. {remedy}"

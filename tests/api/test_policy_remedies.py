@@ -1,0 +1,106 @@
+"""A refusal of a session policy says which policy's member decides, and what to do."""
+
+from typing import Any
+
+import pytest
+
+from paddock.cli.session_policies import print_policies, print_policy
+from paddock.contract.policies import LISTED_EXAMPLE, ListedPolicy
+from tests.api.conftest import OPERATOR_KEY, Api
+from tests.api.test_turns import call, made, model, run
+from tests.support.models import Answer, ModelServer
+
+__all__ = ["model"]
+
+RUN = call("world.run", command="ls")
+ALL = ["world.run", "world.read", "llm.complete"]
+ALLOWS: dict[str, Any] = {"extends": "SAFE_EDIT", "allowed_operations": ALL}
+NEEDS = "a policy must itself give all of these: `allowed_operations` with world.run"
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule", "message", "origin"),
+    [
+        (
+            *(None, "policy-operation", "Operation not allowed: world.run"),
+            "`allowed_operations` is that of the built-in policy SAFE_ANALYSIS.",
+        ),
+        (
+            *({"extends": "SAFE_EDIT"}, "policy-operation", "Operation not allowed: world.run"),
+            "does not give `allowed_operations`, so it has that of SAFE_EDIT.",
+        ),
+        (
+            *(ALLOWS, "policy-denied", "Operation explicitly denied: world.run"),
+            "does not give `denied_operations`, so it has that of SAFE_EDIT.",
+        ),
+        (
+            {**ALLOWS, "denied_operations": []},
+            *("policy-execution", "Shell commands not allowed"),
+            "does not give `execution_rules.allow_shell_commands`, so it has that of SAFE_EDIT.",
+        ),
+    ],
+)
+async def test_commands_that_an_inherited_member_denies(
+    api: Api, model: ModelServer, policy: Any, rule: str, message: str, origin: str
+) -> None:
+    path = await made(api, **({} if policy is None else {"policy": policy}))
+    turn = await run(api, path, RUN)
+    outcome = turn["outcome"]
+    assert (outcome["message"], outcome["metadata"]["rule"]) == (message, rule)
+    assert origin in outcome["metadata"]["remedy"]
+    assert NEEDS in outcome["metadata"]["remedy"]
+    # So does an explanation,
+    named = {"session": path.split("/")[3], "operation": "world.run"}
+    explained = await api.json("POST", "/api/policies/explain", json=named)
+    assert (explained["rule"], explained["remedy"]) == (rule, outcome["metadata"]["remedy"])
+    # and what a model is told that calls a command.
+    if policy is not None:
+        model.answers = [Answer(calls=[("exec", {"command": "ls"})]), Answer("I can't")]
+        sent = {"messages": [{"content": "list"}]}
+        await api.json("POST", path.replace("turns", "send"), json=sent)
+        told = model.bodies[-1]["messages"][-1]["content"]
+        assert told.startswith(f"Refused by {rule}: {message}. ")
+        assert origin in told
+
+
+async def test_a_policy_that_gives_all_of_them_runs_commands(api: Api) -> None:
+    policy = {**ALLOWS, "denied_operations": [], "execution_rules": {"allow_shell_commands": True}}
+    path = await made(api, policy=policy, permission_level="low")
+    assert (await run(api, path, RUN))["outcome"]["tag"] == "proposed"
+
+
+async def test_where_a_member_comes_from_survives_a_restart(api: Api) -> None:
+    created = await api.session(policy=ALLOWS, key=OPERATOR_KEY)
+    session = api.plane.sessions.registry.get(created["id"])
+    assert session is not None
+    restored = type(session.policy).restored(session.policy.stored())
+    assert restored.extends == "SAFE_EDIT"
+    assert restored.inherited == session.policy.inherited
+    assert "denied_operations" in restored.inherited
+    assert "allowed_operations" not in restored.inherited
+
+
+async def test_the_list_says_which_policies_permit_commands(api: Api) -> None:
+    listed = (await api.json("GET", "/api/policies", key=OPERATOR_KEY))["session_policies"]
+    for policy in listed:
+        assert policy["extends"] is None
+        assert policy["commands_refused"].startswith("Operation not allowed: world.run. ")
+        assert NEEDS in policy["commands_refused"]
+
+
+def test_the_command_line_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = ListedPolicy.model_validate(LISTED_EXAMPLE)
+    permitting = ListedPolicy.model_validate(
+        {**LISTED_EXAMPLE, "name": "runs", "extends": "SAFE_EDIT", "commands_refused": None}
+    )
+    print_policies([refused])
+    shown = capsys.readouterr()
+    assert "COMMANDS" in shown.out
+    assert "no policy permits commands" in shown.err
+    print_policies([refused, permitting])
+    shown = capsys.readouterr()
+    assert "no policy permits commands" not in shown.err
+    (row,) = (line.split() for line in shown.out.splitlines() if line.startswith("runs"))
+    assert row[-2:] == ["yes", "SAFE_EDIT"]
+    print_policy(refused)
+    assert "Operation not allowed: world.run" in capsys.readouterr().out

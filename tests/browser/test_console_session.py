@@ -291,7 +291,7 @@ async def test_a_shell_is_used_left_and_found_again(
     await page.keyboard.press("Control+F6")
     await expect(page.get_by_role("button", name="End")).to_be_focused()
     await page.keyboard.press("Shift+Tab")
-    await page.reload()
+    await console.reload()
     await expect(shell).to_contain_text(re.compile(r"\d+x\d+"), timeout=PATIENCE_MS)
     await page.keyboard.type("echo $((40 + 2))\n")
     await expect(shell).to_contain_text("42", timeout=PATIENCE_MS)

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.slow
 SESSIONS = "/api/sessions"
 LEAST = 65_536
 HIGHER = {"settings": {"permission_level": "high"}}
-WORKSPACE = {"settings": {"workspace": {"path": "/x"}}}
 LOWER = {"settings": {"permission_level": "low"}}
 # The most that the event over the limit and the session's end may take.
 ENDS = 16_384
@@ -139,7 +138,6 @@ class TestQuota:
             ("POST", f"{SESSIONS}/box/exec", {"json": {"argv": ["ls"]}}),
             ("GET", f"{SESSIONS}/box/files?path=/etc/passwd", {}),
             ("PUT", f"{SESSIONS}/box/files?path=a", {"data": b"x"}),
-            ("PUT", f"{SESSIONS}/box/settings", {"json": WORKSPACE}),
             ("POST", f"{SESSIONS}/box/handle", {}),
             ("POST", SESSIONS, {"json": {}}),
         ]
@@ -198,7 +196,6 @@ class TestFloor:
                 f"{SESSIONS}/box/settings",
                 {"json": {"settings": {"permission_level": "high"}}},
             ),
-            ("PUT", f"{SESSIONS}/box/settings", {"json": WORKSPACE}),
             ("POST", f"{SESSIONS}/box/handle", {}),
             ("POST", SESSIONS, {"json": {}}),
         ]

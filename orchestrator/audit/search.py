@@ -1,16 +1,15 @@
 """Searches all chains for events, newest first, reading a limited part per call.
 
-Session, rule, actor, operation and a decision to deny have indexes. The indexes of times and owners
-are used if they lead to no more events than one search examines. Other conditions, above all a
-text, are checked on the remaining events, part by part. Archived chains are not searched.
+Session, owner, rule, actor, operation and a decision to deny have indexes. That of times is used if
+it leads to no more events than one search examines. Other conditions, above all a text, are checked
+on the remaining events, part by part. Archived chains are not searched.
 """
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from orchestrator.audit.recorded import full_event
@@ -23,10 +22,19 @@ _OF_SESSION = (
     "SELECT key FROM sessions WHERE id = :session AND id = :session COLLATE BINARY"
     " AND (:incarnation IS NULL OR incarnation = :incarnation)"
 )
-_OWNED = "session_key IN (SELECT key FROM sessions WHERE owner = :{})"
+_OWNED = "SELECT key FROM sessions WHERE owner = :{}"
 _INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
-# The least that every event adds to a chain's `audit_bytes`.
-_LEAST_EVENT_BYTES = 512
+# The newest events of several chains. The index has them chain by chain; the queue of the recursion
+# (its ORDER BY) merges them, so that no more are read than are taken.
+_MERGED = (
+    "WITH RECURSIVE newest (key, id) AS ("
+    "SELECT key, (SELECT max(id) FROM events INDEXED BY events_chain"
+    " WHERE session_key = key AND id >= :first AND id <= :last) FROM ({})"
+    " UNION ALL SELECT key, (SELECT max(events.id) FROM events INDEXED BY events_chain"
+    " WHERE session_key = newest.key AND events.id >= :first AND events.id < newest.id)"
+    " FROM newest WHERE id IS NOT NULL ORDER BY 2 DESC LIMIT :most"
+    ") SELECT id FROM newest WHERE id IS NOT NULL"
+)
 _MOST_ID = 2**63 - 1
 
 
@@ -64,9 +72,21 @@ class Found(NamedTuple):
 
 
 class _Condition(NamedTuple):
+    """`led_by` is its index, `chains` selects the keys of its sessions."""
+
     sql: str
     values: dict[str, Any]
     led_by: str | None = None
+    chains: str | None = None
+
+    @classmethod
+    def of(cls, chains: str, values: dict[str, Any]) -> "_Condition":
+        """That an event is in one of those chains."""
+        return cls(f"session_key IN ({chains})", values, chains=chains)
+
+    @property
+    def leads(self) -> bool:
+        return self.led_by is not None or self.chains is not None
 
 
 async def search(
@@ -79,24 +99,16 @@ async def search(
 def _search(
     connection: sqlite3.Connection, wanted: Search, before: int | None, limit: int
 ) -> Found:
-    conditions = _conditions(wanted, partial(_is_small, connection))
+    conditions = _conditions(wanted)
     first, last = _range(connection, wanted)
     if before is not None:
         last = min(last, before - 1)
-    oldest = first
-    if wanted.session is not None:
-        first = _floor(connection, wanted, first, last)
     # The most selective condition with an index leads; the others are checked one by one.
-    leading = next((one for one in conditions if one.led_by is not None), None)
+    leading = next((one for one in conditions if one.leads), None)
     values: dict[str, Any] = {"first": first, "last": last, "most": MOST_EXAMINED, "limit": limit}
     for condition in conditions:
         values |= condition.values
-    source = "events" if leading is None else f"events INDEXED BY {leading.led_by}"
-    led = "" if leading is None else f" AND {leading.sql}"
-    candidates = (
-        f"SELECT id FROM {source} WHERE id >= :first AND id <= :last{led}"  # noqa: S608
-        " ORDER BY id DESC LIMIT :most"
-    )
+    candidates = _candidates(leading)
     filters = " AND ".join(one.sql for one in conditions if one is not leading)
     # The candidates come one by one, newest first, until a page is found: a cross join keeps their
     # order, and an ORDER BY of its own would have all of them read and sorted.
@@ -110,8 +122,6 @@ def _search(
     archived = _archived(connection, wanted)
     if len(rows) == limit:
         return Found(items, rows[-1][0], archived)
-    if first > oldest:
-        return Found(items, first, archived)
     examined, lowest = connection.execute(
         f"SELECT count(*), min(id) FROM ({candidates})",  # noqa: S608
         values,
@@ -119,23 +129,16 @@ def _search(
     return Found(items, lowest if examined == MOST_EXAMINED else None, archived)
 
 
-def _floor(connection: sqlite3.Connection, wanted: Search, first: int, last: int) -> int:
-    """The lowest id that one search examines in the chains of sessions with one id.
-
-    The index returns their events chain by chain, so all of them would have to be sorted.
-    """
-    values = {"session": wanted.session, "incarnation": wanted.incarnation}
-    keys = connection.execute(_OF_SESSION, values).fetchall()
-    most = max(1, MOST_EXAMINED // max(1, len(keys)))
-    for (key,) in keys:
-        lowest, count = connection.execute(
-            "SELECT min(id), count(*) FROM (SELECT id FROM events INDEXED BY events_chain"
-            " WHERE session_key = ? AND id >= ? AND id <= ? ORDER BY id DESC LIMIT ?)",
-            (key, first, last, most),
-        ).fetchone()
-        if count == most:
-            first = lowest
-    return first
+def _candidates(leading: _Condition | None) -> str:
+    """Selects the ids of the events to examine, newest first."""
+    if leading is not None and leading.chains is not None:
+        return _MERGED.format(leading.chains)
+    source = "events" if leading is None else f"events INDEXED BY {leading.led_by}"
+    led = "" if leading is None else f" AND {leading.sql}"
+    return (
+        f"SELECT id FROM {source} WHERE id >= :first AND id <= :last{led}"  # noqa: S608
+        " ORDER BY id DESC LIMIT :most"
+    )
 
 
 def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:
@@ -171,28 +174,12 @@ def _archived(connection: sqlite3.Connection, wanted: Search) -> int:
     return int(count)
 
 
-def _is_small(connection: sqlite3.Connection, owner: str) -> bool:
-    """Whether a key's sessions have no more events than one search examines."""
-    (size,) = connection.execute(
-        "SELECT coalesce(sum(audit_bytes), 0) FROM sessions WHERE owner = ?", (owner,)
-    ).fetchone()
-    return bool(size <= MOST_EXAMINED * _LEAST_EVENT_BYTES)
-
-
-def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condition]:
-    """The conditions: those with an index come first, the most selective ahead of the others.
-
-    `is_small` says whether a key's sessions have few events.
-    """
+def _conditions(wanted: Search) -> list[_Condition]:
+    """The conditions: those with an index come first, the most selective ahead of the others."""
     found = []
     if wanted.session is not None:
-        found.append(
-            _Condition(
-                f"session_key IN ({_OF_SESSION})",
-                {"session": wanted.session, "incarnation": wanted.incarnation},
-                "events_chain",
-            )
-        )
+        values = {"session": wanted.session, "incarnation": wanted.incarnation}
+        found.append(_Condition.of(_OF_SESSION, values))
     for name, value in (("rule", wanted.rule), ("actor", wanted.actor)):
         if value is not None:
             column = f"iif(json_valid(body), json_extract(body, '$.{name}'), NULL)"
@@ -207,8 +194,7 @@ def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condit
         found.append(_Condition(sql, {"decision": wanted.decision}, index))
     for name, owner in (("owner", wanted.owner), ("visible_to", wanted.visible_to)):
         if owner is not None:
-            index = "events_chain" if is_small(owner) else None
-            found.append(_Condition(_OWNED.format(name), {name: owner}, index))
+            found.append(_Condition.of(_OWNED.format(name), {name: owner}))
     if wanted.text is not None:
         found.append(_Condition("body LIKE :text ESCAPE '\\'", {"text": _pattern(wanted.text)}))
     for name, sql, moment in (

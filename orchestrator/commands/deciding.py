@@ -46,7 +46,12 @@ class CommandRules:
         """
         level = session.level
         try:
-            variables = {**self.environment(session, request), **request.secrets}
+            variables = {
+                **dict(level.variables),
+                **session.secrets.variables,
+                **self.environment(session, request),
+                **request.secrets,
+            }
             mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.mounts))
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv),

@@ -66,6 +66,11 @@ class SessionSecrets:
         return self.stored.names
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        """The values that are known, by name."""
+        return self._variables
+
+    @property
     def lost(self) -> bool:
         """Whether the values are lost."""
         return set(self.stored.names) != self._variables.keys()

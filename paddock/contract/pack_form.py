@@ -10,7 +10,7 @@ WORKSPACE = "/workspace"
 # of the directories above them.
 MOST_ENTRIES = 10_000
 MOST_TOOLS, MOST_WRITES, MOST_COMMANDS = 100, 1_000, 500
-MAX_PATH_BYTES = 4_096
+MAX_PATH_BYTES = 4_095  # the longest that the kernel opens, relative or not
 MAX_COMPONENTS = 256
 MAX_PATHS_BYTES = 1024 * 1024
 MAX_ID = 4_096
@@ -71,8 +71,7 @@ def absolute(path: str) -> str:
         raise ValueError("must not be empty")
     if "\0" in path:
         raise ValueError("must not contain NUL")
-    if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH_BYTES:
-        raise ValueError(f"must have at most {MAX_PATH_BYTES} bytes")
+    _check_length(path)
     parts = [] if path.startswith("/") else [WORKSPACE[1:]]
     for part in path.split("/"):
         if part == "..":
@@ -83,7 +82,14 @@ def absolute(path: str) -> str:
             parts.append(part)
     if len(parts) > MAX_COMPONENTS:
         raise ValueError(f"must have at most {MAX_COMPONENTS} components")
-    return "/" + "/".join(parts)
+    found = "/" + "/".join(parts)
+    _check_length(found)
+    return found
+
+
+def _check_length(path: str) -> None:
+    if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH_BYTES:
+        raise ValueError(f"must have at most {MAX_PATH_BYTES} bytes, {WORKSPACE} included")
 
 
 def directories(paths: Iterable[str], most_bytes: int = MAX_PATHS_BYTES) -> set[str]:

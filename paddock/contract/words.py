@@ -63,9 +63,10 @@ MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves th
 MOST_BUDGET = 10**15
 # The most tokens that a policy lets one call of a model ask for.
 MOST_CALL_TOKENS = 10_000_000
-# The kernel's limit for a program's words and variables together, in bytes: each counts with its
-# terminator and the pointer to it.
-MAX_ARGUMENT_BYTES = 2 * 1024 * 1024
+# The limit for a program's words and variables together, in bytes: each counts with its terminator
+# and the pointer to it. The kernel's is 2 MiB; the rest is for what the sandbox adds: its own
+# variables, options of some commands, and the program's path.
+MAX_ARGUMENT_BYTES = (2 * 1024 - 16) * 1024
 ARGUMENT_COST = 9
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
+from paddock.contract.words import MAX_ARGUMENT_BYTES
 from sandbox_agent.protocol import MOST_CHUNKS, MOST_TOLD_BYTES
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each
@@ -336,7 +337,8 @@ async def test_words_and_variables_have_one_limit(api: Api) -> None:
     )
     path = f"/api/sessions/{session['id']}/exec"
     argv = ["echo", *["x" * 130_000] * 13, "x" * 60_000]
-    room = 2 * 1024 * 1024 - sum(len(word) + 9 for word in argv) - 10 * (len("S0=") + 32_000 + 9)
+    used = sum(len(word) + 9 for word in argv) + 10 * (len("S0=") + 32_000 + 9)
+    room = MAX_ARGUMENT_BYTES - used
     env = {"A": "x" * (room - len("A=") - 9)}
     assert (await api.json("POST", path, **_large({"argv": argv, "env": env})))["exit_code"] == 0
     before = await api.json("GET", f"/api/sessions/{session['id']}/processes")
@@ -344,7 +346,7 @@ async def test_words_and_variables_have_one_limit(api: Api) -> None:
         body = {"argv": argv, **more}
         problem = await api.problem(400, "validation_error", "POST", path, **_large(body))
         assert problem["field"] == "argv"
-        assert "argv and the variables must have at most 2097152 bytes" in problem["detail"]
+        assert "argv and the variables must have at most 2080768 bytes" in problem["detail"]
     assert await api.json("GET", f"/api/sessions/{session['id']}/processes") == before
 
 

@@ -19,7 +19,7 @@ from orchestrator.spawning.family import MAX_CHILDREN
 from orchestrator.terminals.shell import SHELL_LIMITS
 from orchestrator.terminals.viewers import MOST_VIEWERS
 from paddock.contract import pack_form
-from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES
+from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from tests.support.live import live
 from tests.support.server import Server, leaving_nothing
 
@@ -34,8 +34,6 @@ MOST_LABELS, MOST_VARIABLES = _NEW["labels"]["maxProperties"], _NEW["env"]["maxP
 MOST_SECRETS, MOST_MOUNTS = _NEW["secrets"]["maxProperties"], _NEW["mounts"]["maxItems"]
 _ARGV = _SCHEMAS["ExecBody"]["properties"]["argv"]["anyOf"][0]
 MOST_WORDS, LONGEST_WORD = _ARGV["maxItems"], _ARGV["items"]["maxLength"]
-
-_OWN_VARIABLES = 512
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -128,7 +126,9 @@ async def test_labels_variables_secrets_and_mounts(server: Server, created: Crea
 
 
 async def test_words_and_their_bytes(server: Server, created: Created) -> None:
-    session = await created()
+    """With a session's own secrets and all that the sandbox adds, what is accepted runs."""
+    secrets = {f"SECRET_{number}": f"{number:04000}" for number in range(MOST_SECRETS)}
+    session = await created(secrets=secrets)
     count = ["bash", "-c", 'echo $# "${#1}"']
     words = [*count, *"x" * (MOST_WORDS - len(count))]
     assert (await session.said(*words)).split() == [str(MOST_WORDS - len(count) - 1), "1"]
@@ -136,11 +136,10 @@ async def test_words_and_their_bytes(server: Server, created: Created) -> None:
     assert (await session.said(*count, "0", "y" * LONGEST_WORD)).split() == ["1", str(LONGEST_WORD)]
     longer = {"argv": [*count, "0", "y" * (LONGEST_WORD + 1)]}
     assert (await session.refused("POST", "/exec", longer))[0] == 400
-    used = sum(len(word) + ARGUMENT_COST for word in [*count, "0"])
+    used = argument_bytes([*count, "0"], secrets)
     full, rest = divmod(MAX_ARGUMENT_BYTES - used, LONGEST_WORD + ARGUMENT_COST)
     most = [*count, "0", *["z" * LONGEST_WORD] * full]
-    # The kernel counts the sandbox's own variables, too.
-    told = await session.said(*most, "z" * (rest - ARGUMENT_COST - _OWN_VARIABLES))
+    told = await session.said(*most, "z" * (rest - ARGUMENT_COST))
     assert told.split() == [str(full + 1), str(LONGEST_WORD)]
     above = {"argv": [*most, "z" * (rest - ARGUMENT_COST + 1)]}
     assert (await session.refused("POST", "/exec", above))[0] == 400
@@ -194,8 +193,7 @@ async def test_the_largest_context_pack(server: Server, created: Created, level:
     """Its entries, the bytes of their paths, a path, what is written, and commands."""
     session = await created(permission_level=level)
     longest = "/".join(["d" * 15] * 254)
-    # The kernel ends a path with one more byte.
-    longest += "/" + "f" * (pack_form.MAX_PATH_BYTES - len("/workspace/") - len(longest) - 2)
+    longest += "/" + "f" * (pack_form.MAX_PATH_BYTES - len("/workspace/") - len(longest) - 1)
     names = [longest, *(f"n{n // 100}/f{n}" for n in range(pack_form.MOST_ENTRIES - 1))]
     texts = {name: f"text {number}\n" for number, name in enumerate(names)}
     async with server.client.put(

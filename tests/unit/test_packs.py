@@ -363,3 +363,13 @@ def test_a_pack_is_constant_unless_its_files_may_be_written(
     file = PackFile("/workspace/src/login.py")
     found = Pack("", "", files={file.path: file}, tools=frozenset(tools), writes=writes)
     assert found.constant is constant
+
+
+def test_the_longest_path_is_what_the_kernel_opens() -> None:
+    names = "/".join(["d" * 15] * 250)
+    longest = f"{names}/{'f' * (4095 - len(f'/workspace/{names}/'))}"
+    assert len(absolute(longest)) == 4095
+    assert absolute(f"/workspace/{longest}") == absolute(longest)
+    for longer in (f"{longest}f", f"/workspace/{longest}f", f"./{longest}{'/' * 300}"):
+        with pytest.raises(ValueError, match="at most 4095 bytes"):
+            absolute(longer)

@@ -3,10 +3,12 @@
 import os
 import socket
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
 import docker
+import docker.errors
 
 from orchestrator.engine.base import LABEL_INSTANCE
 from orchestrator.workspace.mounts import mounts_under, unmount
@@ -28,6 +30,19 @@ def containers(state_dir: Path) -> list[str]:
         label = f"{LABEL_INSTANCE}={instance(state_dir)}"
         found = client.containers(all=True, filters={"label": [label]})
         return [name for container in found for name in container["Names"]]
+    finally:
+        client.close()
+
+
+def end_sandboxes(state_dir: Path) -> None:
+    """Removes the instance's containers, which would keep its workspaces mounted for ever."""
+    if not (state_dir / "instance").exists():
+        return
+    client = engine_client()
+    try:
+        for name in containers(state_dir):
+            with suppress(docker.errors.NotFound):
+                client.remove_container(name, v=True, force=True)
     finally:
         client.close()
 
@@ -91,18 +106,22 @@ def made_ahead(state_dir: Path) -> dict[str, list[str]]:
 NONE_AHEAD: dict[str, list[str]] = {"mounts": [], "loop devices": [], "slots": []}
 
 
-def devices_below(directory: Path) -> list[str]:
+def devices_below(directory: Path, seconds: float = WAIT_SECONDS) -> list[str]:
     """Names of the loop devices whose files are in `directory`, removed ones included.
 
     The kernel frees a device some time after its last unmount, later under load, and reports it in
-    an event: this waits for devices that are no longer mounted.
+    an event: this waits for devices that are no longer mounted, whatever others' devices do.
     """
+    until = time.monotonic() + seconds
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _UEVENTS) as events:
         events.bind((0, 1))
-        events.settimeout(WAIT_SECONDS)
         # Listen before looking, so that no event is missed.
-        with suppress(TimeoutError):
-            while set(found := _attached_below(directory)) - _mounted_devices():
+        while set(found := _attached_below(directory)) - _mounted_devices():
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            events.settimeout(left)
+            with suppress(TimeoutError):
                 events.recv(65536)
     return found
 
@@ -136,7 +155,7 @@ def unmount_all(directory: Path) -> None:
     """Unmounts kept workspaces after their control plane's end, to allow their removal."""
     for point in mounts_under(str(directory)):
         unmount(point)
-    assert devices_below(directory) == []
+    assert devices_below(directory) == [], "workspaces are in use"
 
 
 def _text(file: Path) -> str:

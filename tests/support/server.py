@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.leaks import NOTHING, left_behind, unmount_all
+from tests.support.leaks import NOTHING, end_sandboxes, left_behind, unmount_all
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.plane import uid_base
 
@@ -149,13 +149,14 @@ async def serving(
     /,
     **environment: str,
 ) -> AsyncIterator[Server]:
-    """A running server, stopped at the end; kept workspaces are unmounted."""
+    """A running server, stopped at the end; its sandboxes go, and kept workspaces are unmounted."""
     server = Server(state_dir, python, directory, module, **environment)
     try:
         await server.start()
         yield server
     finally:
         await server.stop()
+        end_sandboxes(state_dir)
         unmount_all(state_dir)
 
 
@@ -167,7 +168,7 @@ async def leaving_nothing(**environment: str) -> AsyncIterator[Server]:
         async with serving(state, **environment) as running:
             yield running
             left = left_behind(state)
-        assert left == NOTHING
+        assert left == NOTHING, left
 
 
 def _free_port() -> int:

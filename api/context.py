@@ -137,9 +137,7 @@ class Context:
         """The position to resume at: `Last-Event-ID`, `after` or None. Raises: ValidationError."""
         if self.last_event is None:
             return after
-        if not _POSITION.fullmatch(self.last_event):
-            raise ValidationError("Last-Event-ID must be a whole number", field="Last-Event-ID")
-        return int(self.last_event)
+        return whole_position(self.last_event)
 
     @contextmanager
     def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
@@ -164,3 +162,10 @@ class Context:
     def looks(self) -> bool:
         """Whether the caller is a viewer, for whom nothing may change for others."""
         return self.principal.role is Role.VIEWER
+
+
+def whole_position(text: str) -> int:
+    """The position that `Last-Event-ID` gives. Raises: ValidationError."""
+    if not _POSITION.fullmatch(text):
+        raise ValidationError("Last-Event-ID must be a whole number", field="Last-Event-ID")
+    return int(text)

@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from api.context import whole_position
 from api.http.body import parse_object, validated
 from api.http.origin import is_own
 from api.http.query import read_query
@@ -36,6 +38,8 @@ from orchestrator.policy.explain import explain_command
 from orchestrator.policy.levels import load_levels
 from orchestrator.snapshots import manifest
 from orchestrator.snapshots.archive import MOST_MANIFEST_BYTES
+from orchestrator.tools import cedar
+from orchestrator.tools.scope import Scope, load_scope
 from orchestrator.tools.sql import read_statement
 from orchestrator.turns.globs import Globs
 from orchestrator.turns.lisp.limits import LispLimits
@@ -46,6 +50,7 @@ from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery
 from paddock.contract.turns import TurnBody
 from paddock.contract.words import MAX_LINE
+from sandbox_agent.redaction import Redactor
 from tests.support.raised import raised
 
 MIB = 1024 * 1024
@@ -400,6 +405,8 @@ def asked(text: str) -> object:
     ("parameters", LINE, lambda n: "&".join(["a=1"] * (n // 4)), asked),
     ("escapes", LINE, lambda n: "label=a:" + "%41" * (n // 3), asked),
     ("cursor", LINE, lambda n: "cursor=" + "a" * n, asked),
+    ("digits", LINE, lambda n: "9" * n, whole_position),
+    ("more-digits", LINE, lambda n: "9" * (n - 1) + "x", whole_position),
 )
 def test_parts_of_requests(limit: int, make: Make, read: Read) -> None:
     check_on_loop(make, read, limit)
@@ -496,3 +503,63 @@ def test_programs_of_many_forms(form: str) -> None:
         return longest_breath(LispProgram(text, operations=frozenset()).run())
 
     check_quick(run, _SLICE)
+
+
+# Its parts are searched one after the other.
+PART = 64 * 1024
+SECRETS = Redactor(f"aaaaaaaaaaaaaaa{number}" for number in range(64))
+
+
+@each(
+    ("none", PART, lambda n: bytes(n), SECRETS.data),
+    ("beginnings", PART, lambda n: b"a" * n, SECRETS.data),
+    ("found", PART, lambda n: b"aaaaaaaaaaaaaaa7 " * (n // 17), SECRETS.data),
+    ("adjoining", PART, lambda n: b"aaaaaaaaaaaaaaa7" * (n // 16), SECRETS.data),
+    ("escapes", PART, lambda n: b"%61" * (n // 3), SECRETS.data),
+    ("nested-escapes", PART, lambda n: b"%2525" * (n // 5), SECRETS.data),
+    ("backslashes", PART, lambda n: b"\\" * n, SECRETS.data),
+    ("unicode", PART, lambda n: b"\\u0061" * (n // 6), SECRETS.data),
+    ("base64", PART, lambda n: b"YWFh" * (n // 4), SECRETS.data),
+    ("spaced-base64", PART, lambda n: b"YWFh\n" * (n // 5), SECRETS.data),
+    ("hex", PART, lambda n: b"61" * (n // 2), SECRETS.data),
+)
+def test_redaction(limit: int, make: Make, read: Read) -> None:
+    check_on_loop(make, read, limit)
+
+
+def scope(entries: int) -> str:
+    names = ", ".join(f'"h{number}.example"' for number in range(entries))
+    networks = ", ".join(f'"10.{n // 256 % 256}.{n % 256}.0/24"' for n in range(entries))
+    return f"[scope]\ntargets = [{networks}]\ndomains = [{names}]\n"
+
+
+@pytest.mark.parametrize("target", ["nothing.example", "11.0.0.1"])
+def test_scope_files(tmp_path: Path, target: str) -> None:
+    def loaded(entries: int) -> Scope:
+        path = tmp_path / f"{entries}.toml"
+        path.write_text(scope(entries))
+        return load_scope(path)
+
+    assert loaded(4).problem is None
+    check_growth(scope, lambda text: loaded(text.count(".example")), 8_000)
+    check_growth(loaded, lambda read: read.refusal(target), 8_000)
+
+
+CEDAR = {
+    "policies": lambda n: "permit (principal, action, resource);\n" * (n // 38),
+    "spaces": lambda n: "permit (principal, action, resource);" + " " * n,
+    "comments": lambda n: "//\n" * (n // 3),
+    "slashes": lambda n: "/" * n,
+    "open-text": lambda n: '"' + "a" * n,
+    "backslashes": lambda n: '"' + "\\" * n,
+    "brackets": lambda n: "(" * n,
+}
+
+
+@pytest.mark.parametrize("name", CEDAR)
+def test_policies_of_cedar(tmp_path: Path, name: str) -> None:
+    def load(text: str) -> object:
+        (tmp_path / "a.cedar").write_text(text)
+        return cedar.load_policies(tmp_path)
+
+    check_growth(CEDAR[name], load, cedar.MAX_BYTES)

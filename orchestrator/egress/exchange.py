@@ -1,4 +1,4 @@
-"""One connection of a sandbox: a request, the decision, and the transfer."""
+"""One connection of a sandbox: a request, the decision, and the record of its transfer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from orchestrator.egress import answers
 from orchestrator.egress.answers import RefusedError
-from orchestrator.egress.client_hello import HelloError, check_name, read_hello
+from orchestrator.egress.client_hello import HelloError
 from orchestrator.egress.client_presence import ClientGoneError, while_present
 from orchestrator.egress.dialling import UnreachedError, dial
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
@@ -17,11 +17,13 @@ from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.program import UNKNOWN
 from orchestrator.egress.reading import read_head
-from orchestrator.egress.request_body import BodyError, body_of
-from orchestrator.egress.request_head import RequestHead, parse_head, parse_inside
+from orchestrator.egress.relay import Relay
+from orchestrator.egress.request_body import BodyError
+from orchestrator.egress.request_head import RequestHead, parse_head
 from orchestrator.egress.resolver import LookupFailedError, Resolver
 from orchestrator.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.egress.stream import Stream
+from orchestrator.egress.tunnel import begins_in_clear, first_message, read_request
 from orchestrator.errors import PaddockError
 from orchestrator.task_scope import TaskScope
 
@@ -134,10 +136,10 @@ class EgressExchange:
             self._admit()
             try:
                 await self._client.write(answers.ESTABLISHED)
-                if await self._begins_in_clear():
-                    return self._upgraded(await self._read_in_clear(tunnel))
+                if await begins_in_clear(self._client, self._limits):
+                    return self._upgraded(await self._request(tunnel, secure=False))
                 async with asyncio.timeout(self._limits.head_seconds):
-                    first = await self._hello(tunnel)
+                    first = await first_message(self._client, self._limits, tunnel)
                     self._client = await self._interception.accept(self._client, first, host)
             except (HelloError, OSError) as error:
                 why = f"TLS with the client failed: {error}"
@@ -145,10 +147,10 @@ class EgressExchange:
                 raise ConnectionResetError from None
         except PaddockError as error:
             raise RefusedError.unavailable(error) from None
-        head = await read_head(
-            self._client, self._limits, lambda data: parse_inside(data, host, tunnel.port)
-        )
-        return head._replace(program=tunnel.program)
+        return await self._request(tunnel, secure=True)
+
+    async def _request(self, tunnel: RequestHead, *, secure: bool) -> RequestHead:
+        return await read_request(self._client, self._limits, tunnel, secure=secure)
 
     async def _addresses(self, head: RequestHead, decision: Decision) -> tuple[Address, ...]:
         """The addresses to connect to, if the request is allowed. Raises: RefusedError."""
@@ -245,90 +247,14 @@ class EgressExchange:
         first = head.upstream()
         if head.connect:
             await self._client.write(answers.ESTABLISHED)
-            if await self._begins_in_clear():
-                self._in_clear = await self._read_in_clear(head)
+            if await begins_in_clear(self._client, self._limits):
+                self._in_clear = await self._request(head, secure=False)
                 return IN_CLEAR
-            first = await self._hello(head)
-        async with asyncio.timeout(self._limits.idle_seconds) as idle:
-            await self._send(upstream, first, idle)
-
-            async def passed_on() -> None:
-                await asyncio.wait([sending])
-                await upstream.flush()
-
-            async with while_present(self._client, passed_on) as start:
-                sending = start(
-                    self._tunnel(upstream, idle)
-                    if head.connect
-                    else self._body(upstream, head, idle)
-                )
-                await self._receive(upstream, idle)
-                sending.cancel()
+            first = await first_message(self._client, self._limits, head)
+        relay = Relay(self._client, upstream, self._meter, self._limits.idle_seconds, self._turn)
+        await relay.run(head, first)
         await self._end_client()
         return ""
-
-    async def _begins_in_clear(self) -> bool:
-        """Whether the client sends HTTP without TLS through its tunnel, as Node's clients do.
-
-        Raises: OSError, TimeoutError.
-        """
-        async with asyncio.timeout(self._limits.head_seconds):
-            return (await self._client.peek())[:1].isalpha()
-
-    async def _read_in_clear(self, tunnel: RequestHead) -> RequestHead:
-        """The request, which is then decided like one for a URL. Raises: RefusedError, OSError."""
-        host, port = tunnel.host, tunnel.port
-        head = await read_head(
-            self._client,
-            self._limits,
-            lambda data: parse_inside(data, host, port, secure=False),
-        )
-        return head._replace(program=tunnel.program)
-
-    async def _hello(self, head: RequestHead) -> bytes:
-        """The client's first bytes, which name the requested host to the upstream.
-
-        Raises: HelloError, OSError, TimeoutError.
-        """
-        data = b""
-        async with asyncio.timeout(self._limits.head_seconds):
-            while (hello := read_hello(data)) is None:
-                more = await self._client.read()
-                if not more:
-                    raise HelloError("the client ended before it began TLS")
-                data += more
-        check_name(hello, head.host)
-        return data
-
-    async def _tunnel(self, upstream: Stream, idle: asyncio.Timeout) -> None:
-        while data := await self._client.read():
-            await self._send(upstream, data, idle)
-        upstream.finish()
-
-    async def _body(self, upstream: Stream, head: RequestHead, idle: asyncio.Timeout) -> None:
-        """Passes the request's body on, and nothing after it."""
-        body = body_of(head.length)
-        while not body.complete:
-            data = await self._client.read()
-            if not data:
-                raise BodyError("the client ended within the request's body")
-            await self._send(upstream, data[: body.take(data)], idle)
-
-    async def _send(self, upstream: Stream, data: bytes, idle: asyncio.Timeout) -> None:
-        await self._turn()
-        await upstream.write(data[: self._meter.send(len(data))])
-        self._meter.check()
-        self._renew(idle)
-
-    async def _receive(self, upstream: Stream, idle: asyncio.Timeout) -> None:
-        while data := await upstream.read():
-            await self._turn()
-            await self._client.write(data[: self._meter.receive(len(data))])
-            self._meter.check()
-            self._renew(idle)
-
-    def _renew(self, idle: asyncio.Timeout) -> None:
-        idle.reschedule(asyncio.get_running_loop().time() + self._limits.idle_seconds)
 
     async def _answer(self, answer: bytes) -> None:
         await self._client.write(answer)

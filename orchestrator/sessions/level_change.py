@@ -1,18 +1,16 @@
 """Moves a session to another permission level: a new sandbox replaces the old one."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
-from orchestrator.egress.rules import NO_RULES
 from orchestrator.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
@@ -24,10 +22,10 @@ from orchestrator.errors import (
 from orchestrator.fault_points import FaultPoint
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
-from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.sessions import session_rows
+from orchestrator.sessions.level_records import LevelRecords
+from orchestrator.sessions.sandbox_exchange import SandboxExchange
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.workspace.holders import WorkspaceInUseError
@@ -60,12 +58,11 @@ class LevelChange:
         gaps: Gaps,
         sandboxes: Sandboxes,
     ) -> None:
-        self._database = database
-        self._recorder = recorder
         self._stopper = stopper
         self._stops = stops
-        self._gaps = gaps
         self._sandboxes = sandboxes
+        self._records = LevelRecords(recorder)
+        self._exchange = SandboxExchange(database, gaps, sandboxes)
         self._moves = OutputMoves()
 
     def needed(self, session: Session, level: Level) -> bool:
@@ -134,17 +131,21 @@ class LevelChange:
         if self.lowers(session, level):
             async with self._closing(session, level), self._moves.begin() as move:
                 await self._lower(session, principal, level, args)
-                await self._end(session, move, LOWERING_SECONDS)
+                await self._exchange.end(session, move, LOWERING_SECONDS)
                 async with admitted:
                     await self._start_lowered(session, principal, level, limits, move)
             return
         if not await self._stops.recorded(session):
             raise AuditUnavailableError("an earlier stop is not on record yet: try again")
         async with admitted, self._closing(session, level), self._moves.begin() as move:
-            await self._end(session, move, SECONDS)
+            await self._exchange.end(session, move, SECONDS)
             try:
-                await self._start(
-                    session, level, limits, move, lambda: self._pin(session, principal, level, args)
+                await self._exchange.start(
+                    session,
+                    level,
+                    limits,
+                    move,
+                    lambda: self._records.pin(session, principal, level, args),
                 )
             except PaddockError as error:
                 await self._return(session, principal, level, move, error)
@@ -188,11 +189,11 @@ class LevelChange:
     ) -> None:
         """Starts the new sandbox; a workspace that can't shrink now keeps its size, on record."""
         try:
-            await self._start(session, level, limits, move)
+            await self._exchange.start(session, level, limits, move)
         except WorkspaceInUseError as error:
             size = session.limits.workspace_bytes
-            await self._start(session, level, replace(limits, workspace_bytes=size), move)
-            await self._tell(session, principal, {"workspace_bytes": size}, error)
+            await self._exchange.start(session, level, replace(limits, workspace_bytes=size), move)
+            await self._records.tell(session, principal, {"workspace_bytes": size}, error)
 
     async def _return(
         self, session: Session, principal: Principal, level: Level, move: Move, why: PaddockError
@@ -204,49 +205,13 @@ class LevelChange:
         args = {"from": session.level.name, "to": level.name}
         if session.sandbox is None and not isinstance(why, AuditUnavailableError):
             try:
-                await self._start(session, session.level, session.limits, move)
+                await self._exchange.start(session, session.level, session.limits, move)
             except PaddockError as error:
                 log.warning("a session can't return to %s: %s", session.level.name, error.detail)
             else:
-                await self._tell(session, principal, args, why)
+                await self._records.tell(session, principal, args, why)
                 raise _ReturnedError(why)
-        await self._tell(session, principal, args, why)
-
-    async def _tell(
-        self, session: Session, principal: Principal, args: dict[str, Any], why: PaddockError
-    ) -> None:
-        """Records what did not happen; that it can't be recorded changes nothing more."""
-        draft = EventDraft(
-            "session.settings", actor=principal.name, args=args, error=why.detail, stop=True
-        )
-        try:
-            await self._recorder.record(session, draft)
-        except PaddockError as error:
-            log.warning("a level change that failed is not on record: %s", error.detail)
-
-    async def _start(
-        self,
-        session: Session,
-        level: Level,
-        limits: SessionLimits,
-        move: Move,
-        pin: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Starts the new sandbox; `pin` records the level if that is not done yet.
-
-        `move` carries the output that goes with it.
-        """
-        new = session.sandbox = await self._sandboxes.start(session, level, limits)
-        FaultPoint.LEVEL_STARTED.reached()
-        if pin is not None:
-            await pin()
-        await self._database.write(
-            session_rows.updating(session, sandbox=new.name, container_id=new.container_id)
-        )
-        FaultPoint.LEVEL_STORED.reached()
-        session.set_level(level)
-        session.limits = limits
-        await move.give(session, new.link)
+        await self._records.tell(session, principal, args, why)
 
     async def _lower(
         self,
@@ -262,7 +227,9 @@ class LevelChange:
         old = session.sandbox
         thaws = old is not None and await self._stopper.freeze(old)
         FaultPoint.LEVEL_FROZEN.reached()
-        self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
+        self._stops.add(
+            session, lambda: self._records.pin(session, principal, level, args, stop=True)
+        )
         recorded = await self._stops.recorded(session)
         FaultPoint.LEVEL_RECORDED.reached()
         session.set_level(level)
@@ -272,8 +239,7 @@ class LevelChange:
                 "set it again later"
             )
         if old is not None and not (thaws and await self._stopper.thaw(old)):
-            session.sandbox = None
-            await self._discard(session, old)
+            await self._exchange.discard(session, old)
 
     async def _pin_suspended(
         self,
@@ -290,72 +256,18 @@ class LevelChange:
         """
         lowers = self.lowers(session, level)
         if lowers:
-            self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
+            self._stops.add(
+                session, lambda: self._records.pin(session, principal, level, args, stop=True)
+            )
             session.set_level(level)
         if not await self._stops.recorded(session):
             raise AuditUnavailableError("this or an earlier stop is not on record yet: try again")
         async with admitted:
             if not lowers:
-                await self._pin(session, principal, level, args)
+                await self._records.pin(session, principal, level, args)
                 session.set_level(level)
             session.limits = limits
 
-    async def _pin(
-        self,
-        session: Session,
-        principal: Principal,
-        level: Level,
-        args: dict[str, Any],
-        *,
-        stop: bool = False,
-    ) -> None:
-        # A start that finds the lowered level must not adopt the previous sandbox, which may have
-        # the same name.
-        gone = {"sandbox": None, "container_id": None} if stop else {}
-        if session.own_rules.also != NO_RULES:
-            args = {**args, "egress_dropped": session.own_rules.recorded()["also"]}
-        await self._recorder.record(
-            session,
-            EventDraft(
-                "session.settings", actor=principal.name, decision="allow", args=args, stop=stop
-            ),
-            effect=session_rows.with_level(session, level, **gone),
-        )
-
-    async def _end(self, session: Session, move: Move, seconds: float) -> None:
-        """Ends the old sandbox's commands, takes over its events and output, and removes it.
-
-        `seconds` is the time limit for its output. It goes before the new one, so that no sandbox
-        uses the workspace while its size changes.
-        """
-        old, session.sandbox = session.sandbox, None
-        if old is None:
-            return
-        handed_over = False
-        try:
-            # Before it ends by itself: a start that finds the session without a sandbox knows that
-            # it did not crash.
-            await self._database.write(
-                session_rows.updating(session, sandbox=None, container_id=None)
-            )
-            handed_over = await self._sandboxes.quiesce(old, "level_changed")
-            FaultPoint.LEVEL_ENDED.reached()
-            if handed_over:  # nothing of it runs any more
-                await move.take(session, old.link, seconds)
-        finally:
-            await self._discard(session, old, handed_over=handed_over)
-        FaultPoint.LEVEL_REMOVED.reached()
-
     async def _leave_closed(self, session: Session, gate: str) -> None:
         session.gate = gate
-        sandbox, session.sandbox = session.sandbox, None
-        if sandbox is not None:
-            await self._discard(session, sandbox)
-
-    async def _discard(
-        self, session: Session, sandbox: Sandbox, *, handed_over: bool = False
-    ) -> None:
-        """Removes the sandbox; the session continues, so what was lost with it ends here."""
-        terminals = [] if handed_over else sorted(session.terminals)
-        await self._sandboxes.discard(sandbox)
-        await self._gaps.close(session, terminals)
+        await self._exchange.discard(session, session.sandbox)

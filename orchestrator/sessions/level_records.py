@@ -1,0 +1,57 @@
+"""Records changes of a session's level, and those that did not happen."""
+
+import logging
+from typing import Any
+
+from orchestrator.access.keys import Principal
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.recorder import Recorder
+from orchestrator.egress.rules import NO_RULES
+from orchestrator.errors import PaddockError
+from orchestrator.policy.levels import Level
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class LevelRecords:
+    """Writes a session's level together with its event."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    async def pin(
+        self,
+        session: Session,
+        principal: Principal,
+        level: Level,
+        args: dict[str, Any],
+        *,
+        stop: bool = False,
+    ) -> None:
+        """Records the level with which the session continues. Raises: AuditUnavailableError."""
+        # A start that finds the lowered level must not adopt the previous sandbox, which may have
+        # the same name.
+        gone = {"sandbox": None, "container_id": None} if stop else {}
+        if session.own_rules.also != NO_RULES:
+            args = {**args, "egress_dropped": session.own_rules.recorded()["also"]}
+        await self._recorder.record(
+            session,
+            EventDraft(
+                "session.settings", actor=principal.name, decision="allow", args=args, stop=stop
+            ),
+            effect=session_rows.with_level(session, level, **gone),
+        )
+
+    async def tell(
+        self, session: Session, principal: Principal, args: dict[str, Any], why: PaddockError
+    ) -> None:
+        """Records what did not happen; that it can't be recorded changes nothing more."""
+        draft = EventDraft(
+            "session.settings", actor=principal.name, args=args, error=why.detail, stop=True
+        )
+        try:
+            await self._recorder.record(session, draft)
+        except PaddockError as error:
+            log.warning("a level change that failed is not on record: %s", error.detail)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from orchestrator.access.keys import Role
+from orchestrator.rules.access.keys import Role
 
 
 class Access(Enum):

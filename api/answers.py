@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from orchestrator.errors import PaddockError
-from orchestrator.terminals.shells import Watched
+from orchestrator.ground.errors import PaddockError
+from orchestrator.work.terminals.shells import Watched
 from paddock.contract.base import Model
 
 M = TypeVar("M", bound=Model)

@@ -18,10 +18,10 @@ from api.http.unread import Unread
 from api.limits import RequestRates
 from api.mcp.conversations import Conversations
 from api.observability import REQUEST_ID, observe
-from orchestrator.access.allowed_hosts import AllowedHosts
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import RateLimitedError
-from orchestrator.observe.metrics import Metrics
+from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.metrics import Metrics
+from orchestrator.settings.allowed_hosts import AllowedHosts
 
 BOUNDS = web.AppKey("bounds", Bounds)
 _HEADERS = {

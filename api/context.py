@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from api.mcp.conversations import Conversations
 from api.problems import document
-from orchestrator.access.keys import Principal, Role
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PaddockError, ValidationError
-from orchestrator.observe.log_context import know_secrets
-from orchestrator.sessions.session import Session
-from orchestrator.task_scope import TaskScope
+from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.log_context import know_secrets
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.session import Session
 from paddock.contract.problem import Problem
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from importlib.resources import files
 from aiohttp import web
 
 from api.openapi import document
-from orchestrator.threads import bounded
+from orchestrator.ground.threads import bounded
 
 _SECONDS = 60.0
 _STATIC = files("api") / "static"

@@ -2,8 +2,8 @@
 
 import logging
 
-from orchestrator.errors import AuditUnavailableError, PaddockError, ValidationError
-from orchestrator.store.database import StoreError
+from orchestrator.ground.errors import AuditUnavailableError, PaddockError, ValidationError
+from orchestrator.ground.store.database import StoreError
 
 log = logging.getLogger(__name__)
 

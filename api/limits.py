@@ -4,10 +4,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from orchestrator.access.keys import KeyRing, Principal, Role
-from orchestrator.access.limits import HANDLE_REQUESTS, REQUESTS, TokenBucket
-from orchestrator.config.settings import Settings
-from orchestrator.errors import RateLimitedError
+from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.limits import HANDLE_REQUESTS, REQUESTS, TokenBucket
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.settings.settings import Settings
 
 
 class RequestRates:

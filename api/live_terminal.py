@@ -3,8 +3,8 @@
 from typing import assert_never
 
 from api.http.body import parse_object, validated
-from orchestrator.terminals.live import Live
-from orchestrator.terminals.viewers import EndShown, LossShown, Shown, Size
+from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.viewers import EndShown, LossShown, Shown, Size
 from paddock.contract.base import Model
 from paddock.contract.live_terminals import (
     ResizeFrame,

@@ -14,9 +14,9 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from api.log_file import LogFile
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings
-from orchestrator.observe.log_context import cut_known
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.log_context import cut_known
+from orchestrator.settings.settings import Settings
 
 REDACTED = "[redacted]"
 STDOUT = 1

@@ -12,10 +12,10 @@ from aiohttp.typedefs import Handler, Middleware
 from structlog.contextvars import bound_contextvars
 
 from api.http import stream
-from orchestrator.access.keys import Principal
-from orchestrator.observe.log_context import knowing_secrets
-from orchestrator.observe.loop_lag import LoopLag
-from orchestrator.observe.metrics import OTHER, Metrics
+from orchestrator.ground.log_context import knowing_secrets
+from orchestrator.ground.loop_lag import LoopLag
+from orchestrator.ground.metrics import OTHER, Metrics
+from orchestrator.rules.access.keys import Principal
 
 REQUEST_ID = web.RequestKey("request_id", str)
 PRINCIPAL = web.RequestKey("principal", Principal)

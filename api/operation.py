@@ -28,7 +28,7 @@ from api.answers import (
     Text,
     Upload,
 )
-from orchestrator.access.keys import Role
+from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.requests import Body, Query
 

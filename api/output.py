@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
 from api.views.commands import exit_members
-from orchestrator.commands import started
-from orchestrator.commands.started import OutputPage
-from orchestrator.errors import SandboxUnavailableError
-from orchestrator.sessions.session import Command, Session
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.state.session import Command, Session
+from orchestrator.work.commands import started
+from orchestrator.work.commands.started import OutputPage
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
 

@@ -3,8 +3,8 @@
 from http import HTTPStatus
 from typing import Any
 
-from orchestrator.errors import PaddockError
-from orchestrator.observe.log_context import cut_known
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.log_context import cut_known
 
 STATUSES = {
     "validation_error": HTTPStatus.BAD_REQUEST,

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from api.answers import Event
 from api.http.body import parse_object, validated
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 from paddock.contract.run_sockets import RunFrame, RunSocketFrame
 
 

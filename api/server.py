@@ -16,12 +16,12 @@ from api.logs import logging_to_stdout
 from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
 from api.server_log import ServerLog
-from orchestrator.config import instance_url
-from orchestrator.config.preview_address import preview_address, preview_url
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PaddockError
-from orchestrator.observe.loop_lag import LoopLag, watched_loop
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.loop_lag import LoopLag, watched_loop
+from orchestrator.settings import instance_url
+from orchestrator.settings.preview_address import preview_address, preview_url
+from orchestrator.settings.settings import Settings
 
 # A path of 4096 characters may take twelve times as many when encoded. Longer lines are reported as
 # too long.

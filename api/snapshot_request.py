@@ -5,10 +5,10 @@ from typing import Any
 
 from api.http.body import validated
 from api.views import sessions as views
-from orchestrator import strict_json
-from orchestrator.errors import ValidationError
-from orchestrator.sessions.requests import NewSession
-from orchestrator.strict_json import JsonError
+from orchestrator.ground import strict_json
+from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.strict_json import JsonError
+from orchestrator.state.requests import NewSession
 from paddock.contract.session_requests import SessionBody
 
 

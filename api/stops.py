@@ -6,11 +6,11 @@ more) counts like any other, so that it is not free.
 
 from api.context import Context
 from api.mcp.messages import CANCELLED, request_id
-from orchestrator.access.keys import Role
-from orchestrator.errors import PaddockError
-from orchestrator.secrets.outside import holder_of
-from orchestrator.secrets.secret import Holder
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import PaddockError
+from orchestrator.record.secrets.outside import holder_of
+from orchestrator.rules.access.keys import Role
+from orchestrator.state.secret import Holder
+from orchestrator.state.session import Session
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
 from paddock.contract.mcp import McpMessage

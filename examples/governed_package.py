@@ -18,7 +18,7 @@ from support.report import AUDIT_HEADER, LIMITS_HEADER, audit_rows, limits_row, 
 from support.sources import Source, SourceError, installed, published_source
 from support.terminal import GREEN, RED, Terminal
 
-from orchestrator.config.errors import ConfigError
+from orchestrator.ground.config_error import ConfigError
 from paddock.audit.chain import verify_chain
 
 PACKAGE = "click==8.1.8"

@@ -20,7 +20,7 @@ from support.review import review
 from support.sources import SourceError, installed, published_source, write_below
 from support.terminal import Terminal
 
-from orchestrator.config.errors import ConfigError
+from orchestrator.ground.config_error import ConfigError
 from paddock import PaddockError, PaddockSync, Proposals, Session, Sync
 
 PACKAGE, TEST_NEEDS = "click==8.1.8", ("pytest==8.3.5",)

@@ -13,8 +13,8 @@ from images.builder import build
 from images.errors import BuildError
 from images.progress import detail, failure, step
 from images.recipes import ROOT, default_recipe, find_recipe
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import load_settings
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.settings import load_settings
 
 PING_SECONDS = 5
 

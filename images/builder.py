@@ -19,7 +19,7 @@ from requests.exceptions import RequestException
 from images import base
 from images.errors import BuildError
 from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT, SANDBOX, Recipe, context_files
-from orchestrator.engine.base import LABEL_INPUTS
+from orchestrator.host.engine.base import LABEL_INPUTS
 
 # The longest silence of the engine during a build step, in seconds.
 SILENCE_SECONDS = 600

@@ -21,9 +21,9 @@ from images.recipes import (
     context_files,
     recipes,
 )
-from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, Image
-from orchestrator.errors import PaddockError
-from orchestrator.sandboxes.allowed_images import usable
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, Image
+from orchestrator.sandbox.sandboxes.allowed_images import usable
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 _SILENCE_SECONDS = 10

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from images import base, site
 from images.errors import BuildError
 from images.package_lists import PackageList, read_list
-from orchestrator.engine.base import LABEL_PROTOCOL
-from orchestrator.engine.image_names import familiar
+from orchestrator.host.engine.base import LABEL_PROTOCOL
+from orchestrator.host.engine.image_names import familiar
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent

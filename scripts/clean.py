@@ -15,11 +15,11 @@ from requests.exceptions import RequestException
 
 from images import base
 from images.progress import failure, step
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings, load_settings
-from orchestrator.engine.base import LABEL_INPUTS
-from orchestrator.errors import PaddockError
-from orchestrator.workspace.mounts import MountError, mounts_under, unmount
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.engine.base import LABEL_INPUTS
+from orchestrator.host.workspace.mounts import MountError, mounts_under, unmount
+from orchestrator.settings.settings import Settings, load_settings
 from scripts import service
 
 ENGINE_SECONDS = 60

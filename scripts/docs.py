@@ -11,11 +11,11 @@ import annotated_types
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from orchestrator.config.settings import Settings
-from orchestrator.tools.schema import manifest_schema
-from orchestrator.turns.lisp import describe
-from orchestrator.turns.operations.registry import OPERATIONS
-from orchestrator.turns.operations.turn_operation import TurnOperation
+from orchestrator.programs.turns.lisp import describe
+from orchestrator.programs.turns.operations.registry import OPERATIONS
+from orchestrator.programs.turns.operations.turn_operation import TurnOperation
+from orchestrator.rules.tools.schema import manifest_schema
+from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
@@ -29,7 +29,7 @@ PICTURE = DOCS / "images" / "performance.svg"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 LISP_NAMES = ROOT / "paddock" / "cli" / "lisp_names.py"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
+_LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
 _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
 _EXAMPLE = re.compile(r"Example: `(.+)`")
 _TYPES = {str: "text", Path: "path", SecretStr: "text", int: "integer", float: "number"}

@@ -17,11 +17,11 @@ from playwright.async_api import Page, ViewportSize, async_playwright
 
 from api.app import create_app
 from api.server import http_options
-from orchestrator.access.key_bounds import KeyBounds
-from orchestrator.access.keys import Principal, Role
-from orchestrator.access.limits import KeyLimits
-from orchestrator.config.operator_models import OperatorModel
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.operator_models import OperatorModel
 from paddock import Paddock, PaddockAPIError
 from paddock.client.session import Session
 from tests.support.models import Answer, calling, model_server
@@ -136,7 +136,7 @@ async def _served(directory: Path) -> AsyncIterator[tuple[ControlPlane, str]]:
     """A control plane whose Python asks a person before it names something."""
     tools = directory / "tools"
     tools.mkdir()
-    manifest = (files("orchestrator.tools") / "manifests" / "python3.clad.toml").read_text()
+    manifest = (files("orchestrator.rules.tools") / "manifests" / "python3.clad.toml").read_text()
     asks = "[session.commands.assign]\nhuman_approval = true\n"
     text = manifest.replace("[session.commands.assign]\n", asks)
     (tools / "python3.clad.toml").write_text(text)

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import psutil
 
 from images.progress import detail, failure, step
-from orchestrator.config import instance_url
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings, ensure_state_dir, load_settings
-from orchestrator.engine.docker import DockerEngine
-from orchestrator.errors import PaddockError
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.settings import instance_url
+from orchestrator.settings.settings import Settings, ensure_state_dir, load_settings
 
 READY_SECONDS = 120
 STOP_SECONDS = 30

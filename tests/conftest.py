@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, settings
 
 from api.console import routes
 from images.builder import build
-from orchestrator.checks.mounts import check_mounts
 from orchestrator.control_plane import ControlPlane
-from orchestrator.policy.levels import load_levels
-from orchestrator.store import database
-from orchestrator.tools.loader import load_manifest
+from orchestrator.ground.store import database
+from orchestrator.host.node.mounts import check_mounts
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.tools.loader import load_manifest
 from paddock.cli import program
 from tests.support import migrated, pythons
 from tests.support.box import Box
@@ -74,15 +74,17 @@ def quick_starts() -> Iterator[None]:
     mounts = functools.cache(lambda: check_mounts(Path(tempfile.gettempdir())))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "orchestrator.reload.load_levels",
+            "orchestrator.operate.operator.reload.load_levels",
             lambda directory: packaged() if directory is None else load_levels(directory),
         )
-        patch.setattr("orchestrator.reload.STEP_MS", 20)
-        patch.setattr("orchestrator.tools.catalog.load_manifest", functools.cache(load_manifest))
-        patch.setattr("orchestrator.node.host.check_mounts", lambda _state_dir: mounts())
+        patch.setattr("orchestrator.operate.operator.reload.STEP_MS", 20)
+        patch.setattr(
+            "orchestrator.rules.tools.catalog.load_manifest", functools.cache(load_manifest)
+        )
+        patch.setattr("orchestrator.host.node.host.check_mounts", lambda _state_dir: mounts())
         patch.setattr(database, "_migrate", migrate)
         patch.setattr(routes, "_found", pages)
-        patch.setattr("orchestrator.observe.metrics.version", functools.cache(metadata.version))
+        patch.setattr("orchestrator.ground.metrics.version", functools.cache(metadata.version))
         patch.setattr(program, "build", functools.cache(program.build))
         yield
 

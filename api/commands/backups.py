@@ -33,8 +33,8 @@ def backup(
     the private keys, all of one moment, and is verified. Keep it like the state directory itself.
     It has the workspaces only with --workspaces, and never the settings.
     """
-    from orchestrator.backups.taking import take
-    from orchestrator.config.settings import load_settings
+    from orchestrator.operate.backups.taking import take
+    from orchestrator.settings.settings import load_settings
 
     with working("backup") as report:
         taken = take(load_settings(), file, report, private=keys, workspaces=workspaces)
@@ -63,8 +63,8 @@ def restore(
     """
     import asyncio
 
-    from orchestrator.backups.restoring import restore as run
-    from orchestrator.config.settings import load_settings
+    from orchestrator.operate.backups.restoring import restore as run
+    from orchestrator.settings.settings import load_settings
 
     settings = load_settings()
     with working("restoring") as report:

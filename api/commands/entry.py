@@ -9,12 +9,12 @@ from paddock.cli.exits import Failure, Status
 from paddock.cli.server import Server
 
 if TYPE_CHECKING:
-    from orchestrator.config.settings import Settings
+    from orchestrator.settings.settings import Settings
 
 
 def _settings() -> "Settings":
-    from orchestrator.config.errors import ConfigError
-    from orchestrator.config.settings import load_settings
+    from orchestrator.ground.config_error import ConfigError
+    from orchestrator.settings.settings import load_settings
 
     try:
         return load_settings()
@@ -23,14 +23,14 @@ def _settings() -> "Settings":
 
 
 def _find_url() -> str:
-    from orchestrator.config import instance_url
+    from orchestrator.settings import instance_url
 
     return instance_url.find_url(_settings())
 
 
 def _check_announced() -> None:
     """The key of a state directory is for its control plane, not for whoever else listens."""
-    from orchestrator.config import instance_url
+    from orchestrator.settings import instance_url
 
     settings = _settings()
     if instance_url.announced_url(settings) is None:
@@ -43,7 +43,7 @@ def _check_announced() -> None:
 
 def _find_key() -> str | Path:
     """The key in PADDOCK_ADMIN_KEY, or the state directory's key file."""
-    from orchestrator.access.admin_key import ADMIN_KEY_FILE
+    from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
 
     settings = _settings()
     if settings.admin_key is not None:

@@ -5,10 +5,10 @@ from paddock.cli.exits import Failure, Status
 
 def explain(error: BaseException) -> Failure | None:
     """The failure for one of the server's exceptions; None for any other exception."""
-    from orchestrator.backups.backup_file import BackupError
-    from orchestrator.config.errors import ConfigError
-    from orchestrator.errors import PaddockError
-    from orchestrator.store.database import StoreError
+    from orchestrator.ground.config_error import ConfigError
+    from orchestrator.ground.errors import PaddockError
+    from orchestrator.ground.store.database import StoreError
+    from orchestrator.operate.backups.backup_file import BackupError
     from paddock.cli.errors import REMEDIES
 
     if isinstance(error, ConfigError):

@@ -11,7 +11,7 @@ from paddock.cli.terminal import age, note, print_fields, print_json, print_tabl
 
 if TYPE_CHECKING:
     from images.recipes import Recipe
-    from orchestrator.config.settings import Settings
+    from orchestrator.settings.settings import Settings
 
 _Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Which image, or the path of a list of packages.")
@@ -30,7 +30,7 @@ def list_all(as_json: AsJson = False) -> None:
     """List the images that can be built or that sessions may have, and whether they are current."""
     from images.errors import BuildError
     from images.inventory import inventory
-    from orchestrator.config.image_list import listed
+    from orchestrator.settings.image_list import listed
 
     settings = _settings()
     allowed = listed(settings)
@@ -67,7 +67,7 @@ def show(name: _Name, as_json: AsJson = False) -> None:
     """Show one image: its packages, and whether it is on the engine and current."""
     from images.errors import BuildError
     from images.inventory import look_up, look_up_other
-    from orchestrator.config.image_list import listed
+    from orchestrator.settings.image_list import listed
 
     settings = _settings()
     other = _full_name(name, settings)
@@ -118,7 +118,7 @@ def build(
     """Build an image if its inputs changed; works without a registry, too."""
     from images import builder
     from images.errors import BuildError
-    from orchestrator.config.image_list import listed
+    from orchestrator.settings.image_list import listed
 
     settings = _settings()
     try:
@@ -143,7 +143,7 @@ def add(image: _Image) -> None:
     """
     from images.errors import BuildError
     from images.inventory import why_not_usable
-    from orchestrator.config.image_list import add_image, check_name, listed
+    from orchestrator.settings.image_list import add_image, check_name, listed
 
     settings = _settings()
     name = check_name(_full_name(image, settings))
@@ -163,7 +163,7 @@ def add(image: _Image) -> None:
 @app.command(epilog=example("paddock images remove dev"))
 def remove(image: _Image) -> None:
     """Take an image off the list: no new session gets it. It stays on the engine."""
-    from orchestrator.config.image_list import remove_image
+    from orchestrator.settings.image_list import remove_image
 
     settings = _settings()
     name = _full_name(image, settings)
@@ -178,7 +178,7 @@ def remove(image: _Image) -> None:
 
 
 def _settings() -> "Settings":
-    from orchestrator.config.settings import load_settings
+    from orchestrator.settings.settings import load_settings
 
     return load_settings()
 
@@ -186,8 +186,8 @@ def _settings() -> "Settings":
 def _full_name(image: str, settings: "Settings") -> str:
     """The image of the recipe of that name, or the listed image of that short name, or itself."""
     from images.recipes import recipes
-    from orchestrator.config.image_list import listed
-    from orchestrator.engine.image_names import short_name
+    from orchestrator.host.engine.image_names import short_name
+    from orchestrator.settings.image_list import listed
 
     known = recipes(default_image=settings.image)
     if image in known:

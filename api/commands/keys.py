@@ -11,7 +11,7 @@ from paddock.cli.options import AsJson, example, group
 from paddock.cli.terminal import note, print_fields, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from orchestrator.access.keys import Principal
+    from orchestrator.rules.access.keys import Principal
 
 app = group("API keys of the control plane on this machine.")
 
@@ -22,7 +22,7 @@ _ROLES = ("admin", "operator", "viewer", "metrics")
 
 
 def _keys_file() -> Path:
-    from orchestrator.config.settings import load_settings
+    from orchestrator.settings.settings import load_settings
 
     return load_settings().keys_path
 
@@ -30,7 +30,7 @@ def _keys_file() -> Path:
 @app.command("list", epilog=example("paddock keys list"))
 def list_all(as_json: AsJson = False) -> None:
     """List the keys in the keys file; the admin key is not among them."""
-    from orchestrator.access.keys_file import list_keys
+    from orchestrator.rules.access.keys_file import list_keys
 
     path = _keys_file()
     keys = list_keys(path)
@@ -135,10 +135,10 @@ def create(
     control only these; an admin's key can do everything. A viewer's key can only read. A metrics
     key can only read /metrics.
     """
-    from orchestrator.access.key_bounds import KeyBounds
-    from orchestrator.access.keys import Principal, Role
-    from orchestrator.access.keys_file import add_key
-    from orchestrator.access.limits import KeyLimits
+    from orchestrator.ground.limits import KeyLimits
+    from orchestrator.rules.access.key_bounds import KeyBounds
+    from orchestrator.rules.access.keys import Principal, Role
+    from orchestrator.rules.access.keys_file import add_key
 
     if role not in _ROLES:
         raise typer.BadParameter(f"must be {', '.join(_ROLES)}", param_hint="--role")
@@ -176,7 +176,7 @@ def create(
 @app.command(epilog=example("paddock keys revoke ci"))
 def revoke(name: _Name) -> None:
     """Revoke a key: it is refused from now on, and its streams end; its sessions continue."""
-    from orchestrator.access.keys_file import remove_key
+    from orchestrator.rules.access.keys_file import remove_key
 
     path = _keys_file()
     remove_key(path, name)
@@ -191,9 +191,9 @@ def rotate_admin() -> None:
     directory, where `paddock` finds it. If PADDOCK_ADMIN_KEY sets the key, change it there and
     restart.
     """
-    from orchestrator.access.admin_key import ADMIN_KEY_FILE, rotate_admin_key
-    from orchestrator.config.errors import ConfigError
-    from orchestrator.config.settings import load_settings
+    from orchestrator.ground.config_error import ConfigError
+    from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE, rotate_admin_key
+    from orchestrator.settings.settings import load_settings
 
     settings = load_settings()
     if settings.admin_key is not None:

@@ -11,7 +11,7 @@ from paddock.cli.options import AsJson, example
 from paddock.cli.terminal import note, print_json, print_table, working
 
 if TYPE_CHECKING:
-    from orchestrator.checks.doctor import Check
+    from orchestrator.operate.checks.doctor import Check
 
 
 app = typer.Typer()
@@ -28,7 +28,7 @@ def serve() -> None:
     `PADDOCK_CONFIG_FILE` names.
     """
     from api.server import run
-    from orchestrator.config.settings import load_settings
+    from orchestrator.settings.settings import load_settings
 
     run(load_settings())
 
@@ -43,8 +43,8 @@ def doctor(as_json: AsJson = False) -> None:
     from functools import partial
 
     from images.inventory import current_inputs
-    from orchestrator.checks.doctor import healthy, run_checks
-    from orchestrator.config.settings import load_settings
+    from orchestrator.operate.checks.doctor import healthy, run_checks
+    from orchestrator.settings.settings import load_settings
 
     settings = load_settings()
     with working("checking"):

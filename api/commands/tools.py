@@ -29,10 +29,10 @@ def check(
     Valid patterns that will hardly ever match as intended are named. The exit status is 1 if a
     manifest is invalid.
     """
-    from orchestrator.tools.advice import advice
-    from orchestrator.tools.catalog import PACKAGED, manifest_files
-    from orchestrator.tools.loader import ManifestError
-    from orchestrator.tools.reading import load_tool
+    from orchestrator.rules.tools.advice import advice
+    from orchestrator.rules.tools.catalog import PACKAGED, manifest_files
+    from orchestrator.rules.tools.loader import ManifestError
+    from orchestrator.rules.tools.reading import load_tool
 
     wrong = 0
     paths = files or [*manifest_files(PACKAGED), *_folder_files()]
@@ -53,8 +53,8 @@ def check(
 @app.command("list", epilog=example("paddock tools list"))
 def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
     """List the tools of the tools folder and the packaged ones."""
-    from orchestrator.config.settings import load_settings
-    from orchestrator.tools.catalog import read_catalog
+    from orchestrator.rules.tools.catalog import read_catalog
+    from orchestrator.settings.settings import load_settings
 
     catalog, problems = read_catalog(directory or load_settings().tools_dir)
     commands = [
@@ -98,8 +98,8 @@ def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
 
 
 def _folder_files() -> list[Path]:
-    from orchestrator.config.settings import load_settings
-    from orchestrator.tools.catalog import manifest_files
+    from orchestrator.rules.tools.catalog import manifest_files
+    from orchestrator.settings.settings import load_settings
 
     directory = load_settings().tools_dir
     if directory is None:
@@ -111,9 +111,9 @@ def _folder_files() -> list[Path]:
 
 def oneshot_names() -> list[str]:
     """Names of this machine's oneshot tools; none if its settings can't be read."""
-    from orchestrator.config.errors import ConfigError
-    from orchestrator.config.settings import load_settings
-    from orchestrator.tools.catalog import read_catalog
+    from orchestrator.ground.config_error import ConfigError
+    from orchestrator.rules.tools.catalog import read_catalog
+    from orchestrator.settings.settings import load_settings
 
     try:
         return list(read_catalog(load_settings().tools_dir).catalog.oneshots)

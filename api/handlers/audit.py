@@ -8,10 +8,10 @@ from api.access import Access
 from api.answers import Lines
 from api.context import Context
 from api.operation import SESSION, operation
-from orchestrator.audit import query as chains
-from orchestrator.audit.denials import MOST_EXAMINED, grouped
-from orchestrator.audit.search import Search, search
-from orchestrator.audit.verify import verify
+from orchestrator.record.audit import query as chains
+from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
+from orchestrator.record.audit.search import Search, search
+from orchestrator.record.audit.verify import verify
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,

@@ -14,11 +14,11 @@ from api.operation import SESSION, operation
 from api.views.approvals import approval
 from api.views.commands import command as view
 from api.views.commands import exec_request
-from orchestrator.access.keys import Role
-from orchestrator.approvals.approval_rows import Approval
-from orchestrator.errors import PermissionDeniedError
-from orchestrator.sessions import session as domain
-from orchestrator.sessions.requests import ExecRequest
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.rules.access.keys import Role
+from orchestrator.state import session as domain
+from orchestrator.state.requests import ExecRequest
+from orchestrator.work.approvals.approval_rows import Approval
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 

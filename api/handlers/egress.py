@@ -4,9 +4,9 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.egress import drafts, session_egress
-from orchestrator.egress.rules import Rules
-from orchestrator.egress.session_rules import Narrowing
-from orchestrator.policy.session_egress import narrowing_of, rules_of
+from orchestrator.rules.egress.rules import Rules
+from orchestrator.rules.egress.session_egress import narrowing_of, rules_of
+from orchestrator.rules.egress.session_rules import Narrowing
 from paddock.contract.egress import (
     EgressBody,
     EgressDrafts,

@@ -8,10 +8,10 @@ from api.access import Access
 from api.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.context import Context
 from api.operation import SESSION, Events, operation
-from orchestrator.audit.follow import Follower
-from orchestrator.audit.query import Selection
-from orchestrator.audit.recorded import Recorded
-from orchestrator.sessions.session import Session
+from orchestrator.record.audit.follow import Follower
+from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.recorded import Recorded
+from orchestrator.state.session import Session
 from paddock.contract.audit import AuditEvent, EventsQuery
 
 

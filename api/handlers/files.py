@@ -7,7 +7,7 @@ from api.answers import Download, Made, Upload
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.files import file_list
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 from paddock.contract.files import (
     FileLink,
     FileList,

@@ -4,9 +4,9 @@ from api.access import Access
 from api.answers import Text, Unready
 from api.context import Context
 from api.operation import operation
-from orchestrator.checks import base
-from orchestrator.checks.base import healthy
-from orchestrator.observe.metrics import CONTENT_TYPE
+from orchestrator.ground import check as base
+from orchestrator.ground.check import healthy
+from orchestrator.ground.metrics import CONTENT_TYPE
 from paddock.contract.system import Check, Health, Readiness
 
 

@@ -8,7 +8,7 @@ from api.answers import Made
 from api.context import Context
 from api.operation import operation
 from api.views.hooks import delivery, hook_members
-from orchestrator.webhooks.hook_rules import WantedHook
+from orchestrator.operate.hooks.hook_rules import WantedHook
 from paddock.contract.hooks import (
     AddedHook,
     Hook,

@@ -7,8 +7,8 @@ from api.answers import Made, Removed
 from api.context import Context
 from api.operation import operation
 from api.views import keys as views
-from orchestrator.access.keys import Principal
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
+from orchestrator.rules.access.keys import Principal
 from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
 
 _TAG = "Keys"

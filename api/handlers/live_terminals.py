@@ -7,9 +7,9 @@ from api.access import Access
 from api.answers import Attached, Made
 from api.context import Context
 from api.operation import SESSION, Frames, operation
-from orchestrator.access.tickets import SECONDS
-from orchestrator.terminals.live import Live
-from orchestrator.terminals.viewers import Size
+from orchestrator.sessions.tickets import SECONDS
+from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.viewers import Size
 from paddock.contract.live_terminals import (
     LiveTerminalQuery,
     ResizeFrame,

@@ -22,7 +22,7 @@ from api.mcp.messages import (
     request_id,
 )
 from api.operation import SESSION, Events, operation
-from orchestrator.errors import BusyError, ValidationError
+from orchestrator.ground.errors import BusyError, ValidationError
 from paddock.contract.mcp import McpMessage, McpReply
 
 _TAG = "MCP"

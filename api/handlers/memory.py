@@ -4,9 +4,9 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.memory import entry, shown
-from orchestrator.access.keys import ADMIN_NAME, Role
-from orchestrator.errors import PermissionDeniedError, ValidationError
-from orchestrator.memory.entries import Wanted
+from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.rules.access.keys import ADMIN_NAME, Role
+from orchestrator.work.memory.entries import Wanted
 from paddock.contract.memory import (
     MemoryBootstrap,
     MemoryEntries,

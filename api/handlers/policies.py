@@ -9,14 +9,14 @@ from api.context import Context
 from api.operation import operation
 from api.views.levels import level
 from api.views.policies import listed_policy, named_or_given
-from orchestrator.access.keys import Role
-from orchestrator.config.operator_mounts import writable_targets
-from orchestrator.errors import PermissionDeniedError, ValidationError
-from orchestrator.policy import explain, levels
-from orchestrator.policy.decision import command_field, command_size
-from orchestrator.policy.layers import Reaches
-from orchestrator.turns.explain import explain_operation
-from orchestrator.turns.session_policy import SessionPolicy
+from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.rules.access.keys import Role
+from orchestrator.rules.policy import explain, levels
+from orchestrator.rules.policy.decision import command_field, command_size
+from orchestrator.rules.policy.layers import Reaches
+from orchestrator.rules.policy.operation_explain import explain_operation
+from orchestrator.rules.policy.session_policy import SessionPolicy
+from orchestrator.settings.operator_mounts import writable_targets
 from paddock.contract.policies import OperationArgs
 from paddock.contract.system import ExplainBody, Explanation, Level, Levels
 from sandbox_agent.commands import CommandError

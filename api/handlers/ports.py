@@ -7,7 +7,7 @@ from api.context import Context
 from api.operation import SESSION, operation
 from api.views.ports import opened_port
 from api.views.ports import port as shown_port
-from orchestrator.errors import ConflictError, ValidationError
+from orchestrator.ground.errors import ConflictError, ValidationError
 from paddock.contract.ports import OpenedPort, Port, PortBody, Ports
 
 _TAG = "Ports"

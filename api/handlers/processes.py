@@ -10,9 +10,9 @@ from api.context import Context
 from api.operation import SESSION, Events, operation
 from api.views.commands import command as view
 from api.views.commands import command_members
-from orchestrator.commands import started
-from orchestrator.errors import NotFoundError, PaddockError
-from orchestrator.sessions.session import Command, Session
+from orchestrator.ground.errors import NotFoundError, PaddockError
+from orchestrator.state.session import Command, Session
+from orchestrator.work.commands import started
 from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
     COMMAND_EVENTS,

@@ -9,14 +9,14 @@ from api.context import Context
 from api.operation import SESSION, Events, operation
 from api.views import runs as views
 from api.views.host_tools import host_tools
-from orchestrator.access.keys import Role
-from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
-from orchestrator.sessions.session import Session
-from orchestrator.turns.running import RunningTurn
-from orchestrator.turns.runs.joining import run_or_join
-from orchestrator.turns.runs.toolbox import toolbox
-from orchestrator.turns.turn import AgentRun, TurnRecord
-from orchestrator.webhooks import host_tools as domain
+from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
+from orchestrator.programs.turns import host_tools as domain
+from orchestrator.programs.turns.running import RunningTurn
+from orchestrator.programs.turns.runs.joining import run_or_join
+from orchestrator.programs.turns.runs.toolbox import toolbox
+from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.rules.access.keys import Role
+from orchestrator.state.session import Session
 from paddock.contract.host_tools import HostTool
 from paddock.contract.runs import (
     RUN_EVENTS,

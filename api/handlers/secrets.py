@@ -10,11 +10,11 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.secrets import secret, variables
-from orchestrator.access.keys import Role
-from orchestrator.config.operator_secrets import SecretUse, unknown_level
-from orchestrator.config.schema_errors import reason
-from orchestrator.errors import PermissionDeniedError, ValidationError
-from orchestrator.secrets.secret import Holder
+from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.rules.access.keys import Role
+from orchestrator.settings.operator_secrets import SecretUse, unknown_level
+from orchestrator.settings.schema_errors import reason
+from orchestrator.state.secret import Holder
 from paddock.contract.secrets import Secret, SecretBody, SecretQuery, Secrets
 from paddock.contract.words import OUTSIDE_NAME
 

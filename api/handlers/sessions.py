@@ -8,10 +8,10 @@ from api.answers import Created
 from api.context import Context
 from api.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
-from orchestrator.errors import ConflictError, NotFoundError, ValidationError
-from orchestrator.observe.log_context import know_secrets
-from orchestrator.sessions import session as domain
-from orchestrator.sessions.requests import NewSession
+from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
+from orchestrator.ground.log_context import know_secrets
+from orchestrator.state import session as domain
+from orchestrator.state.requests import NewSession
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.requests import NoBody
 from paddock.contract.runs import InterruptBody

@@ -11,7 +11,7 @@ from api.handlers.sessions import CREATING
 from api.operation import SESSION, SESSIONS, Events, operation
 from api.views import spawns as views
 from api.views.sessions import created
-from orchestrator.spawning.runs import SpawnedRun
+from orchestrator.programs.spawning.runs import SpawnedRun
 from paddock.contract.sessions import CreatedSession
 from paddock.contract.spawns import SPAWN_EVENTS, SpawnBody
 from paddock.contract.spawns import SpawnedRun as SpawnedRunView

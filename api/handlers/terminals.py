@@ -8,8 +8,8 @@ from api.answers import Accepted, Created, Recording, Text
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.terminals import interaction, terminal
-from orchestrator.access.keys import Role
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.rules.access.keys import Role
 from paddock.contract.requests import IncarnationQuery
 from paddock.contract.terminals import (
     Interaction,

@@ -9,9 +9,9 @@ from api.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.context import Context
 from api.operation import SESSION, Events, operation
 from api.views import turns as views
-from orchestrator.errors import NotFoundError, PaddockError
-from orchestrator.turns.running import RunningTurn
-from orchestrator.turns.turn import TurnRecord
+from orchestrator.ground.errors import NotFoundError, PaddockError
+from orchestrator.programs.turns.running import RunningTurn
+from orchestrator.programs.turns.turn import TurnRecord
 from paddock.contract.turns import TURN_EVENTS, Turn, TurnBody, Turns, TurnsQuery, TurnStarted
 
 _TAG = "Turns"

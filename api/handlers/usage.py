@@ -4,7 +4,7 @@ from api.access import Access
 from api.context import Context
 from api.operation import operation
 from api.views import usage
-from orchestrator.observe.usage import INTERVAL_SECONDS
+from orchestrator.operate.observe.usage import INTERVAL_SECONDS
 from paddock.contract.usage import UsageQuery, Usages
 
 

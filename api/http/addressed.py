@@ -3,7 +3,7 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from orchestrator.access.allowed_hosts import AllowedHosts
+from orchestrator.settings.allowed_hosts import AllowedHosts
 
 
 def addressed(hosts: AllowedHosts) -> Middleware:

@@ -8,9 +8,9 @@ from aiohttp import web
 from api.access import ROLES, Access
 from api.http.ticket import ticket_of
 from api.operation import Operation
-from orchestrator.access.keys import Principal, Role, digest, is_handle
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PaddockError, PermissionDeniedError, UnauthorizedError
+from orchestrator.ground.errors import PaddockError, PermissionDeniedError, UnauthorizedError
+from orchestrator.rules.access.keys import Principal, Role, digest, is_handle
 
 _REFUSALS: Mapping[Role, str] = {
     Role.HANDLE: "a session's handle may not do this: it needs an API key",

@@ -13,11 +13,11 @@ from pydantic import ValidationError as SchemaError
 
 from api.http.pace import BODY_PACE, Pace, Window
 from api.http.unread import UnreadBody
-from orchestrator import strict_json
-from orchestrator.aside import Aside
-from orchestrator.config.schema_errors import place, reason
-from orchestrator.errors import TooLargeError, ValidationError
-from orchestrator.strict_json import JsonError, shortened
+from orchestrator.ground import strict_json
+from orchestrator.ground.aside import Aside
+from orchestrator.ground.errors import TooLargeError, ValidationError
+from orchestrator.ground.strict_json import JsonError, shortened
+from orchestrator.settings.schema_errors import place, reason
 from paddock.contract.requests import Body, NoBody
 from paddock.contract.words import LEVEL_NAMES
 

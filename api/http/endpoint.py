@@ -25,7 +25,7 @@ from api.observability import PRINCIPAL, REQUEST_ID
 from api.operation import Operation
 from api.performing import performing
 from orchestrator.control_plane import ControlPlane
-from orchestrator.store.round_robin import asking
+from orchestrator.ground.round_robin import asking
 from paddock.contract.requests import NoQuery
 
 

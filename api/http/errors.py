@@ -9,7 +9,7 @@ from aiohttp import web
 
 from api.failures import failed
 from api.problems import document
-from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.ground.errors import PaddockError, ValidationError
 
 _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",

@@ -9,7 +9,7 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from api.http import stream
 from api.http.sockets import cut_off
-from orchestrator.access.limits import TokenBucket
+from orchestrator.ground.limits import TokenBucket
 
 
 class FrameRates(NamedTuple):

@@ -7,7 +7,7 @@ no browsers send no `Origin`. A page on another port of the same host may come f
 import re
 from collections.abc import Sequence
 
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
 
 RULE = "foreign-origin"
 _ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")

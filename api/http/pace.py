@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 
 
 class Pace(NamedTuple):

@@ -7,7 +7,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api.http.body import validated
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 
 _MOST_PARAMETERS = 32
 

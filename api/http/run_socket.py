@@ -12,9 +12,9 @@ from api.http import stream
 from api.http.frames import Frames
 from api.http.sockets import begin, close, cut_off, send, socket_for
 from api.http.ticket import RUN
-from orchestrator.access.limits import TokenBucket
-from orchestrator.errors import BusyError, PaddockError, RateLimitedError
-from orchestrator.task_scope import TaskScope
+from orchestrator.ground.errors import BusyError, PaddockError, RateLimitedError
+from orchestrator.ground.limits import TokenBucket
+from orchestrator.ground.task_scope import TaskScope
 
 # Of one message; JSON may need six bytes for a character.
 MOST_MESSAGE_BYTES = 640 * 1024

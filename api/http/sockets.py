@@ -7,7 +7,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http import stream
 from api.http.ticket import PROTOCOLS
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 
 # A connection that answers no ping is dropped.
 _HEARTBEAT_SECONDS = 30.0

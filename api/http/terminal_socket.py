@@ -10,10 +10,10 @@ from api.http.frames import Frames
 from api.http.sockets import begin, close, cut_off, send, socket_for
 from api.http.ticket import TERMINAL
 from api.live_terminal import frame, opened, wanted_size
-from orchestrator.errors import BusyError, ConflictError, PaddockError
-from orchestrator.task_scope import TaskScope
-from orchestrator.terminals.shells import Watched
-from orchestrator.terminals.viewers import EndShown, Viewer
+from orchestrator.ground.errors import BusyError, ConflictError, PaddockError
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.work.terminals.shells import Watched
+from orchestrator.work.terminals.viewers import EndShown, Viewer
 
 # One frame of a client; the next one is read when its bytes are typed.
 MOST_FRAME_BYTES = 64 * 1024

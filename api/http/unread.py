@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.access.limits import OPEN_REQUESTS, UNREAD_BYTES, UNREAD_REQUESTS
-from orchestrator.errors import CapacityExhaustedError, PaddockError, RateLimitedError
+from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, RateLimitedError
+from orchestrator.ground.limits import OPEN_REQUESTS, UNREAD_BYTES, UNREAD_REQUESTS
+from orchestrator.rules.access.keys import Principal, Role
 
 _RETRY_SECONDS = 1
 # Who has them: everybody, all handles of a key, a handle, or a key itself.

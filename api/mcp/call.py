@@ -21,7 +21,7 @@ from api.mcp.messages import (
     request_id,
 )
 from api.mcp.methods import result_of
-from orchestrator.errors import BusyError
+from orchestrator.ground.errors import BusyError
 from paddock.contract.mcp import McpReply
 
 # A client that reads too slowly misses the first of them; the answer has everything.

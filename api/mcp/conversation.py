@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from api.mcp.messages import RequestId
-from orchestrator.access.keys import Principal
-from orchestrator.sessions.session import Session
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.session import Session
 
 # Requests of one conversation that are answered at once.
 MOST_REQUESTS = 16

@@ -5,10 +5,10 @@ import secrets
 from collections.abc import Callable
 
 from api.mcp.conversation import Conversation
-from orchestrator.access.keys import Principal
-from orchestrator.access.limits import RETRY_SECONDS
-from orchestrator.errors import BusyError, NotFoundError
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import BusyError, NotFoundError
+from orchestrator.ground.limits import RETRY_SECONDS
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.session import Session
 
 MOST_PER_SESSION = 8
 MOST_PER_KEY = 128

@@ -17,7 +17,7 @@ from api.handlers.files import (
 from api.mcp.inputs import Inputs, part
 from api.mcp.results import MOST_TEXT, ToolResult, of_model
 from api.mcp.tool import Caller, McpTool, described
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 from paddock.contract.files import FileList, ListQuery, MoveBody, PathBody, PathQuery, WriteQuery
 from paddock.contract.mcp import McpContent, McpRange
 

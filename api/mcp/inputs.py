@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from api.http.body import validated
 from api.openapi.schemas import members
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 from paddock.contract.requests import Query
 from paddock.contract.tool_arguments import meant
 

@@ -7,8 +7,8 @@ from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
 from api.mcp.conversation import Conversation, News
 from api.mcp.messages import TOOLS_CHANGED, notice
-from orchestrator.audit.follow import Follower
-from orchestrator.audit.query import Selection
+from orchestrator.record.audit.follow import Follower
+from orchestrator.record.audit.query import Selection
 
 MESSAGE = "message"
 _LEVEL_CHANGES = frozenset({"session.settings"})

@@ -13,8 +13,8 @@ from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.command_tools import run_command
 from api.mcp.results import ToolResult, of_model
 from api.mcp.tool import Caller, McpTool
-from orchestrator.tools.listing import ListedTool
-from orchestrator.tools.offered_names import offered_names
+from orchestrator.rules.tools.listing import ListedTool
+from orchestrator.rules.tools.offered_names import offered_names
 from paddock.contract import terminals
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.terminals import InteractionBody, TerminalBody

@@ -19,7 +19,7 @@ from api.mcp.resources import RESOURCES, read_resource
 from api.mcp.results import RefusedError, ToolResult, refused
 from api.mcp.tool import Caller, McpTool, Tell
 from api.version import VERSION
-from orchestrator.sessions.session import Session
+from orchestrator.state.session import Session
 
 _TOOLS = (*COMMAND_TOOLS, *FILE_TOOLS)
 

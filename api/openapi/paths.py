@@ -10,7 +10,7 @@ from api.answers import BYTES, JSON, NOTHING
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
 from api.operation import Events, Frames, Operation, Reply
-from orchestrator.access.keys import Role
+from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model, model_example
 from paddock.contract.requests import NoBody
 

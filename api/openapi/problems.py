@@ -9,7 +9,7 @@ from typing import Any
 from api.openapi.schemas import Schema, ref
 from api.operation import Operation
 from api.problems import STATUSES, title
-from orchestrator import errors
+from orchestrator.ground import errors
 from paddock.contract.problem import Problem
 
 MEDIA_TYPE = "application/problem+json"

@@ -23,20 +23,20 @@ from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
 from api.previews.pages import page
 from api.previews.paths import PreviewPath, read_path
-from orchestrator.access.allowed_hosts import AllowedHosts
-from orchestrator.config.preview_address import preview_hosts
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.shares import ConnectionShares
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     BusyError,
     NotFoundError,
     PaddockError,
     SandboxUnavailableError,
     UnauthorizedError,
 )
-from orchestrator.ports.limits import PORT_LIMITS, PortLimits
-from orchestrator.ports.open_port import OpenPort
-from orchestrator.sessions.session import Session
+from orchestrator.ground.shares import ConnectionShares
+from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
+from orchestrator.settings.allowed_hosts import AllowedHosts
+from orchestrator.settings.preview_address import preview_hosts
+from orchestrator.state.open_port import OpenPort
+from orchestrator.state.session import Session
 
 
 class _Admitted(NamedTuple):

@@ -9,7 +9,7 @@ from aiohttp import BaseConnector, ClientRequest, ClientTimeout
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
-from orchestrator.http_connector import BoundedHandler
+from orchestrator.ground.http_connector import BoundedHandler
 
 
 class TunnelConnector(BaseConnector):

@@ -23,8 +23,8 @@ from api.previews.headers import Headers, for_client, for_program
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
 from api.previews.websocket import is_websocket, pass_websocket
-from orchestrator.ports.limits import PortLimits
-from orchestrator.ports.open_port import OpenPort
+from orchestrator.sandbox.ports.limits import PortLimits
+from orchestrator.state.open_port import OpenPort
 
 _CHUNK_BYTES = 64 * 1024
 _ADDED_BY_DEFAULT: Sequence[str] = (

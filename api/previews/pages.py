@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     BudgetExceededError,
     BusyError,
     MisdirectedRequestError,
@@ -17,7 +17,7 @@ from orchestrator.errors import (
     UnauthorizedError,
     ValidationError,
 )
-from orchestrator.ports.tunnels import NothingListensError
+from orchestrator.sandbox.ports.tunnels import NothingListensError
 
 
 class BadGatewayError(PaddockError):

@@ -7,7 +7,7 @@ token, too. A cookie would not do, as browsers send none for what a page without
 import re
 from typing import NamedTuple
 
-from orchestrator.ports import links
+from orchestrator.sandbox.ports import links
 
 _TARGET = re.compile(
     r"/s/([A-Za-z0-9][A-Za-z0-9._-]{0,127})/([1-9][0-9]{0,4})"

@@ -16,8 +16,8 @@ from api.http.sockets import begin
 from api.previews.headers import ADDED, Headers
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
-from orchestrator.ports.limits import PortLimits
-from orchestrator.task_scope import together
+from orchestrator.ground.task_scope import together
+from orchestrator.sandbox.ports.limits import PortLimits
 
 _CLOSE_SECONDS = 5.0
 _GOING_AWAY = 1001

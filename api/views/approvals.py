@@ -1,7 +1,7 @@
 """Views of approvals."""
 
 from api.views.members import members
-from orchestrator.approvals import approval_rows
+from orchestrator.work.approvals import approval_rows
 from paddock.contract.approvals import Approval
 
 

@@ -3,9 +3,9 @@
 from typing import Any, Literal
 
 from api.views.members import members
-from orchestrator.commands.outcome import CommandExit
-from orchestrator.sessions import session as domain
-from orchestrator.sessions.requests import ExecRequest
+from orchestrator.state import session as domain
+from orchestrator.state.outcome import CommandExit
+from orchestrator.state.requests import ExecRequest
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, Exit
 

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 
 from api.views.members import members
-from orchestrator.egress.drafts import Draft
-from orchestrator.egress.key_bytes import KeyBytes
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import Rules
-from orchestrator.egress.session_rules import Narrowing
-from orchestrator.sessions import session as domain
+from orchestrator.rules.egress.drafts import Draft
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import Rules
+from orchestrator.rules.egress.session_rules import Narrowing
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.state import session as domain
 from paddock.contract.egress import (
     EgressDraft,
     EgressDrafts,

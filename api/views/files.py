@@ -1,6 +1,6 @@
 """Files as the API shows them."""
 
-from orchestrator.sessions.file_entries import Listing
+from orchestrator.work.files.file_entries import Listing
 from paddock.contract.files import FileList
 
 

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from api.views.members import members
-from orchestrator.webhooks.delivery_rows import Delivery, DeliveryCounts
-from orchestrator.webhooks.hook import Hook
+from orchestrator.operate.hooks.delivery_rows import Delivery, DeliveryCounts
+from orchestrator.operate.hooks.hook import Hook
 from paddock.contract import hooks as contract
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
-from orchestrator.errors import ValidationError
-from orchestrator.tools.input_schemas import check_input_schema
-from orchestrator.tools.schema import UnusableSchemaError
-from orchestrator.webhooks import host_tools as domain
+from orchestrator.ground.errors import ValidationError
+from orchestrator.programs.turns import host_tools as domain
+from orchestrator.rules.tools.input_schemas import check_input_schema
+from orchestrator.rules.tools.schema import UnusableSchemaError
 from paddock.contract.host_tools import HostTool
 
 

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.access.key_entries import parse_key
-from orchestrator.access.keys import Principal
-from orchestrator.access.limits import KeyUsage
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.limits import KeyUsage
+from orchestrator.rules.access.key_entries import parse_key
+from orchestrator.rules.access.keys import Principal
 from paddock.contract.keys import KeyBody, KeyUse
 
 

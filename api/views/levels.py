@@ -2,7 +2,7 @@
 
 from api.views.egress import rules
 from api.views.members import members
-from orchestrator.policy import levels
+from orchestrator.rules.policy import levels
 from paddock.contract.system import (
     Level,
     LevelConfinement,

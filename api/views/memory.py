@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from api.views.members import members
-from orchestrator.memory import entries as domain
+from orchestrator.work.memory import entries as domain
 from paddock.contract.memory import MemoryEntry
 
 

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from orchestrator.consume.pack import Pack, PackFile
-from orchestrator.consume.refinement import Consumed
+from orchestrator.sessions.refinement import Consumed
+from orchestrator.state.pack import Pack, PackFile
 from paddock.audit.chain import Event
 from paddock.contract.pack_form import MAX_REFINEMENTS, ToolClass
 from paddock.contract.packs import ContextPack, Miss, PackedFile, PackInfo, PackState

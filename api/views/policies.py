@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.turns import session_policy as domain
-from orchestrator.turns.policy_remedies import commands_refused
+from orchestrator.rules.policy import session_policy as domain
+from orchestrator.rules.policy.policy_remedies import commands_refused
 from paddock.contract.policies import ListedPolicy, PolicyChoice, SessionPolicy
 
 

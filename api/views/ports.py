@@ -1,8 +1,8 @@
 """Open ports as the API shows them."""
 
 from api.views.members import members
-from orchestrator.ports.open_port import OpenPort
-from orchestrator.sessions.session import Session
+from orchestrator.state.open_port import OpenPort
+from orchestrator.state.session import Session
 from paddock.contract.ports import OpenedPort, Port
 
 

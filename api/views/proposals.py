@@ -1,8 +1,8 @@
 """Proposals as the API shows them."""
 
 from api.views.members import members
-from orchestrator.proposals import listing
-from orchestrator.proposals.service import Expected
+from orchestrator.work.proposals import listing
+from orchestrator.work.proposals.service import Expected
 from paddock.contract.proposals import (
     CommitBody,
     Committed,

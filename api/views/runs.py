@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from api.views import turns
-from orchestrator.turns import turn as domain
-from orchestrator.turns.runs import timeline
+from orchestrator.programs.turns import turn as domain
+from orchestrator.programs.turns.runs import timeline
 from paddock.audit.chain import Event
 from paddock.contract.runs import Run, TimelineEntry, TimelineToolCall
 

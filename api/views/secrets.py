@@ -1,8 +1,8 @@
 """Secrets as the API shows them: never a value."""
 
 from api.views.members import members
-from orchestrator.secrets import secret as domain
-from orchestrator.sessions.session import Session
+from orchestrator.state import secret as domain
+from orchestrator.state.session import Session
 from paddock.contract.secrets import Secret
 
 

@@ -8,15 +8,15 @@ from api.views.commands import command_members
 from api.views.members import members
 from api.views.packs import pack_of
 from api.views.policies import named_or_given, policy
-from orchestrator.access.keys import Principal
-from orchestrator.engine.base import ContainerState
-from orchestrator.node.processes import Measured
-from orchestrator.sessions import session as domain
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.node.processes import Measured
+from orchestrator.rules.access.keys import Principal
 from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.inspect import LATEST, Inspection
-from orchestrator.sessions.lifecycle import activity
-from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.telemetry import telemetry
+from orchestrator.state import session as domain
+from orchestrator.state.lifecycle import activity
+from orchestrator.state.requests import NewSession, Registered
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
 from paddock.contract.egress import body_rules

@@ -2,9 +2,9 @@
 
 from api.views import runs
 from api.views.policies import named_or_given
-from orchestrator.spawning import runs as domain
-from orchestrator.spawning.inheritance import SpawnRequest
-from orchestrator.turns.turn import AgentRun
+from orchestrator.programs.spawning import runs as domain
+from orchestrator.programs.turns.inheritance import SpawnRequest
+from orchestrator.programs.turns.turn import AgentRun
 from paddock.contract.spawns import SpawnBody, SpawnedRun
 
 _USUAL = AgentRun()

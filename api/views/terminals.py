@@ -2,7 +2,7 @@
 
 from api.views.approvals import approval
 from api.views.members import members
-from orchestrator.terminals.record import Exchange, TerminalRecord
+from orchestrator.work.terminals.record import Exchange, TerminalRecord
 from paddock.contract.terminals import Evidence, Interaction, Results, Terminal
 
 

@@ -1,7 +1,7 @@
 """Tools as the API shows them."""
 
 from api.views.members import members
-from orchestrator.tools.listing import ListedTool
+from orchestrator.rules.tools.listing import ListedTool
 from paddock.contract.tools import Tool
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from api.views.members import members
-from orchestrator.errors import ValidationError
-from orchestrator.turns import turn as domain
-from orchestrator.turns.json_values import from_json
-from orchestrator.turns.outcome import Value
+from orchestrator.ground.errors import ValidationError
+from orchestrator.programs.turns import turn as domain
+from orchestrator.programs.turns.json_values import from_json
+from orchestrator.programs.turns.outcome import Value
 from paddock.audit.chain import Event
 from paddock.contract.turns import Turn, TurnBody, TurnOperation, TurnSummary
 

@@ -4,9 +4,9 @@ from collections import deque
 from typing import TypeVar
 
 from api.views.members import members
-from orchestrator.observe import usage
-from orchestrator.observe.usage import UsageHistory
-from orchestrator.sessions.session import Session
+from orchestrator.operate.observe import usage
+from orchestrator.operate.observe.usage import UsageHistory
+from orchestrator.state.session import Session
 from paddock.contract.inspection import DiskUsage
 from paddock.contract.usage import HostUsage, SessionUsage
 

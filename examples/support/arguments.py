@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.access.admin_key import ADMIN_KEY_FILE
-from orchestrator.config.instance_url import announced_url
-from orchestrator.config.settings import load_settings
+from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
+from orchestrator.settings.instance_url import announced_url
+from orchestrator.settings.settings import load_settings
 from support.client import UnreachableError
 
 

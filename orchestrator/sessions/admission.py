@@ -1,7 +1,7 @@
 """Whether the host has room for another sandbox. Decisions are pure; the facts are arguments."""
 
-from orchestrator.errors import CapacityExhaustedError
-from orchestrator.node.base import Resources
+from orchestrator.ground.errors import CapacityExhaustedError
+from orchestrator.host.node.base import Resources
 
 _RETRY_SECONDS = 10
 

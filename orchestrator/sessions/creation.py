@@ -7,43 +7,47 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from orchestrator.access.fair_queue import Turn
-from orchestrator.access.keys import Principal, digest, new_handle
-from orchestrator.access.shares import Shares
-from orchestrator.audit.events import EventDraft, now
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.writer import both
-from orchestrator.config.operator_mounts import chosen
-from orchestrator.config.settings import Settings
-from orchestrator.consume import pack_rows
-from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
-from orchestrator.errors import ConflictError, MaxRefinementsError, PaddockError, ValidationError
-from orchestrator.fault_points import FaultPoint
-from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import (
+from orchestrator.ground.errors import (
+    ConflictError,
+    MaxRefinementsError,
+    PaddockError,
+    ValidationError,
+)
+from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.database import Database
+from orchestrator.host.workspace.paths import validate_id
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.writer import both
+from orchestrator.rules.access.keys import Principal, digest, new_handle
+from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
+from orchestrator.rules.policy.levels import (
     Level,
     Levels,
     SessionLimits,
     clamped_limits,
     effective_limits,
 )
-from orchestrator.policy.session_egress import check_own_rules, narrowing_of
-from orchestrator.sandboxes.listed_images import ListedImages
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import stored_sessions
-from orchestrator.sessions.budget import Budget, Kind, limits_of
+from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.creation_record import told_of
-from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
-from orchestrator.sessions.session import DEFAULT_ROLE, Session
-from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
+from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.under_way import CreationsUnderWay
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.spawning.family import Family
-from orchestrator.store.database import Database
-from orchestrator.turns.policy_files import SessionPolicies
-from orchestrator.workspace.paths import validate_id
+from orchestrator.settings.operator_mounts import chosen
+from orchestrator.settings.settings import Settings
+from orchestrator.state import pack_rows, stored_sessions
+from orchestrator.state.budget import Budget, Kind, limits_of
+from orchestrator.state.family import Family
+from orchestrator.state.registry import Registry
+from orchestrator.state.requests import NewSession, Registered
+from orchestrator.state.session import DEFAULT_ROLE, Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Status
 from sandbox_agent.variables import INERT_PREFIX, allowed_secret, allowed_variable

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from orchestrator.egress.session_rules import NO_OWN_RULES
-from orchestrator.sessions.carrying import Carried
-from orchestrator.sessions.session import Session
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES
+from orchestrator.state.carrying import Carried
+from orchestrator.state.session import Session
 
 
 def told_of(session: Session, carried: Carried | None) -> dict[str, Any]:

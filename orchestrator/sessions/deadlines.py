@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.errors import PaddockError
-from orchestrator.observe.log_context import session_context
-from orchestrator.sessions.session import Session
-from orchestrator.task_scope import TaskScope
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.log_context import session_context
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.state.session import Session
 from paddock.contract.words import IdleAction, Status
 
 log = logging.getLogger(__name__)

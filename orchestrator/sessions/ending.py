@@ -6,26 +6,26 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.audit.events import EventDraft, now
-from orchestrator.audit.gaps import Gaps
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.engine.base import Container, Engine
-from orchestrator.errors import PaddockError
-from orchestrator.fault_points import FaultPoint
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.sessions import session_rows
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.engine.base import Container, Engine
+from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
-from orchestrator.sessions.lifecycle import Termination
-from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.spawning.ends import SpawnEnds
-from orchestrator.spawning.family import leave
-from orchestrator.task_scope import TaskScope
+from orchestrator.sessions.ends import SpawnEnds
+from orchestrator.state import session_rows
+from orchestrator.state.family import leave
+from orchestrator.state.lifecycle import Termination
+from orchestrator.state.registry import Registry
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
 from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import BUDGET_REASON
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.errors import NotFoundError
-from orchestrator.policy.levels import clamped_limits
-from orchestrator.sessions import stored_sessions
-from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.stored_sessions import SessionRow
-from orchestrator.store.database import Database
+from orchestrator.ground.errors import NotFoundError
+from orchestrator.ground.store.database import Database
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.policy.levels import clamped_limits
+from orchestrator.state import stored_sessions
+from orchestrator.state.registry import Registry
+from orchestrator.state.session import Session
+from orchestrator.state.stored_sessions import SessionRow
 
 
 class Finder:

@@ -4,16 +4,16 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from orchestrator.audit import query
-from orchestrator.link.fair_share import FairShare
-from orchestrator.node.base import Node
-from orchestrator.node.processes import Measured
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.store.database import Database
-from orchestrator.task_scope import TaskScope
-from orchestrator.workspace.quota import DiskUsage
+from orchestrator.ground.fair_share import FairShare
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.node.base import Node
+from orchestrator.host.node.processes import Measured
+from orchestrator.host.workspace.quota import DiskUsage
+from orchestrator.record.audit import query
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
 from paddock.audit.chain import Event
 
 log = logging.getLogger(__name__)

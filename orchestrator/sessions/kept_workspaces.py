@@ -5,10 +5,10 @@ import logging
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from orchestrator.errors import PaddockError
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.store.database import StoreError
-from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.store.database import StoreError
+from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.access.keys import Principal
-from orchestrator.audit.gaps import Gaps
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.commands.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
     InvalidTransitionError,
@@ -19,16 +14,21 @@ from orchestrator.errors import (
     RateLimitedError,
     SandboxUnavailableError,
 )
-from orchestrator.fault_points import FaultPoint
-from orchestrator.policy.levels import Level, SessionLimits
-from orchestrator.policy.requirements import UnmetError
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sandboxes.stopping import Stopper
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.store.database import Database
+from orchestrator.host.node.requirements import UnmetError
+from orchestrator.host.workspace.holders import WorkspaceInUseError
+from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.policy.levels import Level, SessionLimits
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.level_records import LevelRecords
 from orchestrator.sessions.sandbox_exchange import SandboxExchange
-from orchestrator.sessions.session import Session
-from orchestrator.store.database import Database
-from orchestrator.workspace.holders import WorkspaceInUseError
+from orchestrator.state.session import Session
+from orchestrator.work.commands.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
 from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)

@@ -3,14 +3,14 @@
 import logging
 from typing import Any
 
-from orchestrator.access.keys import Principal
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.recorder import Recorder
-from orchestrator.egress.rules import NO_RULES
-from orchestrator.errors import PaddockError
-from orchestrator.policy.levels import Level
-from orchestrator.sessions import session_rows
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.events import EventDraft
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.egress.rules import NO_RULES
+from orchestrator.rules.policy.levels import Level
+from orchestrator.state import session_rows
+from orchestrator.state.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,18 @@
 """Freezes and thaws sessions."""
 
-from orchestrator.access.keys import Principal
-from orchestrator.audit.events import EventDraft, now
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.engine.base import Engine
-from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
-from orchestrator.fault_points import FaultPoint
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.sessions import session_rows
+from orchestrator.ground.errors import AuditUnavailableError, SandboxUnavailableError
+from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.engine.base import Engine
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.keys import Principal
+from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.deadlines import Deadlines
-from orchestrator.sessions.lifecycle import check_transition
-from orchestrator.sessions.session import Session
+from orchestrator.state import session_rows
+from orchestrator.state.lifecycle import check_transition
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
 

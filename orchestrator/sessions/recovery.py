@@ -8,32 +8,32 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.audit import query, refusal_marks
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.gaps import lost_end
-from orchestrator.audit.recorder import Recorder
-from orchestrator.commands.execution import Executions
-from orchestrator.commands.outcome import CommandExit, exit_of
-from orchestrator.config.settings import Settings
-from orchestrator.consume.firewall import READ, REFINEMENT_REQUEST, ContextFirewall
-from orchestrator.egress import connections
-from orchestrator.engine.base import Container, ContainerState, Engine
-from orchestrator.errors import BudgetExceededError, PaddockError, SessionTerminatedError
-from orchestrator.fault_points import FaultPoint
-from orchestrator.policy.levels import clamped_limits
-from orchestrator.proposals.service import Proposals
-from orchestrator.sandboxes.directory import SandboxDirectory, left_over
-from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import session_rows, stored_sessions
+from orchestrator.ground.errors import BudgetExceededError, PaddockError, SessionTerminatedError
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.threads import Threads
+from orchestrator.host.engine.base import Container, ContainerState, Engine
+from orchestrator.record.audit import query, refusal_marks
+from orchestrator.record.audit.gaps import lost_end
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.policy.levels import clamped_limits
+from orchestrator.sandbox.egress import connections
+from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST, ContextFirewall
+from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions
-from orchestrator.sessions.session import Command, Session
-from orchestrator.sessions.stored_sessions import SessionRow
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.spawning.recovery import SpawnRecovery
-from orchestrator.store.database import Database
-from orchestrator.threads import Threads
+from orchestrator.sessions.spawn_recovery import SpawnRecovery
+from orchestrator.settings.settings import Settings
+from orchestrator.state import session_rows, stored_sessions
+from orchestrator.state.directory import SandboxDirectory, left_over
+from orchestrator.state.outcome import CommandExit, exit_of
+from orchestrator.state.session import Command, Session
+from orchestrator.state.stored_sessions import SessionRow
+from orchestrator.work.commands.execution import Executions
+from orchestrator.work.proposals.service import Proposals
 from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)

@@ -2,15 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 
-from orchestrator.audit.gaps import Gaps
-from orchestrator.commands.output_moves import Move
-from orchestrator.fault_points import FaultPoint
-from orchestrator.policy.levels import Level, SessionLimits
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import session_rows
-from orchestrator.sessions.session import Session
-from orchestrator.store.database import Database
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit.gaps import Gaps
+from orchestrator.rules.policy.levels import Level, SessionLimits
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.state import session_rows
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
+from orchestrator.work.commands.output_moves import Move
 
 
 class SandboxExchange:

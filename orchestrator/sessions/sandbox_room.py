@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from orchestrator.config.settings import Settings
-from orchestrator.node.base import Node, Resources
-from orchestrator.sandboxes.warm_pool import WarmPool
+from orchestrator.host.node.base import Node, Resources
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions import admission
-from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.session import Session
+from orchestrator.settings.settings import Settings
+from orchestrator.state.registry import Registry
+from orchestrator.state.session import Session
 
 
 class RoomMade(NamedTuple):

@@ -10,51 +10,51 @@ from contextlib import (
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from orchestrator.access.fair_queue import Turn
-from orchestrator.access.keys import Principal, Role, digest, new_handle
-from orchestrator.access.shares import Shares
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.gaps import Gaps
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.commands.execution import Executions
-from orchestrator.config.settings import Settings
-from orchestrator.engine.base import Container
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     NotFoundError,
     PaddockError,
 )
-from orchestrator.node.base import Node
-from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import Levels
-from orchestrator.sandboxes.listed_images import ListedImages
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.sessions import session_rows
-from orchestrator.sessions.budget import Kind
-from orchestrator.sessions.budgets import Budgets
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.engine.base import Container
+from orchestrator.host.node.base import Node
+from orchestrator.record.audit.budgets import Budgets
+from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.keys import Principal, Role, digest, new_handle
+from orchestrator.rules.policy.levels import Levels
+from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
+from orchestrator.sessions.ends import SpawnEnds
 from orchestrator.sessions.finder import Finder
 from orchestrator.sessions.inspect import Inspection, Inspector
 from orchestrator.sessions.level_change import LevelChange
-from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
-from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.requests import NewSession, Registered
 from orchestrator.sessions.sandbox_room import SandboxRoom
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_secrets import check_not_stored
 from orchestrator.sessions.settings_change import SettingsChange
+from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.suspension import Suspensions
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.spawning.ends import SpawnEnds
-from orchestrator.spawning.family import join
-from orchestrator.store.database import Database
-from orchestrator.task_scope import TaskScope
-from orchestrator.turns.policy_files import SessionPolicies
+from orchestrator.settings.settings import Settings
+from orchestrator.state import session_rows
+from orchestrator.state.budget import Kind
+from orchestrator.state.family import join
+from orchestrator.state.lifecycle import check_transition
+from orchestrator.state.registry import Registry
+from orchestrator.state.requests import NewSession, Registered
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import check_not_stored
+from orchestrator.work.commands.execution import Executions
 from paddock.contract.words import IdleAction, Rationale, Status
 
 T = TypeVar("T")

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
-from orchestrator.access.keys import Principal
-from orchestrator.access.shares import Shares
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.recorder import Recorder
-from orchestrator.errors import ConflictError, PermissionDeniedError, ValidationError
-from orchestrator.policy.levels import Level, Levels, clamped_limits
-from orchestrator.sandboxes.listed_images import ListedImages
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.policy.levels import Level, Levels, clamped_limits
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.level_change import LevelChange
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.spawning.narrowing import check_level, covers
-from orchestrator.task_scope import TaskScope
+from orchestrator.sessions.shares import Shares
+from orchestrator.state.narrowing import check_level, covers
+from orchestrator.state.session import Session
 
 
 class SettingsChange:

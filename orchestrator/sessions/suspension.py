@@ -7,30 +7,30 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from orchestrator.access.keys import Principal
-from orchestrator.access.shares import Shares
-from orchestrator.audit.events import EventDraft, Made
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     BusyError,
     ConflictError,
     InvalidTransitionError,
     PaddockError,
 )
-from orchestrator.fault_points import FaultPoint
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sandboxes.service import Sandboxes
-from orchestrator.sessions import session_rows
+from orchestrator.ground.events import EventDraft, Made
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.workspace import slots
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.keys import Principal
+from orchestrator.sandbox.sandboxes.service import Sandboxes
 from orchestrator.sessions.deadlines import Deadlines
-from orchestrator.sessions.lifecycle import Suspension
-from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.sandbox_room import SandboxRoom
-from orchestrator.sessions.session import Session
-from orchestrator.store.database import Database
-from orchestrator.task_scope import TaskScope
-from orchestrator.workspace import slots
+from orchestrator.sessions.shares import Shares
+from orchestrator.state import session_rows
+from orchestrator.state.lifecycle import Suspension
+from orchestrator.state.registry import Registry
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)

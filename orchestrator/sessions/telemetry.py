@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from orchestrator.sessions.session import Session
+from orchestrator.state.session import Session
 
 # What a client asked of the sandbox and what policy allowed.
 _TOOL_CALLS = ("command.start", "pty.open", "pty.interaction", "file.")

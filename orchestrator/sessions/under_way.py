@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.access.keys import Principal
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
     ConflictError,
@@ -13,7 +12,8 @@ from orchestrator.errors import (
     PaddockError,
     SandboxUnavailableError,
 )
-from orchestrator.sessions.session import Session
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.session import Session
 
 # Failures of the host, which another creation of the same session would meet as well.
 _OF_THE_HOST = (

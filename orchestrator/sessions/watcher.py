@@ -2,12 +2,12 @@
 
 from contextlib import aclosing
 
-from orchestrator.audit.events import EventDraft, Made
-from orchestrator.audit.recorder import Recorder
-from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
-from orchestrator.sandboxes.warm_pool import WarmPool
+from orchestrator.ground.events import EventDraft, Made
+from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.host.engine.base import Container, ContainerState, Engine, EngineEvent
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.service import Sessions
-from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 # The time limit for one event, or for the check of all containers.
 _ROUND_SECONDS = 120.0

@@ -15,13 +15,13 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from api.server import http_options
-from orchestrator.access.keys import Principal, Role, digest
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import LABEL_PROTOCOL, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import PaddockError
-from orchestrator.workspace import mounts
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.workspace import mounts
+from orchestrator.rules.access.keys import Principal, Role, digest
+from orchestrator.settings.settings import Settings
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.contract import check_response
 from tests.support.fake_agent import Agents, FakeAgent

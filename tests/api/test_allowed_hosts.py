@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.handlers import OPERATIONS
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each
 from tests.support.limits import WAIT_SECONDS

@@ -14,13 +14,13 @@ from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from api.views.approvals import approval
-from orchestrator.access.keys import Principal, Role
-from orchestrator.approvals.service import Line
-from orchestrator.audit.verify import verify
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.requests import NewSession
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.record.audit.verify import verify
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
+from orchestrator.state.requests import NewSession
+from orchestrator.work.approvals.service import Line
 from paddock import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_cli import started

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import pytest
 
-from orchestrator.config.groups.places import AnchorSettings
-from orchestrator.config.settings import Settings
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.groups.places import AnchorSettings
+from orchestrator.settings.settings import Settings
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
@@ -35,7 +35,7 @@ class LongAfter(datetime):
 def environment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
     monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
-    monkeypatch.setattr("orchestrator.audit.archiving.datetime", LongAfter)
+    monkeypatch.setattr("orchestrator.record.audit.archiving.datetime", LongAfter)
 
 
 async def closed(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:

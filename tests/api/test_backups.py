@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backups.backup_file import BackupError
-from orchestrator.backups.contents import LEFT_OUT, roots
-from orchestrator.backups.restoring import restore
-from orchestrator.backups.taking import take
-from orchestrator.sandboxes.directory import left_over
+from orchestrator.operate.backups.backup_file import BackupError
+from orchestrator.operate.backups.contents import LEFT_OUT, roots
+from orchestrator.operate.backups.restoring import restore
+from orchestrator.operate.backups.taking import take
+from orchestrator.state.directory import left_over
 from tests.api.conftest import Api, served
 from tests.support.restart import reopened
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import PaddockError
-from orchestrator.sandboxes.directory import left_over
-from orchestrator.store.database import StoreError
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.store.database import StoreError
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
+from orchestrator.state.directory import left_over
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
@@ -29,8 +29,8 @@ REFUSED = (StoreError, ConfigError, PaddockError)
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens the time for which stops wait for a dead disk."""
-    monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture

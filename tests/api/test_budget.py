@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.link import agent_link
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.host.link import agent_link
+from orchestrator.state.session import Session
 from paddock.contract.words import Status
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
@@ -241,7 +241,7 @@ async def test_what_is_refused_for_another_reason_costs_nothing(api: Api) -> Non
 async def test_a_command_that_can_not_be_recorded_costs_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
     path = await make(api, budget={"commands": 1})
 
     async def full(*_: Any) -> Any:
@@ -447,7 +447,7 @@ async def test_the_idle_deadline_says_that_it_was_idle(api: Api) -> None:
 async def test_an_end_that_can_not_be_recorded_is_recorded_later(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
     api.agents.plays["sleep"] = Play(holds=True)
     path = await make(api, budget={"time": 3})
     stopped, append = asyncio.Event(), api.plane.ledger.append

@@ -17,8 +17,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import Rules
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import Rules
 from paddock.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each

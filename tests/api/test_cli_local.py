@@ -15,16 +15,16 @@ import pytest
 from docker.errors import DockerException
 
 import images.inventory
-import orchestrator.checks.doctor
+import orchestrator.operate.checks.doctor
 from images import base, builder
 from images.errors import BuildError
 from images.inventory import Presence
 from images.recipes import Recipe
-from orchestrator.access.key_entries import load_keys
-from orchestrator.access.keys import Role, digest
-from orchestrator.checks.base import Check, CheckStatus
-from orchestrator.config.image_list import read_images
-from orchestrator.config.settings import Settings
+from orchestrator.ground.check import Check, CheckStatus
+from orchestrator.rules.access.key_entries import load_keys
+from orchestrator.rules.access.keys import Role, digest
+from orchestrator.settings.image_list import read_images
+from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.levels import PACKAGED, complete_level
 from paddock.cli.program import build
@@ -185,7 +185,7 @@ def doctor_says(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
     async def run_checks(_settings: Settings, **_options: object) -> list[Check]:
         return list(checks)
 
-    monkeypatch.setattr(orchestrator.checks.doctor, "run_checks", run_checks)
+    monkeypatch.setattr(orchestrator.operate.checks.doctor, "run_checks", run_checks)
 
 
 FINE = Check("engine", CheckStatus.OK, "version 20.10", None)
@@ -465,7 +465,7 @@ def test_a_failure_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_args: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("orchestrator.config.settings.load_settings", fail)
+    monkeypatch.setattr("orchestrator.settings.settings.load_settings", fail)
     ended = run("keys", "list")
     assert (ended.status, "PADDOCK_TRACEBACK=1" in ended.line) == (1, True)
     monkeypatch.setenv("PADDOCK_TRACEBACK", "1")

@@ -7,7 +7,7 @@ from typing import assert_type
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
+from orchestrator.rules.access.keys import Principal, Role
 from paddock import (
     Async,
     BudgetExceededError,

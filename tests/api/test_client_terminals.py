@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
 from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError, TerminalExit
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import KeyRing, Principal, Role, digest
-from orchestrator.access.limits import KeyLimits
-from orchestrator.audit import query
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress import connections
-from orchestrator.egress.evidence import ConnectionEvidence
-from orchestrator.egress.key_bytes import KeyBytes
-from orchestrator.egress.request_head import parse_head
-from orchestrator.egress.session_rules import OwnRules
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.session import Session
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.record.audit import query
+from orchestrator.record.secrets.request_head import parse_head
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
+from orchestrator.rules.egress.session_rules import OwnRules
+from orchestrator.sandbox.egress import connections
+from orchestrator.sandbox.egress.evidence import ConnectionEvidence
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.settings.settings import Settings
+from orchestrator.state.session import Session
 from paddock import ConflictError, Paddock, ValidationError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_stopping import full
@@ -317,8 +317,8 @@ async def test_a_narrowing_cuts_what_it_does_not_allow(
 async def test_a_narrowing_holds_before_it_is_on_record(
     client: Client, endless: Endless, server: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
     plane, deny = client.api.plane, {"deny": [{"host": "a.example"}]}
     async with client.asking("a.example", endless):
         await until(lambda: endless.open == 1)

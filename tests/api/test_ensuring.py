@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from orchestrator.errors import EngineUnavailableError, ValidationError
+from orchestrator.ground.errors import EngineUnavailableError, ValidationError
 from orchestrator.sessions.creation import Creation
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.until import until

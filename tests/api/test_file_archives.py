@@ -163,7 +163,7 @@ async def test_an_archive_that_fails_in_the_middle_is_not_taken_for_whole(
 async def test_an_archive_that_does_not_end_is_cut(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.sessions.file_archives._MOST_HEADERS", 1024 * 1024)
+    monkeypatch.setattr("orchestrator.work.files.file_archives._MOST_HEADERS", 1024 * 1024)
     sent = 0
 
     def pull(_params: Message) -> Message:

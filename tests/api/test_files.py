@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from api.http.pace import Pace
-from orchestrator.access.keys import Principal, Role
-from orchestrator.errors import SandboxUnavailableError
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.rules.access.keys import Principal, Role
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.commands import execution
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
+from orchestrator.work.commands import execution
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_exec import SSE
 from tests.api.test_governed import TOOLS

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.settings import Settings
-from orchestrator.sessions.budget import Kind
-from orchestrator.sessions.session import MAX_RUNNING
-from orchestrator.terminals.evidence_files import RAW_NAME
-from orchestrator.tools.catalog import read_catalog
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.tools.catalog import read_catalog
+from orchestrator.settings.settings import Settings
+from orchestrator.state.budget import Kind
+from orchestrator.state.session import MAX_RUNNING
+from orchestrator.work.terminals.evidence_files import RAW_NAME
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each
 
@@ -198,7 +198,7 @@ async def test_bad_members_of_sessions(api: Api, body: dict[str, Any], field: st
 
 
 async def test_the_role_is_who_policies_know(api: Api, tmp_path: Path) -> None:
-    from orchestrator.tools.cedar import load_policies
+    from orchestrator.rules.tools.cedar import load_policies
 
     (tmp_path / "writers.cedar").write_text(NOBODY)
     api.plane.reload.tools.policies = load_policies(tmp_path)
@@ -401,7 +401,7 @@ async def test_a_line_too_many_asks_nobody(api: Api) -> None:
 
 
 async def test_policies_may_change_while_a_person_thinks(api: Api, tmp_path: Path) -> None:
-    from orchestrator.tools.cedar import load_policies
+    from orchestrator.rules.tools.cedar import load_policies
 
     mine = await agent(api)
     terminal = await mine.open()
@@ -414,7 +414,7 @@ async def test_policies_may_change_while_a_person_thinks(api: Api, tmp_path: Pat
 
 
 async def test_what_a_call_waited_for_is_decided_again(api: Api, tmp_path: Path) -> None:
-    from orchestrator.tools.cedar import load_policies
+    from orchestrator.rules.tools.cedar import load_policies
 
     mine = await agent(api)
     terminal = await mine.open()

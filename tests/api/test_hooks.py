@@ -9,16 +9,16 @@ import pytest
 from pydantic import SecretStr
 
 from orchestrator import control_plane
-from orchestrator.config.operator_hooks import OperatorHook
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.secrets.sealing import KEY_FILE
-from orchestrator.store.database import Database, StoreError
-from orchestrator.tasks import TaskName
-from orchestrator.webhooks import service
-from orchestrator.webhooks.backoff import MOST_TRIES
+from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.tasks import TaskName
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.operate.hooks import service
+from orchestrator.operate.hooks.backoff import MOST_TRIES
+from orchestrator.record.secrets.sealing import KEY_FILE
+from orchestrator.settings.operator_hooks import OperatorHook
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.settings.settings import Settings
 from paddock import NotFoundError, Paddock
 from paddock.contract.words import HOOK_EVENTS
 from paddock.webhooks import verify

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.image_list import add_image, remove_image
-from orchestrator.config.settings import Settings
-from orchestrator.engine.base import LABEL_PROTOCOL, Image
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.image_list import add_image, remove_image
+from orchestrator.settings.settings import Settings
 from paddock import Paddock
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api

@@ -14,17 +14,17 @@ from aiohttp import ClientError, ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from orchestrator.access.admin_key import rotate_admin_key
-from orchestrator.access.keys import Principal, Role
-from orchestrator.access.keys_file import add_key, remove_key
-from orchestrator.checks.kernel import check_prompts
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import Container
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.node import processes
-from orchestrator.node.base import Resources
-from orchestrator.node.processes import Earlier, Measured, Process, Usage
+from orchestrator.host.engine.base import Container
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node import processes
+from orchestrator.host.node.base import Resources
+from orchestrator.host.node.kernel import check_prompts
+from orchestrator.host.node.processes import Earlier, Measured, Process, Usage
+from orchestrator.rules.access.admin_key import rotate_admin_key
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.access.keys_file import add_key, remove_key
+from orchestrator.settings.settings import Settings
 from paddock.contract.inspection import InspectedSession
 from sandbox_agent.redaction import MARK
 from tests.api.conftest import ADMIN_KEY, Api
@@ -47,7 +47,7 @@ async def ended(response: ClientResponse) -> None:
 async def test_processes_use_commands_and_denials(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.node.local.measure", lambda *_: (MEASURED, Earlier()))
+    monkeypatch.setattr("orchestrator.host.node.local.measure", lambda *_: (MEASURED, Earlier()))
     created = await api.session(permission_level="low")
     path = f"/api/sessions/{created['id']}"
     for number in range(12):
@@ -85,7 +85,7 @@ async def test_a_secret_that_is_a_word_of_the_api_hides_nothing_else(
 ) -> None:
     process = Process(1, 4000, 3999, secret, ["sh", f"-c {secret}"], "sleeping", 0.5, 0.0, 9000)
     measured = Measured([process], MEASURED.usage)
-    monkeypatch.setattr("orchestrator.node.local.measure", lambda *_: (measured, Earlier()))
+    monkeypatch.setattr("orchestrator.host.node.local.measure", lambda *_: (measured, Earlier()))
     created = await api.session(permission_level="high")
     path, key = f"/api/sessions/{created['id']}", created["handle"]
     body = {"argv": ["ls"], "secrets": {"SECRET_X": secret}}
@@ -310,7 +310,7 @@ async def test_prompts_that_can_not_be_told_from_sleep_are_advice(
     api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        "orchestrator.checks.readiness.check_prompts", lambda: check_prompts(tmp_path)
+        "orchestrator.operate.checks.readiness.check_prompts", lambda: check_prompts(tmp_path)
     )
     api.plane.ready.fresh_seconds = 0
     ready = await api.json("GET", "/readyz", key=None)
@@ -322,14 +322,14 @@ async def test_a_host_that_does_not_tell_what_it_has_left_takes_no_session(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests wait for a thread, never for a blocked event loop."""
-    monkeypatch.setattr("orchestrator.node.local._RESOURCE_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.host.node.local._RESOURCE_SECONDS", 0.05)
     released = threading.Event()
 
     def hang(_: Path) -> Resources:
         released.wait()
         return Resources(0, 0)
 
-    monkeypatch.setattr("orchestrator.node.local.resources", hang)
+    monkeypatch.setattr("orchestrator.host.node.local.resources", hang)
     api.plane.ready.fresh_seconds = 0
     refused = await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
     assert refused["retry_after"] > 0
@@ -345,6 +345,6 @@ async def test_a_failing_disk_refuses_new_sessions(
     def fail(_: Path) -> Resources:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("orchestrator.node.local.resources", fail)
+    monkeypatch.setattr("orchestrator.host.node.local.resources", fail)
     await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
     assert api.engine.containers == {}

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.settings import Settings
-from orchestrator.engine.base import ContainerState
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.fault_points import FaultPoint
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
@@ -85,7 +85,7 @@ async def test_a_session_whose_level_is_raised_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(FaultPoint, "reached", reached)
-        patch.setattr("orchestrator.sandboxes.service.Sandboxes.discard", killed)
+        patch.setattr("orchestrator.sandbox.sandboxes.service.Sandboxes.discard", killed)
         with pytest.raises(Killed):
             await api.plane.sessions.change_settings(ADMIN, session, "high", {})
     (ended,) = engine.containers.values()

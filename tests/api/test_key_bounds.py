@@ -9,9 +9,9 @@ import pytest
 from aiohttp import ClientConnectionError
 from pydantic import SecretStr
 
-from orchestrator.config.settings import Settings
-from orchestrator.engine.base import LABEL_PROTOCOL, Image
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_inspection import ended

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit.ledger import Ledger
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.reload import Reload
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.record.audit.ledger import Ledger
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_inspection import ended
 from tests.support.limits import WAIT_SECONDS
@@ -125,7 +125,7 @@ async def test_a_file_that_is_read_only_says_what_to_do(
 
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert "PADDOCK_KEYS_FILE" in (await api.json("GET", KEYS))["obstacle"]
-    monkeypatch.setattr("orchestrator.access.keys_file.replace", refuse)
+    monkeypatch.setattr("orchestrator.rules.access.keys_file.replace", refuse)
     problem = await api.problem(409, "conflict", "POST", KEYS, json={"name": "ci"})
     assert "Read-only" in problem["detail"]
     assert "PADDOCK_KEYS_FILE" in problem["detail"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.audit import query
-from orchestrator.config.settings import Settings
-from orchestrator.errors import ValidationError
-from orchestrator.policy import levels
-from orchestrator.sessions.requests import NewSession
+from orchestrator.ground.errors import ValidationError
+from orchestrator.record.audit import query
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.policy import levels
+from orchestrator.settings.settings import Settings
+from orchestrator.state.requests import NewSession
 from paddock.cli.levels import complete_level
 from tests.api.conftest import ADMIN_KEY, Api
 

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 from pydantic import SecretStr
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.access.streams import Streams
-from orchestrator.approvals.service import Line
-from orchestrator.config.settings import Settings
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.sessions.streams import Streams
+from orchestrator.settings.settings import Settings
+from orchestrator.work.approvals.service import Line
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
 from yarl import URL
 
-from orchestrator.access.keys import KeyRing, Principal, Role, digest
-from orchestrator.access.tickets import MOST_OF_KEY
-from orchestrator.errors import BusyError
-from orchestrator.terminals import evidence
-from orchestrator.terminals.shell import SHELL_LIMITS
-from orchestrator.terminals.viewers import Size
+from orchestrator.ground.errors import BusyError
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
+from orchestrator.sessions.tickets import MOST_OF_KEY
+from orchestrator.work.terminals import evidence
+from orchestrator.work.terminals.shell import SHELL_LIMITS
+from orchestrator.work.terminals.viewers import Size
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.live import LiveViewer, live
 from tests.support.until import until

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import pytest
 
-from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.loop import check_loop
-from orchestrator.config.instance_url import announce
-from orchestrator.config.settings import Settings
+from orchestrator.ground.check import CheckStatus
+from orchestrator.operate.checks.loop import check_loop
+from orchestrator.settings.instance_url import announce
+from orchestrator.settings.settings import Settings
 from paddock.contract.requests import LARGEST_BODY
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.until import until

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.settings import Settings
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 
 pytestmark = pytest.mark.slow

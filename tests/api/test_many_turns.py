@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api
 from tests.api.test_turns import EDIT
 from tests.support.fake_agent import Play

@@ -15,8 +15,8 @@ from api.access import ROLES, Access
 from api.mcp import approval_wait, command_tools, file_tools
 from api.mcp.conversation import MOST_REQUESTS
 from api.mcp.conversations import MOST_PER_SESSION, Conversations
-from orchestrator.config.settings import Settings
-from orchestrator.errors import NotFoundError
+from orchestrator.ground.errors import NotFoundError
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event
 from tests.api.test_governed import ADMIN, TOOLS

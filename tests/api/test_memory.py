@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import ConflictError
-from orchestrator.memory import entries, service
-from orchestrator.sessions.session_secrets import SessionSecrets
+from orchestrator.ground.errors import ConflictError
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
+from orchestrator.state.session_secrets import SessionSecrets
+from orchestrator.work.memory import entries, service
 from paddock import Paddock, PermissionDeniedError
 from paddock.contract.memory import MOST_TEXT_BYTES
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api

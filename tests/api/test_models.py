@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.checks.state import check_policy
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.config.settings import Settings
+from orchestrator.operate.checks.state import check_policy
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.settings.settings import Settings
 from paddock.client import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.operator_mounts import OperatorMount
-from orchestrator.config.settings import Settings
+from orchestrator.settings.operator_mounts import OperatorMount
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api
 from tests.support.cases import each
 

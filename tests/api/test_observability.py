@@ -13,9 +13,9 @@ import pytest
 
 from api.handlers import OPERATIONS
 from api.logs import logging_to_stdout
-from orchestrator.access.limits import LIMIT_FIELDS
-from orchestrator.config.settings import Settings
-from orchestrator.link import agent_link
+from orchestrator.ground.limits import LIMIT_FIELDS
+from orchestrator.host.link import agent_link
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS
@@ -184,7 +184,9 @@ async def test_an_agents_lines_name_its_session_and_no_request(log: Path, api: A
     assert sandbox is not None
     api.agent.emit("made.up")  # the connection is dropped for this event
     await until(lambda: not sandbox.link.connected)
-    said = [event for event in events(log) if event["logger"] == "orchestrator.link.connection"]
+    said = [
+        event for event in events(log) if event["logger"] == "orchestrator.host.link.connection"
+    ]
     assert said
     assert {(line.get("session_id"), line.get("request_id")) for line in said} == {("mine", None)}
 

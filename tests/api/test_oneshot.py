@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import query
-from orchestrator.audit.events import EventDraft
-from orchestrator.config.settings import Settings
-from orchestrator.errors import SessionTerminatedError
-from orchestrator.sessions.session import MAX_RUNNING
+from orchestrator.ground.errors import SessionTerminatedError
+from orchestrator.ground.events import EventDraft
+from orchestrator.record.audit import query
+from orchestrator.settings.settings import Settings
+from orchestrator.state.session import MAX_RUNNING
 from paddock import ApprovalPendingError, Paddock, PermissionDeniedError
 from sandbox_agent.protocol import Message
 from tests.api.conftest import OPERATOR_KEY, Api

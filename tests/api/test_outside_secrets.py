@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.backups.contents import PRIVATE
-from orchestrator.config.operator_secrets import OperatorSecret
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.request_head import RequestHead
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.secrets.outside import MOST_SECRETS
-from orchestrator.secrets.sealing import KEY_FILE
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.operate.backups.contents import PRIVATE
+from orchestrator.record.secrets.outside import MOST_SECRETS
+from orchestrator.record.secrets.request_head import RequestHead
+from orchestrator.record.secrets.sealing import KEY_FILE
+from orchestrator.settings.operator_secrets import OperatorSecret
+from orchestrator.settings.settings import Settings
 from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from paddock.contract.words import OUTSIDE_SECRET
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api, served

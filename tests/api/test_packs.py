@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents
 from tests.support.limits import WAIT_SECONDS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import search as searching
-from orchestrator.config.settings import Settings
+from orchestrator.record.audit import search as searching
+from orchestrator.settings.settings import Settings
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
 from paddock import NotFoundError, Paddock, ValidationError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.api.test_client_terminals import TOOLS

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.fake_agent import Agents
 from tests.support.previews import Previews, previews, program

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientError, ClientPayloadError, WSMsgType, web
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.ports.limits import PORT_LIMITS
+from orchestrator.sandbox.ports.limits import PORT_LIMITS
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.previews import Previews, Program, previews, program, raw_program
 from tests.support.until import until

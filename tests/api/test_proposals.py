@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.sessions.lifecycle import Suspension
+from orchestrator.state.lifecycle import Suspension
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cli import run_beside

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import query, refusals
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import ContainerState
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.sessions.budget import Kind
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.record.audit import query, refusals
+from orchestrator.settings.settings import Settings
+from orchestrator.state.budget import Kind
+from orchestrator.state.session import Session
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS

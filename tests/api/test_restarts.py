@@ -25,22 +25,23 @@ from hypothesis.stateful import (
 )
 from pydantic import SecretStr
 
-from orchestrator.access.keys import Principal, Role, digest
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import Rules
-from orchestrator.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules
-from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
-from orchestrator.sandboxes.directory import SandboxDirectory
-from orchestrator.sessions import recovery, session_rows
-from orchestrator.sessions.budget import Kind
-from orchestrator.sessions.requests import ExecRequest, NewSession
-from orchestrator.sessions.session import Session
-from orchestrator.store.database import StoreError
-from orchestrator.workspace import mounts
+from orchestrator.ground.errors import ConflictError, EngineUnavailableError, PaddockError
+from orchestrator.ground.store.database import StoreError
+from orchestrator.host.engine.base import LABEL_PROTOCOL, ContainerState, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.workspace import mounts
+from orchestrator.rules.access.keys import Principal, Role, digest
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import Rules
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules
+from orchestrator.sessions import recovery
+from orchestrator.settings.settings import Settings
+from orchestrator.state import session_rows
+from orchestrator.state.budget import Kind
+from orchestrator.state.directory import SandboxDirectory
+from orchestrator.state.requests import ExecRequest, NewSession
+from orchestrator.state.session import Session
 from paddock.contract.words import Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE

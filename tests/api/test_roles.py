@@ -8,9 +8,9 @@ import pytest
 from api.access import ROLES, Access
 from api.handlers import OPERATIONS
 from api.operation import Operation
-from orchestrator.access.keys import Role
-from orchestrator.config.settings import Settings
-from orchestrator.store.database import Database
+from orchestrator.ground.store.database import Database
+from orchestrator.rules.access.keys import Role
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event
 from tests.api.test_inspection import ended

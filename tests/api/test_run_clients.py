@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
-from orchestrator.config.operator_models import OperatorModel
+from orchestrator.settings.operator_models import OperatorModel
 from paddock import (
     Paddock,
     PaddockSync,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from api.http import run_socket, stream
 from api.http.sockets import send
-from orchestrator.access.keys import KeyRing, Principal, Role, digest
-from orchestrator.config.operator_models import OperatorModel
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
+from orchestrator.settings.operator_models import OperatorModel
 from paddock import Paddock, Run, RunText, ValidationError
 from paddock.contract.run_sockets import RunSocketFrame
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api

@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
 from paddock import Paddock
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_governed import TOOLS, asked
@@ -229,7 +229,7 @@ async def pending(api: Api) -> dict[str, Any]:
 async def test_nobody_decides(
     api: Api, model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.turns.operations.tools._APPROVAL_SECONDS", 0.0)
+    monkeypatch.setattr("orchestrator.programs.turns.operations.tools._APPROVAL_SECONDS", 0.0)
     path = await made(api, policy=POLICY, permission_level="high")
     model.answers = [calling(RESET, ("wipe", {"table": "users"})), Answer("done")]
     await send(api, path)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.budget import Kind
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.programs.turns.running import TurnRunner
 from orchestrator.sessions.deadlines import Deadline, due
-from orchestrator.turns.running import TurnRunner
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.state.budget import Kind
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api, served
 from tests.api.test_turns import EDIT
 from tests.support.fake_agent import Agents, Play

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 
 pytestmark = pytest.mark.slow

@@ -18,18 +18,18 @@ import pytest
 
 from api.logs import make_formatter
 from api.views.sessions import inspected
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import ConflictError
-from orchestrator.link import agent_link
-from orchestrator.node.processes import Earlier, Measured, Process, Usage
-from orchestrator.sessions import session_rows
-from orchestrator.sessions.cutting import MOST_AT_ONCE
+from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.store.database import Database
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.link import agent_link
+from orchestrator.host.node.processes import Earlier, Measured, Process, Usage
+from orchestrator.record.audit.cutting import MOST_AT_ONCE
+from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sessions.inspect import Inspection
-from orchestrator.sessions.requests import ExecRequest, NewSession
-from orchestrator.store.database import Database
+from orchestrator.settings.settings import Settings
+from orchestrator.state import session_rows
+from orchestrator.state.requests import ExecRequest, NewSession
 from paddock import Paddock
 from paddock.contract.words import Status
 from sandbox_agent.redaction import MARK, Redactor
@@ -210,7 +210,7 @@ async def test_words_of_commands(
     assert (await api.agent.asked("exec"))["argv"] == argv
     processes = [Process(1, 4000, 3999, "curl", argv, "sleeping", 0.5, 0.0, 9000)]
     measured = Measured(processes, Usage(1.5, 2.5, 9000, 3))
-    monkeypatch.setattr("orchestrator.node.local.measure", lambda *_: (measured, Earlier()))
+    monkeypatch.setattr("orchestrator.host.node.local.measure", lambda *_: (measured, Earlier()))
     path = f"/api/sessions/box/processes/{shown['command_id']}"
     inspected = await api.json("GET", "/api/sessions/box")
     assert inspected["processes"][0]["argv"] == shown["argv"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.requests import NewSession
-from orchestrator.store.database import Database
+from orchestrator.ground.store.database import Database
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
+from orchestrator.state.requests import NewSession
 from paddock.client import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.api.test_stopping import ADMIN

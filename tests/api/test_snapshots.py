@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import LABEL_PROTOCOL, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.session import Session
-from orchestrator.snapshots.archive import END, PartFacts, head, header, padding
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.operate.snapshots.archive import END, PartFacts, head, header, padding
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.settings.settings import Settings
+from orchestrator.state.session import Session
 from paddock import Paddock
 from paddock.client.errors import ConflictError
 from sandbox_agent.protocol import PROTOCOL_VERSION

@@ -17,8 +17,8 @@ from api.answers import Event
 from api.handlers import run_sockets
 from api.http import run_socket, stream
 from api.http.frames import FRAME_RATES, FrameRates, Frames
-from orchestrator.access.keys import KeyRing, Principal, Role, digest
-from orchestrator.access.limits import KeyLimits
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.raw_socket import BINARY, PING, PONG, TEXT, masked, raw_socket
 from tests.support.slices import slices

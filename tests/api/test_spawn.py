@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import KeyRing
-from orchestrator.spawning import family
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.state import family
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_packs import opened as with_pack
 from tests.support.fake_agent import Play

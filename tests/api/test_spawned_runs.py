@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.config.operator_models import OperatorModel
+from orchestrator.settings.operator_models import OperatorModel
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_spawn import SESSIONS, events, root
 from tests.support.limits import WAIT_SECONDS

@@ -12,26 +12,26 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.audit import query
-from orchestrator.audit.events import EventDraft
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import ContainerState
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
     EngineUnavailableError,
     RateLimitedError,
 )
-from orchestrator.node.killing import FirstProcess
-from orchestrator.policy.requirements import UnmetError
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sessions import session_rows
-from orchestrator.sessions.requests import ExecRequest, NewSession
-from orchestrator.sessions.session import MAX_RUNNING
-from orchestrator.store.database import Database, StoreError
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.requirements import UnmetError
+from orchestrator.record.audit import query
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
+from orchestrator.state import session_rows
+from orchestrator.state.requests import ExecRequest, NewSession
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import MAX_RUNNING
 from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import Message
 from tests.api.conftest import Api
@@ -56,8 +56,8 @@ ENDS: dict[str, tuple[str, str, str]] = {
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens the time for which stops wait for a dead disk."""
-    monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def hung(plane: ControlPlane) -> Iterator[None]:
     waiting = asyncio.ensure_future(plane.database._writer.run(answers.wait))
     try:
         with pytest.MonkeyPatch.context() as patch:  # undone for a disk that answers
-            patch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.3)
+            patch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.3)
             yield
     finally:
         answers.set()
@@ -204,7 +204,7 @@ async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """Runs as many commands as are allowed, so that lost ones would leave no room for others."""
-    monkeypatch.setattr("orchestrator.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
     body = {"argv": ["ls"], "background": True}
@@ -373,7 +373,7 @@ async def test_room_for_stops_is_there_after_the_log_was_emptied(small_disk: Pat
 async def test_its_id_is_in_use_until_its_end_is_recorded(
     api: Api, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 1000)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 1000)
     with full(api.plane):
         await api.json("POST", PATH + "/abort")
     await api.problem(409, "conflict", "POST", "/api/sessions", json={"id": "box"})
@@ -545,7 +545,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         killed.append((container_id, spare_first))
         return 0
 
-    monkeypatch.setattr("orchestrator.node.local.kill_all", kill_all)
+    monkeypatch.setattr("orchestrator.host.node.local.kill_all", kill_all)
     return killed
 
 

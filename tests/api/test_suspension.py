@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.sessions.lifecycle import Suspension
-from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.sessions.suspension import can_be_suspended
+from orchestrator.settings.settings import Settings
+from orchestrator.state.lifecycle import Suspension
+from orchestrator.state.requests import NewSession
+from orchestrator.state.session import Session
 from paddock.contract.words import IdleAction, Status
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.api.test_packs import FILES, opened
@@ -35,7 +35,7 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens the time after which what was not recorded is recorded again."""
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
 
 
 def find(api: Api, name: str = "box") -> Session:

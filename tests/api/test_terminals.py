@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from api.views.terminals import terminal as terminal_view
-from orchestrator.access.keys import Principal, Role
-from orchestrator.audit import query
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import ContainerState
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
-from orchestrator.sessions.budget import Kind
-from orchestrator.sessions.session import Session
-from orchestrator.terminals.record import Exchange
-from orchestrator.terminals.spec import SentLine
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.record.audit import query
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.settings import Settings
+from orchestrator.state.budget import Kind
+from orchestrator.state.session import Session
+from orchestrator.work.terminals.record import Exchange
+from orchestrator.work.terminals.spec import SentLine
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT
 from tests.support.tool import Verdict, always, results, spec

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
 from paddock.client import Paddock
 from paddock.contract.turns import USUAL_TIMEOUT
 from tests.api.conftest import OPERATOR_KEY, Api, served

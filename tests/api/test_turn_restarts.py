@@ -21,17 +21,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.audit import query
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import LABEL_PROTOCOL, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.budget import Kind
-from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.session import Session
-from orchestrator.turns.running import RunningTurn, TurnRunner
-from orchestrator.turns.turn import OperationCall, TurnRecord
-from orchestrator.workspace import mounts
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.workspace import mounts
+from orchestrator.programs.turns.running import RunningTurn, TurnRunner
+from orchestrator.programs.turns.turn import OperationCall, TurnRecord
+from orchestrator.record.audit import query
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.budget import Kind
+from orchestrator.state.requests import NewSession
+from orchestrator.state.session import Session
 from paddock.contract.words import Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE, usual_settings

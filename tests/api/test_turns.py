@@ -9,12 +9,12 @@ from unittest.mock import ANY
 import pytest
 import pytest_asyncio
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.config.settings import Settings
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.turns.running import RunningTurn, TurnRunner
-from orchestrator.turns.turn import OperationCall
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.programs.turns.running import RunningTurn, TurnRunner
+from orchestrator.programs.turns.turn import OperationCall
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.fake_agent import Agents, Play
 from tests.support.models import Answer, ModelServer, chunk, event, model_server
@@ -384,7 +384,7 @@ async def test_long_turns_come_in_more_than_one_page(
     path = await made(api)
     for _ in range(3):
         await run(api, path, READ)
-    monkeypatch.setattr("orchestrator.turns.turn_rows._MOST_PAGE", 1)
+    monkeypatch.setattr("orchestrator.programs.turns.turn_rows._MOST_PAGE", 1)
     numbers, after = [], 0
     while after is not None:
         page = await api.json("GET", f"{path}?after={after}")

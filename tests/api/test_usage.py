@@ -1,7 +1,7 @@
 """What sessions and the host use, what was denied most, and the tools of a level."""
 
-from orchestrator.node.base import Gauged, Load
-from orchestrator.node.processes import Usage
+from orchestrator.host.node.base import Gauged, Load
+from orchestrator.host.node.processes import Usage
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_node import GIB
 

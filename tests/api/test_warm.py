@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.operator_mounts import OperatorMount
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import LABEL_SESSION, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
-from orchestrator.node.base import Resources
-from orchestrator.sandboxes.subscribers import Subscribers
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import CapacityExhaustedError, SandboxUnavailableError
+from orchestrator.host.engine.base import LABEL_SESSION, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node.base import Resources
+from orchestrator.sandbox.sandboxes.subscribers import Subscribers
+from orchestrator.settings.operator_mounts import OperatorMount
+from orchestrator.settings.settings import Settings
 from tests.api.conftest import IMAGE, OPERATOR_KEY, Api, served
 from tests.support.fake_agent import AgentRefusalError, Agents
 from tests.support.restart import reopened

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.requests import NewSession
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.settings.settings import Settings
+from orchestrator.state.requests import NewSession
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_stopping import ADMIN, full
 from tests.support.fake_agent import Agents, Play

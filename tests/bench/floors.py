@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import docker
 
-from orchestrator.engine.docker_spec import CPU_PERIOD
+from orchestrator.host.engine.docker_spec import CPU_PERIOD
 
 ENGINE_SECONDS = 60
 

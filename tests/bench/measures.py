@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.terminals.terminal import SETTLE_MS
+from orchestrator.work.terminals.terminal import SETTLE_MS
 from tests.bench.confinement import confinement_costs
 from tests.bench.floors import EXPECT_LOOP, FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
 from tests.bench.memory import Resident, reset_peak, resident

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from images.progress import step
-from orchestrator.workspace.mounts import mounts_under
+from orchestrator.host.workspace.mounts import mounts_under
 from tests.bench.floors import Floors
 from tests.bench.plane import Plane
 from tests.bench.rounds import percentile

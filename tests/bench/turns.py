@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.turns.lisp.limits import LispLimits
-from orchestrator.turns.lisp.program import LispProgram
+from orchestrator.programs.turns.lisp.limits import LispLimits
+from orchestrator.programs.turns.lisp.program import LispProgram
 from paddock import Paddock
 from tests.bench.plane import BenchError, Plane
 from tests.bench.report import Result, compare

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, async_playwright, expect
 from api.app import create_app
 from api.server import http_options
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PaddockError
+from orchestrator.ground.errors import PaddockError
 from tests.support.box import Box
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 

@@ -3,8 +3,8 @@
 import pytest
 from playwright.async_api import Browser, expect
 
-from orchestrator.approvals.service import Line
 from orchestrator.control_plane import ControlPlane
+from orchestrator.work.approvals.service import Line
 from tests.support.box import TESTER, Box
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 

@@ -10,14 +10,14 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from playwright.async_api import Browser, expect
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.approvals.service import Line
-from orchestrator.errors import PaddockError
-from orchestrator.node.base import Gauged, Load
-from orchestrator.node.processes import Usage
-from orchestrator.sessions.requests import ExecRequest
-from orchestrator.webhooks import delivering
-from orchestrator.webhooks.hook_rules import WantedHook
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.node.base import Gauged, Load
+from orchestrator.host.node.processes import Usage
+from orchestrator.operate.hooks import delivering
+from orchestrator.operate.hooks.hook_rules import WantedHook
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.requests import ExecRequest
+from orchestrator.work.approvals.service import Line
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened

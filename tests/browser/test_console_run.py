@@ -11,11 +11,11 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from playwright.async_api import Browser, Locator, Page, Route, expect
 
-from orchestrator.access.key_bounds import KeyBounds
-from orchestrator.access.keys import Principal, Role
-from orchestrator.approvals.service import Line
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.sessions.session import Session
+from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.state.session import Session
+from orchestrator.work.approvals.service import Line
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened

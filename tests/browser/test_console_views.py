@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Route, expect
 
-from orchestrator.terminals.viewers import Size
+from orchestrator.work.terminals.viewers import Size
 from tests.support.box import TESTER
 from tests.support.console_page import PATIENCE_MS, Console, opened
 from tests.support.served_plane import KEY, ServedPlane, served_plane

@@ -13,8 +13,8 @@ from pathlib import Path
 from docker.errors import DockerException
 
 from images.progress import detail, failure, step
-from orchestrator.config.settings import Settings
-from orchestrator.fault_points import FaultPoint
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.settings.settings import Settings
 from tests.chaos.own_engine import own_engine
 from tests.chaos.run import ROOM_FOR_FEW, Chaos, Kill, chaos
 

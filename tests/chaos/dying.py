@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from orchestrator.fault_points import FaultPoint
+from orchestrator.ground.fault_points import FaultPoint
 from paddock.cli import main
 
 VARIABLE = "DIES_AT"

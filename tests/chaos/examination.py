@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.base import LABEL_INSTANCE
+from orchestrator.host.engine.base import LABEL_INSTANCE
 from tests.chaos.expected import Clients, Expected
 from tests.chaos.record import examine_record
 from tests.support.leaks import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import psutil
 
-from orchestrator.workspace.mounts import mounts_under, unmount
+from orchestrator.host.workspace.mounts import mounts_under, unmount
 from tests.support.host_processes import host_processes
 from tests.support.until import until
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import psutil
 
-from orchestrator.fault_points import FaultPoint
+from orchestrator.ground.fault_points import FaultPoint
 from tests.chaos.dying import VARIABLE
 from tests.chaos.examination import examine
 from tests.chaos.expected import LIVE, Clients

@@ -9,8 +9,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
-from orchestrator.link.connection import Connection
+from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
+from orchestrator.host.link.connection import Connection
 from sandbox_agent.protocol import encode, notification, result
 from tests.conftest import BoxFactory
 from tests.support import guard_at_start

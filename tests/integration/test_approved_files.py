@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from orchestrator.access.keys import Principal, Role
 from orchestrator.control_plane import ControlPlane
-from orchestrator.terminals.record import Exchange
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.work.terminals.record import Exchange
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened
 from tests.support.tool import results

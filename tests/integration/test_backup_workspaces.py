@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backups.backup_file import BackupError
-from orchestrator.backups.restoring import restore, settle
-from orchestrator.backups.taking import take
-from orchestrator.config.settings import Settings
-from orchestrator.store.database import Database
-from orchestrator.workspace import ext4, mounts, slots
-from orchestrator.workspace.disk_image import DiskImages
-from orchestrator.workspace.paths import slot_path
-from orchestrator.workspace.quota import Quota
-from orchestrator.workspace.slots import Workspace
+from orchestrator.ground.store.database import Database
+from orchestrator.host.workspace import ext4, mounts, slots
+from orchestrator.host.workspace.disk_image import DiskImages
+from orchestrator.host.workspace.paths import slot_path
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.host.workspace.slots import Workspace
+from orchestrator.operate.backups.backup_file import BackupError
+from orchestrator.operate.backups.restoring import restore, settle
+from orchestrator.operate.backups.taking import take
+from orchestrator.settings.settings import Settings
 from tests.support.leaks import devices_below, unmount_all
 
 SIZE = 64 * 1024 * 1024

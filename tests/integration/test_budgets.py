@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.errors import BudgetExceededError
+from orchestrator.ground.errors import BudgetExceededError
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended
 from tests.support.host_processes import host_processes

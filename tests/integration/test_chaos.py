@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fault_points import FaultPoint
+from orchestrator.ground.fault_points import FaultPoint
 from tests.chaos.run import Kill, chaos
 
 # The points at which most is half done.

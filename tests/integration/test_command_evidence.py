@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from api.views.commands import exit_members
-from orchestrator.approvals.approval_rows import Approval
-from orchestrator.commands import captures
-from orchestrator.sessions.requests import ExecRequest
-from orchestrator.sessions.session import Command
-from orchestrator.tools.catalog import Catalog
-from orchestrator.tools.oneshot import Oneshot
-from orchestrator.tools.reading import parse_tool
+from orchestrator.rules.tools.catalog import Catalog
+from orchestrator.rules.tools.oneshot import Oneshot
+from orchestrator.rules.tools.reading import parse_tool
+from orchestrator.state.requests import ExecRequest
+from orchestrator.state.session import Command
+from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.commands import captures
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 

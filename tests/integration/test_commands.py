@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     BusyError,
     ConflictError,
     NotFoundError,

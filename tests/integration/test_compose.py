@@ -19,8 +19,8 @@ from pytest_docker.plugin import DockerComposeExecutor, Services, get_docker_ser
 
 from images.builder import build
 from images.recipes import CONTROL_PLANE, ROOT, SANDBOX, context_files
-from orchestrator.config.settings import Settings
-from orchestrator.workspace import mounts
+from orchestrator.host.workspace import mounts
+from orchestrator.settings.settings import Settings
 from tests.support.leaks import (
     NO_WORKSPACES,
     NOTHING,

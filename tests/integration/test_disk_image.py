@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import CapacityExhaustedError, ConflictError, PaddockError
-from orchestrator.workspace import disk_image, ext4, loop, mounts
-from orchestrator.workspace.disk_image import DiskImages
-from orchestrator.workspace.prepared import READY, PreparedSlots
+from orchestrator.ground.errors import CapacityExhaustedError, ConflictError, PaddockError
+from orchestrator.host.workspace import disk_image, ext4, loop, mounts
+from orchestrator.host.workspace.disk_image import DiskImages
+from orchestrator.host.workspace.prepared import READY, PreparedSlots
 from tests.support.leaks import devices_below, unmount_all
 
 MIB = 1024 * 1024
@@ -200,9 +200,9 @@ def test_what_fails_can_be_removed(
         raise OSError(5, "broken")
 
     place = {
-        "make": "orchestrator.workspace.ext4._run",
-        "mount": "orchestrator.workspace.mounts.mount_device",
-        "data": "orchestrator.workspace.disk_image.make_data",
+        "make": "orchestrator.host.workspace.ext4._run",
+        "mount": "orchestrator.host.workspace.mounts.mount_device",
+        "data": "orchestrator.host.workspace.disk_image.make_data",
     }[step]
     monkeypatch.setattr(place, fail)
     with pytest.raises(OSError, match="broken"):

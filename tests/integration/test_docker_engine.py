@@ -13,7 +13,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.base import (
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.base import (
     Bind,
     Container,
     ContainerState,
@@ -21,8 +22,7 @@ from orchestrator.engine.base import (
     Limits,
     SandboxSpec,
 )
-from orchestrator.engine.docker import DockerEngine
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.host.engine.docker import DockerEngine
 
 MIB = 2**20
 ENGINE_SOCKET = "/var/run/docker.sock"

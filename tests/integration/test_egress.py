@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.policy.session_egress import narrowing_of
-from orchestrator.sessions.budget import Kind
+from orchestrator.rules.egress.session_egress import narrowing_of
+from orchestrator.state.budget import Kind
 from tests.support.box import TESTER, Box
 from tests.support.egress import (
     Endless,

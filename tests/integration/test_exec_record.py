@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.link.messages import AgentEvent
-from orchestrator.policy import levels as level_files
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.host.link.messages import AgentEvent
+from orchestrator.rules.policy import levels as level_files
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt

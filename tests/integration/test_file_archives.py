@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConflictError, NotFoundError, PaddockError, TooLargeError
+from orchestrator.ground.errors import ConflictError, NotFoundError, PaddockError, TooLargeError
 from tests.support.archives import Entry, tar_of, zip_of
 from tests.support.box import TESTER, Box
 from tests.support.until import until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     BusyError,
     ConflictError,
     NotFoundError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.errors import ConflictError, PermissionDeniedError
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.tool import results

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.commands import execution
-from orchestrator.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
-from orchestrator.link.agent_link import AgentLink
-from orchestrator.store.database import StoreError
+from orchestrator.ground.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
+from orchestrator.ground.store.database import StoreError
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.work.commands import execution
 from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.protocol import notification
 from tests.conftest import BoxFactory

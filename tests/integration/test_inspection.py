@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from api.views.sessions import inspected
-from orchestrator.checks.doctor import run_checks
-from orchestrator.commands import started
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.operate.checks.doctor import run_checks
+from orchestrator.settings.settings import Settings
+from orchestrator.work.commands import started
 from paddock.contract.inspection import InspectedSession, SandboxProcess
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box

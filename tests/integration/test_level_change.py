@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.base import SandboxSpec
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     EngineUnavailableError,
     InvalidTransitionError,
     PaddockError,
     PermissionDeniedError,
     SandboxUnavailableError,
 )
-from orchestrator.workspace import disk_image, loop
+from orchestrator.host.engine.base import SandboxSpec
+from orchestrator.host.workspace import disk_image, loop
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box

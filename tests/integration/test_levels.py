@@ -13,15 +13,15 @@ import docker
 import pytest
 import pytest_asyncio
 
-from orchestrator.checks.kernel import kernel_facts
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     EngineUnavailableError,
     PermissionDeniedError,
     ValidationError,
 )
-from orchestrator.policy.requirements import UnmetError
-from orchestrator.sessions.requests import NewSession
+from orchestrator.host.node.kernel import kernel_facts
+from orchestrator.host.node.requirements import UnmetError
+from orchestrator.state.requests import NewSession
 from tests.support import lesser_agent
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind

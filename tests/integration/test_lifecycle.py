@@ -10,10 +10,7 @@ import docker
 import psutil
 import pytest
 
-from orchestrator.access.keys import Principal, Role, digest
-from orchestrator.commands import started
-from orchestrator.engine.base import ContainerState
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
     ConflictError,
@@ -26,11 +23,14 @@ from orchestrator.errors import (
     SessionTerminatedError,
     ValidationError,
 )
-from orchestrator.sandboxes.agent_parts import AgentPart
-from orchestrator.sandboxes.configuration import configuration_of
-from orchestrator.sandboxes.parts import Plan
-from orchestrator.sessions.requests import NewSession
-from orchestrator.workspace.mounts import MountError
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.workspace.mounts import MountError
+from orchestrator.rules.access.keys import Principal, Role, digest
+from orchestrator.sandbox.sandboxes.agent_parts import AgentPart
+from orchestrator.sandbox.sandboxes.configuration import configuration_of
+from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.state.requests import NewSession
+from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box, ended
 from tests.support.leaks import NOTHING, left_behind
@@ -268,7 +268,7 @@ async def test_a_mount_that_fails_leaves_nothing(
             monkeypatch.undo()
             raise MountError("not allowed here")
 
-        monkeypatch.setattr("orchestrator.workspace.mounts.bind", fail)
+        monkeypatch.setattr("orchestrator.host.workspace.mounts.bind", fail)
         with pytest.raises(PaddockError, match="not allowed here"):
             await plane.sessions.create(TESTER, NewSession())
         assert left_behind(plane.settings.state_dir) == NOTHING

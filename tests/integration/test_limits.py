@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from aiohttp import WSServerHandshakeError
 
-from orchestrator.ports.limits import PORT_LIMITS
-from orchestrator.sessions.session import MAX_RUNNING
-from orchestrator.spawning.family import MAX_CHILDREN
-from orchestrator.terminals.shell import SHELL_LIMITS
-from orchestrator.terminals.viewers import MOST_VIEWERS
+from orchestrator.sandbox.ports.limits import PORT_LIMITS
+from orchestrator.state.family import MAX_CHILDREN
+from orchestrator.state.session import MAX_RUNNING
+from orchestrator.work.terminals.shell import SHELL_LIMITS
+from orchestrator.work.terminals.viewers import MOST_VIEWERS
 from paddock.contract import pack_form
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from tests.support.live import live

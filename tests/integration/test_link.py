@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.commands import started
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     BusyError,
     PaddockError,
     SandboxUnavailableError,
 )
-from orchestrator.link.agent_link import AgentLink
-from orchestrator.link.messages import AgentEvent
-from orchestrator.sessions.session import Command
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.messages import AgentEvent
+from orchestrator.state.session import Command
+from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended
 
@@ -230,7 +230,7 @@ async def test_closing_gives_up_on_events_that_cannot_be_recorded(
         raise AuditUnavailableError("no room on the disk")
 
     monkeypatch.setattr(link_of(box), "_on_event", failing)
-    monkeypatch.setattr("orchestrator.sandboxes.service._SHUTDOWN_SECONDS", 1.0)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 1.0)
     await box.close()
     (gap,) = await box.events("audit.gap")
     assert gap["args"]["commands"] == [command.id]

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import EngineUnavailableError, PermissionDeniedError, ValidationError
-from orchestrator.sessions.requests import NewSession
+from orchestrator.ground.errors import (
+    EngineUnavailableError,
+    PermissionDeniedError,
+    ValidationError,
+)
+from orchestrator.settings.operator_mounts import OperatorMount
+from orchestrator.state.requests import NewSession
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.plane import clear, opened, running, state

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sandboxes.directory import SandboxDirectory, Shared, left_over
-from orchestrator.workspace import mounts
-from orchestrator.workspace.mounts import MountError
-from orchestrator.workspace.slots import make_data
+from orchestrator.host.workspace import mounts
+from orchestrator.host.workspace.mounts import MountError
+from orchestrator.host.workspace.slots import make_data
+from orchestrator.state.directory import SandboxDirectory, Shared, left_over
 
 UID = 1_900_001_234
 
@@ -172,7 +172,7 @@ def test_a_directory_that_can_not_be_shared_leaves_nothing(tmp_path: Path, data:
 # follows the point sees the data, and nothing that the host mounts below the data.
 _FOLLOWED = """
 import os, subprocess, sys
-from orchestrator.workspace import mounts
+from orchestrator.host.workspace import mounts
 def mount(*words): subprocess.run(["mount", *words], check=True)
 os.chdir(sys.argv[1])
 mount("-t", "tmpfs", "host", ".")

@@ -17,8 +17,8 @@ import docker
 import pytest
 from docker.errors import APIError, NotFound
 
-from orchestrator.engine.docker import DockerEngine
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.docker import DockerEngine
 from tests.support.attempts import attempt
 from tests.support.limits import PROGRAM_SECONDS
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from orchestrator.commands import started
-from orchestrator.errors import SandboxUnavailableError
-from orchestrator.sessions.session import Command
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.state.session import Command
+from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 

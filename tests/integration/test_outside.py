@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     ConflictError,
     NotFoundError,
     PermissionDeniedError,
@@ -261,7 +261,7 @@ async def test_a_protected_file_is_not_replaced(high: Box) -> None:
 async def test_an_operator_can_switch_the_word_rules_off(
     tmp_path: Path, sandbox_image: str
 ) -> None:
-    packaged = Path(__file__).parents[2] / "orchestrator/policy/levels/high.toml"
+    packaged = Path(__file__).parents[2] / "orchestrator/rules/policy/levels/high.toml"
     text = re.sub(r"rank = \d+", "rank = 400", packaged.read_text())
     levels_dir = tmp_path / "levels"
     levels_dir.mkdir()

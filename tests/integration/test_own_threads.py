@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.consume.pack import Pack
 from orchestrator.control_plane import ControlPlane
+from orchestrator.state.pack import Pack
 from paddock.contract.pack_form import ToolClass
 from tests.support.box import Box
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PACKAGED = Path(__file__).parents[2] / "orchestrator/policy/levels"
+PACKAGED = Path(__file__).parents[2] / "orchestrator/rules/policy/levels"
 # Python's modules, and the libraries of its extensions.
 _LIBRARIES = json.dumps(
     [

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from images.builder import build, proxies
 from images.recipes import find_recipe
-from orchestrator.config.operator_secrets import OperatorSecret
+from orchestrator.settings.operator_secrets import OperatorSecret
 from tests.support.box import Box
 from tests.support.documents import blocks
 from tests.support.egress import Names, NamesResolver, certificate, level_with

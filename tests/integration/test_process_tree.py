@@ -7,7 +7,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.errors import BusyError
+from orchestrator.ground.errors import BusyError
 from tests.conftest import BoxFactory
 from tests.support import guard_without_scopes
 from tests.support.attempts import attempt

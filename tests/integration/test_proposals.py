@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.audit import query
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import BusyError
-from orchestrator.proposals.helper import committing
-from orchestrator.proposals.helper.committing import Staged
-from orchestrator.proposals.helper.planning import CommitSelection
-from orchestrator.proposals.service import ProposalConflictError
-from orchestrator.workspace.staging import StagingArea
+from orchestrator.ground.errors import BusyError
+from orchestrator.host.workspace.staged import committing
+from orchestrator.host.workspace.staged.committing import Staged
+from orchestrator.host.workspace.staged.planning import CommitSelection
+from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.record.audit import query
+from orchestrator.work.proposals.service import ProposalConflictError
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened, running, state
 

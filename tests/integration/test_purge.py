@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.workspace.plain_directory import PlainDirectories
-from orchestrator.workspace.purge import PurgeError, purge_directory
+from orchestrator.host.workspace.plain_directory import PlainDirectories
+from orchestrator.host.workspace.purge import PurgeError, purge_directory
 
 UID = 1_900_001_235
 

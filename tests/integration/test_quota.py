@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.config.errors import ConfigError
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import CapacityExhaustedError
-from orchestrator.sessions.requests import NewSession
-from orchestrator.workspace import slots
-from orchestrator.workspace.mounts import mounts_under
-from orchestrator.workspace.prepared import READY
-from orchestrator.workspace.quota import Quota
-from orchestrator.workspace.storage import StorageError
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import CapacityExhaustedError
+from orchestrator.host.workspace import slots
+from orchestrator.host.workspace.mounts import mounts_under
+from orchestrator.host.workspace.prepared import READY
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.host.workspace.storage import StorageError
+from orchestrator.state.requests import NewSession
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.leaks import devices_below, unmount_all
@@ -253,7 +253,7 @@ async def test_what_was_made_without_a_limit_stays_so(sandbox_image: str) -> Non
 async def test_a_control_plane_that_can_not_hold_limits_does_not_start(
     sandbox_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.workspace.ext4._PATH", "/nowhere")
+    monkeypatch.setattr("orchestrator.host.workspace.ext4._PATH", "/nowhere")
     with state(image=sandbox_image) as settings:
         with pytest.raises(ConfigError, match="PADDOCK_WORKSPACE_QUOTA: image: mkfs"):
             async with running(settings.model_copy(update={"workspace_quota": "image"})):
@@ -268,7 +268,7 @@ async def test_a_host_without_room_refuses_a_session(
     def fail(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages.open", fail)
+    monkeypatch.setattr("orchestrator.host.workspace.disk_image.DiskImages.open", fail)
     with pytest.raises(CapacityExhaustedError, match="disk space"):
         await control_plane.sessions.create(TESTER, NewSession(id="no-room"))
     monkeypatch.undo()
@@ -316,11 +316,13 @@ async def test_a_purge_that_fails_is_tried_again_at_the_next_start(
     with state(image=sandbox_image) as settings:
         async with running(settings) as plane:
             box = await Box.create(plane, "low")
-            monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages.remove", fail)
+            monkeypatch.setattr("orchestrator.host.workspace.disk_image.DiskImages.remove", fail)
             with pytest.raises(StorageError, match="broken"):
                 await plane.sessions.close(TESTER, box.session, purge=True)
         # The probe at the start also calls the failing `remove`.
-        monkeypatch.setattr("orchestrator.workspace.disk_image.refusal", lambda _directory: None)
+        monkeypatch.setattr(
+            "orchestrator.host.workspace.disk_image.refusal", lambda _directory: None
+        )
         async with running(settings) as plane:
             assert plane.recovered.workspaces_purged == 0
         monkeypatch.undo()

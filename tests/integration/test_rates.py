@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.checks.throttle import device_of, held, root_group
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.docker import DockerEngine
-from orchestrator.errors import EngineUnavailableError
-from orchestrator.policy.requirements import UnmetError
-from orchestrator.sessions.requests import NewSession
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.host.node.requirements import UnmetError
+from orchestrator.host.node.throttle import device_of, held, root_group
+from orchestrator.state.requests import NewSession
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.limits import PROGRAM_SECONDS
@@ -28,7 +28,7 @@ from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PACKAGED = Path(__file__).parents[2] / "orchestrator" / "policy" / "levels"
+PACKAGED = Path(__file__).parents[2] / "orchestrator" / "rules" / "policy" / "levels"
 MIB = 2**20
 DISK_RATE = 4 * MIB
 NETWORK_RATE = 500_000
@@ -265,7 +265,7 @@ async def test_a_rate_that_a_killed_control_plane_left_is_taken(
         async def nothing(*_: object) -> None:
             return None
 
-        patch.setattr("orchestrator.sandboxes.holding.Holding.end", nothing)
+        patch.setattr("orchestrator.sandbox.sandboxes.holding.Holding.end", nothing)
         await plane.sessions.close(TESTER, first.session, purge=False)
     second = await Box.create(plane, "low", id="left")
     assert not held(device_of(second.workspace))

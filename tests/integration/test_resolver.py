@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.docker_resolvers import ENGINES_OWN
-from orchestrator.engine.resolvers import usable
+from orchestrator.host.engine.docker_resolvers import ENGINES_OWN
+from orchestrator.settings.resolvers import usable
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box
 from tests.support.limits import PROGRAM_SECONDS

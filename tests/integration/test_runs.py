@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from orchestrator.audit.verify import verify
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.turns.running import RunningTurn
-from orchestrator.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.running import RunningTurn
+from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.record.audit.verify import verify
+from orchestrator.settings.operator_models import OperatorModel
 from tests.conftest import BoxFactory
 from tests.integration.test_turns import EDITS
 from tests.support.box import TESTER, Box

@@ -19,9 +19,9 @@ import docker
 import pytest
 import pytest_asyncio
 
-from orchestrator.engine.base import LABEL_INSTANCE
-from orchestrator.errors import PaddockError
-from orchestrator.link.messages import AgentEvent
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.engine.base import LABEL_INSTANCE
+from orchestrator.host.link.messages import AgentEvent
 from sandbox_agent.redaction import MARK
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER

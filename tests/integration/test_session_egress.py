@@ -11,9 +11,9 @@ from aiohttp.test_utils import TestServer
 
 from api.app import create_app
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.session_rules import Narrowing
-from orchestrator.sessions.requests import NewSession
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.session_rules import Narrowing
+from orchestrator.state.requests import NewSession
 from tests.integration.test_egress import until_closed
 from tests.support.box import TESTER, Box
 from tests.support.cli import run_beside

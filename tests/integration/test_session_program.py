@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from api.views.packs import pack_of
-from orchestrator.errors import PermissionDeniedError
-from orchestrator.sessions.requests import NewSession
-from orchestrator.turns.globs import Globs
-from orchestrator.turns.session_policy import SAFE_EDIT
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.rules.policy.globs import Globs
+from orchestrator.rules.policy.session_policy import SAFE_EDIT
+from orchestrator.state.requests import NewSession
 from paddock import pack
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box

@@ -6,9 +6,9 @@ import pytest
 
 from api.snapshot_request import request_in
 from orchestrator.control_plane import ControlPlane
-from orchestrator.sessions.requests import NewSession
-from orchestrator.snapshots.snapshot import Taken
-from orchestrator.turns.turn import LispCode
+from orchestrator.operate.snapshots.snapshot import Taken
+from orchestrator.programs.turns.turn import LispCode
+from orchestrator.state.requests import NewSession
 from tests.integration.test_proposals import again, seeded, tree
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened

@@ -12,9 +12,9 @@ import docker
 import psutil
 import pytest
 
-from orchestrator.engine.base import ContainerState
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.node.killing import first_process, kill_all
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.node.killing import first_process, kill_all
 from paddock.contract.words import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
@@ -33,9 +33,9 @@ STUBBORN = [
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 2.0)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 2.0)
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def test_a_deadline_with_a_disk_that_hangs(new_box: BoxFactory) -> None:
 
 async def test_an_engine_that_hangs(new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes are killed by their control group; the container is removed later."""
-    monkeypatch.setattr("orchestrator.sandboxes.stopping._FREEZE_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.stopping._FREEZE_SECONDS", 0.1)
     box = await new_box("high")
     process = await stubborn(box)
 

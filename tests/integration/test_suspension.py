@@ -9,12 +9,12 @@ import docker
 import pytest
 
 from images.builder import build
-from orchestrator.audit import query
-from orchestrator.audit.verify import verify
-from orchestrator.backups.restoring import restore
-from orchestrator.backups.taking import take
-from orchestrator.consume.pack import Pack, PackFile
-from orchestrator.errors import ConflictError, SessionTerminatedError
+from orchestrator.ground.errors import ConflictError, SessionTerminatedError
+from orchestrator.operate.backups.restoring import restore
+from orchestrator.operate.backups.taking import take
+from orchestrator.record.audit import query
+from orchestrator.record.audit.verify import verify
+from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
 from tests.support.box import TESTER, Box

@@ -9,11 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.recorded import Recorded
-from orchestrator.audit.writer import Effect
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     BusyError,
     ConflictError,
@@ -21,10 +18,13 @@ from orchestrator.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from orchestrator.sessions.budget import Kind
-from orchestrator.terminals import evidence
-from orchestrator.terminals.record import Results
-from orchestrator.terminals.spec import Needs, Situation
+from orchestrator.ground.events import EventDraft
+from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.writer import Effect
+from orchestrator.state.budget import Kind
+from orchestrator.work.terminals import evidence
+from orchestrator.work.terminals.record import Results
+from orchestrator.work.terminals.spec import Needs, Situation
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.tool import Pattern, Person, Tool, Verdict, results

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.audit.verify import verify
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import ConflictError
-from orchestrator.workspace import mounts
+from orchestrator.ground.errors import ConflictError
+from orchestrator.host.workspace import mounts
+from orchestrator.record.audit.verify import verify
+from orchestrator.settings.settings import Settings
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box
 from tests.support.leaks import NOTHING, left_behind

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from orchestrator.turns.globs import Globs
-from orchestrator.turns.running import RunningTurn
-from orchestrator.turns.session_policy import EXECUTIONS, SAFE_EDIT, SessionPolicy
-from orchestrator.turns.turn import LispCode, OperationCall, Script, TurnRecord
+from orchestrator.programs.turns.running import RunningTurn
+from orchestrator.programs.turns.turn import LispCode, OperationCall, Script, TurnRecord
+from orchestrator.rules.policy.globs import Globs
+from orchestrator.rules.policy.session_policy import EXECUTIONS, SAFE_EDIT, SessionPolicy
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.until import until

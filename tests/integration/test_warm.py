@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.workspace import mounts
+from orchestrator.host.workspace import mounts
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.dying import POINTS
 from tests.support.leaks import (

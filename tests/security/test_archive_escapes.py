@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.errors import PaddockError, PermissionDeniedError, TooLargeError, ValidationError
+from orchestrator.ground.errors import (
+    PaddockError,
+    PermissionDeniedError,
+    TooLargeError,
+    ValidationError,
+)
 from tests.support.archives import Entry, tar_of, zip_of
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box

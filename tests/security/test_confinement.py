@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.policy import levels as level_files
+from orchestrator.rules.policy import levels as level_files
 from tests.support.attempts import attempt
 from tests.support.box import Box, mount_options, status_of
 from tests.support.plane import opened

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.audit import query
-from orchestrator.consume.pack import Pack, PackFile
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     ConflictError,
     PaddockError,
     PermissionDeniedError,
     SessionTerminatedError,
 )
+from orchestrator.record.audit import query
+from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
 from sandbox_agent.protocol import Message

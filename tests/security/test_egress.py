@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import Rules
-from orchestrator.egress.session_rules import Narrowing
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import Rules
+from orchestrator.rules.egress.session_rules import Narrowing
 from tests.support.box import TESTER, Box
 from tests.support.egress import Names, NamesResolver, Web, hello, level_with, web
 from tests.support.plane import opened

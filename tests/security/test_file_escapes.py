@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import NotFoundError, PaddockError, PermissionDeniedError
+from orchestrator.ground.errors import NotFoundError, PaddockError, PermissionDeniedError
 from tests.support.attempts import attempt
 from tests.support.box import Box
 

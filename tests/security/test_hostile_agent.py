@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     NotFoundError,
     PaddockError,
     SandboxUnavailableError,
     TooLargeError,
 )
-from orchestrator.link import connection as connections
-from orchestrator.link.agent_link import AgentLink
-from orchestrator.link.connection import Connection
-from orchestrator.link.fair_share import FairShare
-from orchestrator.link.frames import Bounds, parse_frame
-from orchestrator.link.messages import AgentEvent, Hello
-from orchestrator.node.sockets import listening
+from orchestrator.ground.fair_share import FairShare
+from orchestrator.host.link import connection as connections
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.connection import Connection
+from orchestrator.host.link.frames import Bounds, parse_frame
+from orchestrator.host.link.messages import AgentEvent, Hello
+from orchestrator.host.node.sockets import listening
 from sandbox_agent.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -492,7 +492,7 @@ async def test_an_answer_that_comes_too_late_is_no_violation(host: Host) -> None
 async def test_an_agent_that_answers_nothing_is_dropped(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.link.connection._MOST_GIVEN_UP", 3)
+    monkeypatch.setattr("orchestrator.host.link.connection._MOST_GIVEN_UP", 3)
     impostor = await host.greeted()
     for _ in range(4):
         with pytest.raises(SandboxUnavailableError):
@@ -792,7 +792,7 @@ async def test_a_flood_of_events_is_recorded_in_order(host: Host) -> None:
 async def test_an_agent_that_does_not_read_is_dropped(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.link.agent_link._RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.host.link.agent_link._RECONNECT_SECONDS", 0.1)
     impostor = await host.greeted()
     waiting = [asyncio.create_task(host.link.request("file.push", {"data": "x" * MAX_FRAME_BYTES}))]
     with pytest.raises(TooLargeError):

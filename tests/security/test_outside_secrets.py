@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from orchestrator.config.operator_secrets import SecretUse
 from orchestrator.control_plane import ControlPlane
-from orchestrator.secrets.secret import Holder
+from orchestrator.settings.operator_secrets import SecretUse
+from orchestrator.state.secret import Holder
 from tests.support.box import TESTER, Box
 from tests.support.egress import Names, NamesResolver, Web, certificate, hello, level_with, web
 from tests.support.plane import clear, running, state

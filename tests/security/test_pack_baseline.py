@@ -11,10 +11,10 @@ import docker
 import pytest
 import pytest_asyncio
 
-from orchestrator.audit import query
-from orchestrator.consume.pack import Pack
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.record.audit import query
+from orchestrator.state.pack import Pack
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
 from tests.support.box import TESTER, Box

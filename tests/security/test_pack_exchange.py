@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.consume.pack import Pack, PackFile
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import ConflictError, PermissionDeniedError
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError
+from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
 from tests.support.box import TESTER, Box

@@ -17,8 +17,8 @@ import pytest_asyncio
 
 from api.views.packs import pack_of
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PaddockError, SessionTerminatedError
-from orchestrator.terminals.spec import TerminalSpec
+from orchestrator.ground.errors import PaddockError, SessionTerminatedError
+from orchestrator.work.terminals.spec import TerminalSpec
 from paddock import pack
 from paddock.contract.words import Rationale
 from tests.support.box import PATIENCE, TESTER, Box

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
 from tests.support.arsenal import held_in
 from tests.support.attack import Attacks, numbers
 from tests.support.attempts import attempt, attempts

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from orchestrator.errors import BusyError
+from orchestrator.ground.errors import BusyError
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
 from tests.support.box import Box

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from orchestrator.engine.docker_kernel_views import MOST_TERMINALS
+from orchestrator.host.engine.docker_kernel_views import MOST_TERMINALS
 from tests.support.attack import Attacks, assert_well
 from tests.support.attempts import attempt
 from tests.support.box import Box

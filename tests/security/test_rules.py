@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.errors import ValidationError
+from orchestrator.ground.errors import ValidationError
 from tests.support.arsenal import Arsenal
 from tests.support.attack import assert_refused
 from tests.support.attempts import attempt, spellings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.errors import ConflictError, PermissionDeniedError, ValidationError
-from orchestrator.sessions.requests import NewSession
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.requests import NewSession
 from tests.support.attack import Attacks, assert_well
 from tests.support.attempts import attempt, spellings
 from tests.support.box import TESTER, Box, mount_options

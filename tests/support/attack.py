@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PermissionDeniedError
-from orchestrator.policy import levels as level_files
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.rules.policy import levels as level_files
 from tests.support.arsenal import ATTACKS, Arsenal, attack_name, held_in
 from tests.support.box import Box, Outcome
 from tests.support.until import until

@@ -11,15 +11,15 @@ import psutil
 
 from api.views.commands import exit_members
 from api.views.sessions import session as view
-from orchestrator.access.keys import Principal, Role
-from orchestrator.audit import query
-from orchestrator.commands import started
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import Container
-from orchestrator.sessions.file_archives import ArchiveDownload, ArchiveSummary
-from orchestrator.sessions.file_entries import FileEntry, Listing
-from orchestrator.sessions.requests import ExecRequest, NewSession
-from orchestrator.sessions.session import Command, Session
+from orchestrator.host.engine.base import Container
+from orchestrator.record.audit import query
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.requests import ExecRequest, NewSession
+from orchestrator.state.session import Command, Session
+from orchestrator.work.commands import started
+from orchestrator.work.files.file_archives import ArchiveDownload, ArchiveSummary
+from orchestrator.work.files.file_entries import FileEntry, Listing
 from paddock.contract import sessions as shown
 from tests.support.host_processes import host_processes
 

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from orchestrator.sandboxes.agent_parts import AgentPart
-from orchestrator.sandboxes.host_parts import AttachPart, QuotaPart
-from orchestrator.sandboxes.parts import Plan
+from orchestrator.sandbox.sandboxes.agent_parts import AgentPart
+from orchestrator.sandbox.sandboxes.host_parts import AttachPart, QuotaPart
+from orchestrator.sandbox.sandboxes.parts import Plan
 from paddock.cli import main
 from paddock.contract.words import Start
 

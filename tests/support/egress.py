@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.egress.hosts import Address
-from orchestrator.egress.resolver import CheckedResolver, LookupFailedError
-from orchestrator.egress.rules import Decider, Decision
-from orchestrator.policy import levels
+from orchestrator.rules.egress.rules import Decider, Decision
+from orchestrator.rules.policy import levels
+from orchestrator.sandbox.egress.resolver import CheckedResolver, LookupFailedError
+from orchestrator.settings.hosts import Address
 
 _LEVELS = Path(levels.__file__).with_name("levels")
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.base import SandboxSpec
+from orchestrator.host.engine.base import SandboxSpec
 from sandbox_agent.protocol import (
     MOST_TOLD_BYTES,
     MOST_TOLD_CHUNKS,

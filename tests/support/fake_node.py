@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from orchestrator.engine.base import Engine
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.node.base import Gauged, Load, Look, Node, Resources
-from orchestrator.node.killing import FirstProcess
-from orchestrator.node.processes import Earlier, Measured, Usage
-from orchestrator.node.sockets import (
+from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node.base import Gauged, Load, Look, Node, Resources
+from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.processes import Earlier, Measured, Usage
+from orchestrator.host.node.requirements import Facts
+from orchestrator.host.node.sockets import (
     listening,
     listening_for_egress,
     listening_for_ports,
     listening_for_questions,
 )
-from orchestrator.policy.requirements import Facts
-from orchestrator.workspace.storage import Storage
+from orchestrator.host.workspace.storage import Storage
 
 GIB = 1024**3
 

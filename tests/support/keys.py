@@ -1,6 +1,6 @@
 """Entries of keys files for tests."""
 
-from orchestrator.access.keys import digest
+from orchestrator.rules.access.keys import digest
 
 
 def entry(name: str, secret: str, role: str = "operator", more: str = "") -> str:

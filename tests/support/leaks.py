@@ -10,8 +10,8 @@ from pathlib import Path
 import docker
 import docker.errors
 
-from orchestrator.engine.base import LABEL_INSTANCE
-from orchestrator.workspace.mounts import mounts_under, unmount
+from orchestrator.host.engine.base import LABEL_INSTANCE
+from orchestrator.host.workspace.mounts import mounts_under, unmount
 from tests.support.limits import WAIT_SECONDS
 
 # The kernel's device events on its netlink socket.

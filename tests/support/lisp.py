@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from orchestrator.turns.lisp.limits import LispLimits
-from orchestrator.turns.lisp.program import LispProgram
-from orchestrator.turns.outcome import Value
-from orchestrator.turns.programs import Breath, Operation, Request
+from orchestrator.programs.turns.lisp.limits import LispLimits
+from orchestrator.programs.turns.lisp.program import LispProgram
+from orchestrator.programs.turns.outcome import Value
+from orchestrator.programs.turns.programs import Breath, Operation, Request
 
 OPERATIONS = frozenset(
     {

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from orchestrator.webhooks.clock import WallClock
+from orchestrator.operate.hooks.clock import WallClock
 
 
 class ManualClock(WallClock):

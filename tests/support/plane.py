@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.audit.verify import verify
-from orchestrator.config.groups.capacity import FIRST_UID
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.resolver import Resolver
-from orchestrator.workspace import slots
-from orchestrator.workspace.mounts import mounts_under
-from orchestrator.workspace.uid_range import is_free
+from orchestrator.host.workspace import slots
+from orchestrator.host.workspace.mounts import mounts_under
+from orchestrator.host.workspace.uid_range import is_free
+from orchestrator.record.audit.verify import verify
+from orchestrator.sandbox.egress.resolver import Resolver
+from orchestrator.settings.groups.capacity import FIRST_UID
+from orchestrator.settings.settings import Settings
 from tests.support.box import TESTER
 from tests.support.leaks import (
     NO_WORKSPACES,

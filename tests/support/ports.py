@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from aiohttp import ClientResponse
 
-from orchestrator.access.keys import ADMIN_NAME, Principal, Role
-from orchestrator.sessions.session import Command
+from orchestrator.rules.access.keys import ADMIN_NAME, Principal, Role
+from orchestrator.state.session import Command
 from tests.support.box import Box
 from tests.support.previews import Previews
 

@@ -12,7 +12,7 @@ from yarl import URL
 from api.previews.app import create_preview_app
 from api.server import http_options
 from orchestrator.control_plane import ControlPlane
-from orchestrator.ports.limits import PORT_LIMITS, PortLimits
+from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
 
 
 @dataclass

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.errors import PermissionDeniedError
-from orchestrator.terminals.governed import GovernedTerminals
-from orchestrator.terminals.record import Exchange
-from orchestrator.tools import loader
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.tools import loader
+from orchestrator.work.terminals.governed import GovernedTerminals
+from orchestrator.work.terminals.record import Exchange
 from tests.support.box import TESTER, Box
 from tests.support.programs import DATABASE, USER
 from tests.support.tool import results

@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.egress.resolver import Resolver
-from orchestrator.engine.base import ContainerState
-from orchestrator.engine.fake import FakeEngine
+from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.sandbox.egress.resolver import Resolver
+from orchestrator.settings.settings import Settings
 from tests.support.fake_agent import Agents, FakeAgent, run_dir_of
 
 

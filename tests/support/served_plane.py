@@ -11,14 +11,14 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from api.server import http_options
-from orchestrator.access.keys import Principal
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.base import LABEL_PROTOCOL, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.session import Session
-from orchestrator.workspace import mounts
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.workspace import mounts
+from orchestrator.rules.access.keys import Principal
+from orchestrator.settings.settings import Settings
+from orchestrator.state.requests import NewSession
+from orchestrator.state.session import Session
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.box import TESTER
 from tests.support.fake_agent import Agents

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.settings.settings import Settings
 from tests.support.box import Box
 from tests.support.tool import Tool
 from tests.support.until import until

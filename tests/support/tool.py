@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.approvals.approval_rows import Approval
-from orchestrator.terminals.live import Live
-from orchestrator.terminals.record import Exchange, Results, TerminalRecord
-from orchestrator.terminals.spec import (
+from orchestrator.rules.tools.gates import NamedFile
+from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.record import Exchange, Results, TerminalRecord
+from orchestrator.work.terminals.spec import (
     Decide,
     LineApproval,
     LineVerdict,
@@ -19,7 +20,6 @@ from orchestrator.terminals.spec import (
     Situation,
     TerminalSpec,
 )
-from orchestrator.tools.gates import NamedFile
 from tests.support import fake_tool
 from tests.support.box import PATIENCE, TESTER, Box
 

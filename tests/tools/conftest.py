@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.control_plane import ControlPlane
-from orchestrator.policy import levels
+from orchestrator.rules.policy import levels
+from orchestrator.settings.operator_mounts import OperatorMount
 from tests.support.manifests import PSQL
 from tests.support.plane import opened
 from tests.support.programs import postgresql, programs_image, redis

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
 from tests.support.box import Box, inner_pid, status_of
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.real_tool import RealTool

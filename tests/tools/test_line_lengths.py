@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
 from tests.support.box import Box
 from tests.support.real_tool import RealTool

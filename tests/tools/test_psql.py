@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.errors import PermissionDeniedError
+from orchestrator.ground.errors import PermissionDeniedError
 from tests.support.box import Box
 from tests.support.real_tool import RealTool
 from tests.support.tool import results

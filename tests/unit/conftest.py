@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.audit.ledger import Ledger
-from orchestrator.store.database import Database
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit.ledger import Ledger
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.ledger import Ledger
+from orchestrator.ground.events import EventDraft
+from orchestrator.record.audit.ledger import Ledger
 
 
 def draft(key: str = "k1", **changes: Any) -> EventDraft:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.errors import CapacityExhaustedError
-from orchestrator.node.base import Resources
+from orchestrator.ground.errors import CapacityExhaustedError
+from orchestrator.host.node.base import Resources
 from orchestrator.sessions.admission import admit
 
 GIB = 1024**3

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.link.messages import parse_event, parse_hello
+from orchestrator.host.link.messages import parse_event, parse_hello
 from sandbox_agent.budget import Budget, BudgetError, CpuClock
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.output import STDOUT, Output

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from orchestrator.commands.outcome import exit_of
-from orchestrator.errors import PaddockError
-from orchestrator.link.frames import EVENT, HELLO, Bounds, bounds, parse_frame
-from orchestrator.link.messages import AgentEvent, domain_error, parse_event, parse_hello
-from orchestrator.strict_json import count
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.strict_json import count
+from orchestrator.host.link.frames import EVENT, HELLO, Bounds, bounds, parse_frame
+from orchestrator.host.link.messages import AgentEvent, domain_error, parse_event, parse_hello
+from orchestrator.state.outcome import exit_of
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.output import Output
 from sandbox_agent.outputs import told

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.link.messages import parse_event
+from orchestrator.host.link.messages import parse_event
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import privileges
 from sandbox_agent.confine.profile import ConfinementError, Tool

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.access.allowed_hosts import AllowedHosts, host_name
-from orchestrator.errors import MisdirectedRequestError
+from orchestrator.ground.errors import MisdirectedRequestError
+from orchestrator.settings.allowed_hosts import AllowedHosts, host_name
 
 
 def answers(hosts: AllowedHosts, *headers: str) -> bool:

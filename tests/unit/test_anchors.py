@@ -11,15 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.audit import anchoring, query
-from orchestrator.audit.anchoring import Anchoring, load_key
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.verify import verify
-from orchestrator.audit.writer import chain_head
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.groups.places import AnchorSettings
-from orchestrator.store.database import Database
-from orchestrator.tasks import Tasks
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.tasks import Tasks
+from orchestrator.record.audit import anchoring, query
+from orchestrator.record.audit.anchoring import Anchoring, load_key
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.writer import chain_head
+from orchestrator.settings.groups.places import AnchorSettings
 from paddock.audit import anchors
 from paddock.audit.anchors import AnchorError, ChainHead, judged
 from paddock.audit.chain import Chain, Verdict, canonical

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from api.http.body import parse_object, validated
 from api.http.query import read_query
-from orchestrator.errors import ValidationError
-from orchestrator.strict_json import MAX_DEPTH
+from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.strict_json import MAX_DEPTH
 from paddock.contract.command_requests import ExecBody, SignalBody
 from paddock.contract.files import ListQuery
 from paddock.contract.session_requests import SessionBody, SessionsQuery

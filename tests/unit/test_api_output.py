@@ -15,9 +15,9 @@ from api.http.errors import describe, problem
 from api.http.sse import encode_event
 from api.output import Piece, TextDecoder, page_text
 from api.problems import STATUSES, document
-from orchestrator import errors
-from orchestrator.commands.started import OutputPage
-from orchestrator.errors import CapacityExhaustedError, PaddockError, ValidationError
+from orchestrator.ground import errors
+from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, ValidationError
+from orchestrator.work.commands.started import OutputPage
 from paddock.contract.base import Model, Time
 from paddock.contract.commands import OutputData
 from paddock.contract.files import FilePath

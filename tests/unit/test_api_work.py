@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from api.context import Work
-from orchestrator.errors import ConflictError
+from orchestrator.ground.errors import ConflictError
 
 
 async def test_work_goes_on_when_its_client_leaves() -> None:

@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import KeyRing, Principal, Role
-from orchestrator.access.limits import KeyLimits
-from orchestrator.approvals.approval_rows import Approval
-from orchestrator.approvals.service import MAX_PENDING, Approvals, Line
-from orchestrator.audit import query
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.record_room import RecordRoom
-from orchestrator.audit.recorder import Recorder
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     AuditUnavailableError,
     BusyError,
     CapacityExhaustedError,
     ConflictError,
     NotFoundError,
 )
-from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import load_levels
-from orchestrator.sessions.budget import Budget
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
-from orchestrator.store.database import Database
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit import query
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.record_room import RecordRoom
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.state.budget import Budget
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.approvals.service import MAX_PENDING, Approvals, Line
 from paddock.contract.words import Status
 
 ADMIN = Principal("admin", Role.ADMIN)

@@ -15,24 +15,24 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.access.keys import KeyRing
-from orchestrator.access.limits import KeyLimits
-from orchestrator.audit import archive_disk, query
-from orchestrator.audit import archiving as archiving_module
-from orchestrator.audit.archive_disk import ArchiveDisk
-from orchestrator.audit.archiving import Archiving
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.query import Selection
-from orchestrator.audit.record_room import RecordRoom
-from orchestrator.audit.search import Search, search
-from orchestrator.audit.verify import verify
-from orchestrator.checks.base import CheckStatus
-from orchestrator.errors import NotFoundError
-from orchestrator.store.database import Database
-from orchestrator.tasks import Tasks
-from orchestrator.terminals.evidence import Evidence
-from orchestrator.terminals.recording import Recording
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.errors import NotFoundError
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.tasks import Tasks
+from orchestrator.record.audit import archive_disk, query
+from orchestrator.record.audit import archiving as archiving_module
+from orchestrator.record.audit.archive_disk import ArchiveDisk
+from orchestrator.record.audit.archiving import Archiving
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.record_room import RecordRoom
+from orchestrator.record.audit.search import Search, search
+from orchestrator.record.audit.verify import verify
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.work.terminals.evidence import Evidence
+from orchestrator.work.terminals.recording import Recording
 from paddock.audit import archive_file
 from paddock.audit.archive_file import ArchiveError
 from paddock.audit.chain import Anchor, Chain
@@ -422,7 +422,7 @@ async def test_there_is_more_than_one_call_archives(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orchestrator.audit.archiving.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("orchestrator.record.audit.archiving.MOST_AT_ONCE", 2)
     for number in range(3):
         await ended(database, ledger, tmp_path, f"{number:016}", 1)
     first = await archiving.run(timedelta(0), "admin")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.audit.events import (
+from orchestrator.ground.events import (
     MAX_OBJECT_BYTES,
     MAX_TEXT_BYTES,
     EventDraft,
@@ -15,7 +15,7 @@ from orchestrator.audit.events import (
     printable,
     written,
 )
-from orchestrator.audit.recorded import Recorded, full_event
+from orchestrator.record.audit.recorded import Recorded, full_event
 from paddock.audit.chain import canonical, chain_hash
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None))

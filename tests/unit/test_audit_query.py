@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator import store
-from orchestrator.audit import query
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.query import Selection
-from orchestrator.errors import ConflictError
-from orchestrator.store.database import Database
+from orchestrator.ground import store
+from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit import query
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.query import Selection
 from paddock.audit.chain import verify_chain
 from tests.unit.ledger_support import draft, fill
 

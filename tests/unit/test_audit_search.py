@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import search as searching
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.search import Search, search
-from orchestrator.store.database import Database
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit import search as searching
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.search import Search, search
 from tests.support.cases import each
 from tests.unit.ledger_support import draft
 

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from orchestrator.audit.ledger import Ledger
-from orchestrator.backups import layout
-from orchestrator.backups.backup_file import BackupError, BackupWriter
-from orchestrator.backups.restoring import restore
-from orchestrator.backups.taking import take
-from orchestrator.config.settings import Settings
-from orchestrator.store import schema
-from orchestrator.store.database import Database, build_schema
+from orchestrator.ground.store import schema
+from orchestrator.ground.store.database import Database, build_schema
+from orchestrator.operate.backups import layout
+from orchestrator.operate.backups.backup_file import BackupError, BackupWriter
+from orchestrator.operate.backups.restoring import restore
+from orchestrator.operate.backups.taking import take
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.settings.settings import Settings
 from tests.unit.ledger_support import fill
 
 DATABASE = "paddock.db"

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.verify import verify_all
-from orchestrator.backups.backup_file import BackupError
-from orchestrator.backups.contents import PRIVATE
-from orchestrator.backups.restoring import RestoredBackup, restore, settle
-from orchestrator.backups.taking import TakenBackup, take
-from orchestrator.config.settings import Settings
-from orchestrator.store import directories
-from orchestrator.store.database import _MIGRATIONS, Database, migrate_file, newest_schema
+from orchestrator.ground.store import directories
+from orchestrator.ground.store.database import _MIGRATIONS, Database, migrate_file, newest_schema
+from orchestrator.operate.backups.backup_file import BackupError
+from orchestrator.operate.backups.contents import PRIVATE
+from orchestrator.operate.backups.restoring import RestoredBackup, restore, settle
+from orchestrator.operate.backups.taking import TakenBackup, take
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.verify import verify_all
+from orchestrator.settings.settings import Settings
 from paddock.audit.chain import GENESIS_HASH, canonical, chain_hash
 from tests.unit.ledger_support import fill
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from orchestrator.terminals.bound_files import UnboundFileError, contents, copies, digests
-from orchestrator.tools.gates import NamedFile
+from orchestrator.rules.tools.gates import NamedFile
+from orchestrator.work.terminals.bound_files import UnboundFileError, contents, copies, digests
 from sandbox_agent.errors import AgentError
 from sandbox_agent.pty.kept_files import KeptFiles
 

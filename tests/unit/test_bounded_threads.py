@@ -8,23 +8,23 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.config.settings import Settings
-from orchestrator.engine.base import Container, ContainerState
-from orchestrator.errors import EngineUnavailableError
-from orchestrator.node import local
-from orchestrator.node.local import LocalNode
-from orchestrator.sandboxes.agent_parts import HelloPart
-from orchestrator.sandboxes.directory import SandboxDirectory
-from orchestrator.sandboxes.placing import Places
-from orchestrator.sandboxes.sandbox import Sandbox
-from orchestrator.sandboxes.stopping import Stopper
-from orchestrator.terminals import finishing
-from orchestrator.terminals.finishing import Finishing
-from orchestrator.terminals.record import TerminalRecord
-from orchestrator.terminals.terminal_rows import TerminalRow
-from orchestrator.threads import Threads
-from orchestrator.workspace.quota import Choice, Quota
-from orchestrator.workspace.storage import Storage
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.ground.threads import Threads
+from orchestrator.host.engine.base import Container, ContainerState
+from orchestrator.host.node import local
+from orchestrator.host.node.local import LocalNode
+from orchestrator.host.workspace.quota import Choice, Quota
+from orchestrator.host.workspace.storage import Storage
+from orchestrator.sandbox.sandboxes.agent_parts import HelloPart
+from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.settings.settings import Settings
+from orchestrator.state.directory import SandboxDirectory
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.work.terminals import finishing
+from orchestrator.work.terminals.finishing import Finishing
+from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.terminal_rows import TerminalRow
 from tests.support.limits import WAIT_SECONDS
 from tests.support.tool import spec
 

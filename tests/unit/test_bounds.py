@@ -9,7 +9,7 @@ from pydantic import ValidationError as SchemaError
 
 from api.handlers import OPERATIONS
 from api.openapi import document
-from orchestrator.config.schema_errors import place
+from orchestrator.settings.schema_errors import place
 from tests.support.raised import raised
 
 _BOUNDS = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}

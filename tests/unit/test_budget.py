@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.sessions.budget import (
+from orchestrator.state.budget import (
     OF_COMMANDS,
     Budget,
     Exceeded,

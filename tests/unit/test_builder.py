@@ -22,7 +22,7 @@ from images.recipes import (
     recipes,
 )
 from images.site import platform_options
-from orchestrator.engine.base import LABEL_PROTOCOL
+from orchestrator.host.engine.base import LABEL_PROTOCOL
 
 FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16), max_size=5)
 
@@ -123,8 +123,8 @@ def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> Non
         "requirements.lock",
         "api/app.py",
         "api/static/page.js",
-        "orchestrator/policy/levels/low.toml",
-        "orchestrator/store/migrations/0001_core.sql",
+        "orchestrator/rules/policy/levels/low.toml",
+        "orchestrator/ground/store/migrations/0001_core.sql",
         "sandbox_agent/protocol.py",
         "images/recipes.py",
     }

@@ -16,36 +16,42 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from orchestrator.checks.base import Check, CheckStatus, failure, healthy, ok, warning
-from orchestrator.checks.doctor import run_checks
-from orchestrator.checks.engine import check_open_network, engine_check, image_check
-from orchestrator.checks.host import check_port, clock_check, disk_check, memory_check
-from orchestrator.checks.kernel import (
+from orchestrator.ground.check import Check, CheckStatus, failure, healthy, ok, warning
+from orchestrator.ground.store.database import Database
+from orchestrator.host.engine.base import (
+    LABEL_INPUTS,
+    LABEL_PROTOCOL,
+    EngineInfo,
+    Image,
+    SandboxKernel,
+)
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node.base import Resources
+from orchestrator.host.node.kernel import (
     KernelFacts,
     check_prompts,
     kernel_facts,
     landlock_check,
     seccomp_check,
 )
-from orchestrator.checks.levels import enforceable, level_checks
-from orchestrator.checks.mounts import (
+from orchestrator.host.node.mounts import (
     MountPoint,
     check_mounts,
     existing,
     mount_of,
     propagation_check,
 )
-from orchestrator.checks.quota import check_quota, quota_check
-from orchestrator.checks.recovery import recovery_check
-from orchestrator.checks.state import check_database, check_policy, check_state_dir
-from orchestrator.config.settings import Settings
-from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image, SandboxKernel
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.node.base import Resources
-from orchestrator.policy.levels import load_levels
-from orchestrator.policy.requirements import Facts
-from orchestrator.store.database import Database
-from orchestrator.workspace.quota import Choice, Quota
+from orchestrator.host.node.requirements import Facts
+from orchestrator.host.workspace.quota import Choice, Quota
+from orchestrator.operate.checks.doctor import run_checks
+from orchestrator.operate.checks.engine import check_open_network, engine_check, image_check
+from orchestrator.operate.checks.host import check_port, clock_check, disk_check, memory_check
+from orchestrator.operate.checks.levels import enforceable, level_checks
+from orchestrator.operate.checks.quota import check_quota, quota_check
+from orchestrator.operate.checks.recovery import recovery_check
+from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.settings.settings import Settings
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
@@ -484,7 +490,7 @@ async def test_without_an_engine_no_level_can_be_enforced(settings: Settings) ->
 async def test_an_engine_that_hangs_is_given_up(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.checks.doctor._SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.operate.checks.doctor._SECONDS", 0.2)
     engine = FakeEngine(images={settings.image: IMAGE})
     engine.hang_next("info")
     async with asyncio.timeout(WAIT_SECONDS):

@@ -12,43 +12,43 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.access.keys import KeyRing, Principal, Role
-from orchestrator.access.limits import KeyLimits
-from orchestrator.audit import query
-from orchestrator.audit.events import EventDraft, Made, now
-from orchestrator.audit.gaps import Gaps
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.record_room import RecordRoom
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.commands import captures as captures_module
-from orchestrator.commands.captures import Captures
-from orchestrator.commands.evidence_file import EvidenceFile
-from orchestrator.commands.left_evidence import remove_left
-from orchestrator.commands.outcome import CommandExit
-from orchestrator.consume.firewall import ContextFirewall
-from orchestrator.errors import (
+from orchestrator.ground.errors import (
     BusyError,
     ConflictError,
     NotFoundError,
     SandboxUnavailableError,
     SessionTerminatedError,
 )
-from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import load_levels
-from orchestrator.sessions import session_rows
-from orchestrator.sessions.budget import Budget, Kind
-from orchestrator.sessions.file_requests import FileRequests
-from orchestrator.sessions.files import Files
-from orchestrator.sessions.requests import Kept
-from orchestrator.sessions.session import MAX_RUNNING, Command, Session
-from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
-from orchestrator.store.database import Database
-from orchestrator.terminals.evidence import Evidence
-from orchestrator.terminals.finishing import Finishing
-from orchestrator.terminals.record import TerminalRecord
-from orchestrator.terminals.terminal_rows import TerminalRow
-from orchestrator.threads import Threads
+from orchestrator.ground.events import EventDraft, Made, now
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.threads import Threads
+from orchestrator.record.audit import query
+from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.record_room import RecordRoom
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.sandbox.packs.firewall import ContextFirewall
+from orchestrator.state import session_rows
+from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.outcome import CommandExit
+from orchestrator.state.requests import Kept
+from orchestrator.state.session import MAX_RUNNING, Command, Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.work.commands import captures as captures_module
+from orchestrator.work.commands.captures import Captures
+from orchestrator.work.commands.evidence_file import EvidenceFile
+from orchestrator.work.commands.left_evidence import remove_left
+from orchestrator.work.files.file_requests import FileRequests
+from orchestrator.work.files.files import Files
+from orchestrator.work.terminals.evidence import Evidence
+from orchestrator.work.terminals.finishing import Finishing
+from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.terminal_rows import TerminalRow
 from paddock.audit.archive_file import _evidence_of
 from paddock.contract.words import Status
 from tests.support.limits import WAIT_SECONDS
@@ -212,7 +212,7 @@ async def test_what_may_be_on_record_stays(
     def slow(_connection: object) -> None:
         assert goes_on.wait(WAIT_SECONDS)
 
-    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.05)
     monkeypatch.setattr(session_rows, "counting", lambda *_: slow)
     (told,) = await bench.kept(bench.end("c"))
     assert (told["bytes"], told["sha256"]) == (0, None)

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings, load_settings
-from orchestrator.config.values import split_address
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.settings import Settings, load_settings
+from orchestrator.settings.values import split_address
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import cast
 
-from orchestrator.sessions.cutting import MOST_AT_ONCE, Cutting
-from orchestrator.sessions.session import Session
+from orchestrator.record.audit.cutting import MOST_AT_ONCE, Cutting
+from orchestrator.state.session import Session
 from sandbox_agent.redaction import MARK, Redactor
 
 SECRET = "tok_2b1f9c07d4e8"

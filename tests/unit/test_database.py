@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sessions.stored_sessions import next_incarnation
-from orchestrator.store.database import _MIGRATIONS, Database, StoreError
+from orchestrator.ground.store.database import _MIGRATIONS, Database, StoreError
+from orchestrator.state.stored_sessions import next_incarnation
 
 
 def workspace(connection: sqlite3.Connection, name: str, uid: int) -> None:
@@ -241,7 +241,7 @@ async def test_nobody_waits_for_a_disk_that_hangs(
 ) -> None:
     release, call = threading.Event(), getattr(database, method)
     with monkeypatch.context() as patch:
-        patch.setattr(f"orchestrator.store.database._{method.upper()}_SECONDS", 0.01)
+        patch.setattr(f"orchestrator.ground.store.database._{method.upper()}_SECONDS", 0.01)
         with pytest.raises(StoreError, match="did not answer"):
             await call(lambda _: release.wait())
     release.set()

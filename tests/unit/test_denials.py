@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.audit.denials import MOST_GROUPS, grouped
+from orchestrator.record.audit.denials import MOST_GROUPS, grouped
 
 
 def denial(session: str, rule: str, **args: Any) -> dict[str, Any]:

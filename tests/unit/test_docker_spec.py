@@ -5,17 +5,24 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine import docker_kernel, docker_records
-from orchestrator.engine.base import Bind, ContainerState, Limits, Rates, SandboxKernel, SandboxSpec
-from orchestrator.engine.docker_helper import network_helper
-from orchestrator.engine.docker_network import Bridge
-from orchestrator.engine.docker_spec import (
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine import docker_kernel, docker_records
+from orchestrator.host.engine.base import (
+    Bind,
+    ContainerState,
+    Limits,
+    Rates,
+    SandboxKernel,
+    SandboxSpec,
+)
+from orchestrator.host.engine.docker_helper import network_helper
+from orchestrator.host.engine.docker_network import Bridge
+from orchestrator.host.engine.docker_spec import (
     container_config,
     host_config,
     refuse_dropped_limits,
     unknown_runtime,
 )
-from orchestrator.errors import EngineUnavailableError
 
 MIB = 2**20
 

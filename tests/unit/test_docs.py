@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.problems import STATUSES
-from orchestrator.config.settings import Settings
+from orchestrator.settings.settings import Settings
 from scripts.docs import DOCS, PARTS, render
 from tests.support.documents import blocks, documents
 from tests.support.server import ROOT

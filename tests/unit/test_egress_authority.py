@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.egress.authority import Authority, authority_directory, public_directory
-from orchestrator.egress.interception import Interception
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.sandbox.egress.authority import Authority, authority_directory, public_directory
+from orchestrator.sandbox.egress.interception import Interception
 
 
 def test_the_authority_is_kept_and_its_key_is_not_public(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_an_authority_that_ends_soon_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.egress.authority._LIFE", timedelta(days=60))
-        patched.setattr("orchestrator.egress.authority._RENEWED_BEFORE", timedelta(days=30))
+        patched.setattr("orchestrator.sandbox.egress.authority._LIFE", timedelta(days=60))
+        patched.setattr("orchestrator.sandbox.egress.authority._RENEWED_BEFORE", timedelta(days=30))
         Authority(tmp_path)
     path = public_directory(tmp_path) / "ca.pem"
     first = path.read_bytes()

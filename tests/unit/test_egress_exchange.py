@@ -13,26 +13,26 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import KeyRing
-from orchestrator.access.limits import KeyLimits
-from orchestrator.egress.answers import ESTABLISHED
-from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
-from orchestrator.egress.exchange import IN_CLEAR, EgressExchange
-from orchestrator.egress.hosts import Address
-from orchestrator.egress.hosts_file import listed_addresses
-from orchestrator.egress.interception import Interception
-from orchestrator.egress.key_bytes import KeyBytes
-from orchestrator.egress.limits import EGRESS_LIMITS
-from orchestrator.egress.meter import Meter, SpentError
-from orchestrator.egress.request_head import RequestHead
-from orchestrator.egress.requested import Glob
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import Decision, Rules
-from orchestrator.egress.stream import READ_BYTES, accepted
-from orchestrator.egress.usage import EgressUsage
-from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
-from orchestrator.sessions.budget import Budget, Kind
-from orchestrator.task_scope import TaskScope
+from orchestrator.ground.errors import AuditUnavailableError, SandboxUnavailableError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.record.secrets.request_head import RequestHead
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.egress.limits import EGRESS_LIMITS
+from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import Decision, Rules
+from orchestrator.rules.egress.usage import EgressUsage
+from orchestrator.sandbox.egress.answers import ESTABLISHED
+from orchestrator.sandbox.egress.evidence import ConnectionEnd, ConnectionEvidence
+from orchestrator.sandbox.egress.exchange import IN_CLEAR, EgressExchange
+from orchestrator.sandbox.egress.hosts_file import listed_addresses
+from orchestrator.sandbox.egress.interception import Interception
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.sandbox.egress.meter import Meter, SpentError
+from orchestrator.sandbox.egress.stream import READ_BYTES, accepted
+from orchestrator.settings.hosts import Address
+from orchestrator.state.budget import Budget, Kind
 from tests.support.egress import Endless, Names, NamesResolver, Web, hello, web
 from tests.unit.test_egress_requests import client_hello
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.egress.addresses import special, unlistable
-from orchestrator.egress.hosts import HostError, authority, parse_host, plain
+from orchestrator.settings.addresses import special, unlistable
+from orchestrator.settings.hosts import HostError, authority, parse_host, plain
 
 ADDRESS = ipaddress.ip_address
 

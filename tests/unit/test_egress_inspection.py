@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.egress.authority import public_directory
-from orchestrator.egress.interception import Interception
-from orchestrator.egress.requested import Glob
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import Rules
+from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import Rules
+from orchestrator.sandbox.egress.authority import public_directory
+from orchestrator.sandbox.egress.interception import Interception
 from tests.support.egress import Web, certificate, hello, web
 from tests.unit.test_egress_exchange import Client
 

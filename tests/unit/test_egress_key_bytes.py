@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.access.keys import KeyRing, Principal, Role
-from orchestrator.access.limits import KeyLimits
-from orchestrator.egress.key_bytes import KEY_SPENT, KeyBytes
-from orchestrator.egress.rules import Decision
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.rules.egress.rules import Decision
+from orchestrator.sandbox.egress.key_bytes import KEY_SPENT, KeyBytes
 
 ALLOWED, DENIED = Decision(True, "allow a.example"), Decision(False, "not-listed")
 

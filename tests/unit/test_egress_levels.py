@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from api.views.levels import level as view
-from orchestrator.egress.outgoing import Outgoing
-from orchestrator.egress.requested import Requested
-from orchestrator.egress.rules import Rules
-from orchestrator.policy.layers import command_stops
-from orchestrator.policy.level_file import LevelError
-from orchestrator.policy.levels import load_levels, restore_level
+from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.requested import Requested
+from orchestrator.rules.egress.rules import Rules
+from orchestrator.rules.policy.layers import command_stops
+from orchestrator.rules.policy.level_file import LevelError
+from orchestrator.rules.policy.levels import load_levels, restore_level
 from tests.support.egress import level_with
 
 GOOD = """

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.egress.outgoing import Outgoing
-from orchestrator.egress.requested import Glob, PathError, Requested, plain_path
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import NOT_INSPECTED, NOT_LISTED, Rules
+from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.requested import Glob, PathError, Requested, plain_path
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import NOT_INSPECTED, NOT_LISTED, Rules
 
 SEGMENT = st.from_regex(r"[a-zA-Z0-9_~é-]{1,8}", fullmatch=True)
 PATH = st.lists(SEGMENT, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))

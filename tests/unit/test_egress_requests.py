@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.egress.client_hello import ClientHello, HelloError, check_name, read_hello
-from orchestrator.egress.hosts import parse_host
-from orchestrator.egress.request_body import BodyError, ChunkedBody, SizedBody
-from orchestrator.egress.request_head import HeadError, parse_head
+from orchestrator.record.secrets.request_head import HeadError, parse_head
+from orchestrator.sandbox.egress.client_hello import ClientHello, HelloError, check_name, read_hello
+from orchestrator.sandbox.egress.request_body import BodyError, ChunkedBody, SizedBody
+from orchestrator.settings.hosts import parse_host
 
 HOST = b"Host: a.org\r\n"
 

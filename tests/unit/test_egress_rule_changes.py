@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 
-from orchestrator.egress.outgoing import Outgoing
-from orchestrator.egress.requested import Glob
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rule_changes import covers, denial, narrows, permits, with_rules
-from orchestrator.egress.rules import NOT_LISTED, Rules
-from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
+from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import NOT_LISTED, Rules
+from orchestrator.rules.egress.session_rules import Narrowing, OwnRules, SessionRules
+from orchestrator.sandbox.egress.rule_changes import covers, denial, narrows, permits, with_rules
 from tests.unit.test_egress_session_rules import NARROWINGS, OUTGOING, RULES, SETS
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.egress.hosts import parse_host
-from orchestrator.egress.missing import missing_rule
-from orchestrator.egress.outgoing import Outgoing
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rules
+from orchestrator.rules.egress.missing import missing_rule
+from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rules
+from orchestrator.settings.hosts import parse_host
 
 RULES = Rules(
     allow=(

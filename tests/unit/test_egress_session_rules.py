@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.egress.hosts import Address, parse_host
-from orchestrator.egress.outgoing import Outgoing
-from orchestrator.egress.program import UNKNOWN
-from orchestrator.egress.requested import Glob, Requested
-from orchestrator.egress.rule import Rule
-from orchestrator.egress.rules import NO_RULES, Rules
-from orchestrator.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules, SessionRules
-from orchestrator.errors import ValidationError
-from orchestrator.policy.session_egress import narrowing_of, rules_of
+from orchestrator.ground.errors import ValidationError
+from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.program import UNKNOWN
+from orchestrator.rules.egress.requested import Glob, Requested
+from orchestrator.rules.egress.rule import Rule
+from orchestrator.rules.egress.rules import NO_RULES, Rules
+from orchestrator.rules.egress.session_egress import narrowing_of, rules_of
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules, SessionRules
+from orchestrator.settings.hosts import Address, parse_host
 
 NAMES = ["a.example", "b.example", "x.b.example"]
 PRIVATE = ipaddress.ip_network("10.0.0.0/8")

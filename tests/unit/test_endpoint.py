@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.instance_url import announce, url_of, withdraw
-from orchestrator.config.instance_url import find_url as url_by_settings
-from orchestrator.config.settings import Settings
+from orchestrator.settings.instance_url import announce, url_of, withdraw
+from orchestrator.settings.instance_url import find_url as url_by_settings
+from orchestrator.settings.settings import Settings
 from paddock.cli.exits import Failure
 from paddock.cli.remote import Connection, find_key, find_url
 

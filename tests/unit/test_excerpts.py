@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.link.frames import EVENT, parse_frame
-from orchestrator.link.messages import parse_event
+from orchestrator.host.link.frames import EVENT, parse_frame
+from orchestrator.host.link.messages import parse_event
 from sandbox_agent.archives.tally import Tally
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text

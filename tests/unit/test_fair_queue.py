@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from orchestrator.access.fair_queue import FairQueue, Turn
-from orchestrator.errors import RateLimitedError
+from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.fair_queue import FairQueue, Turn
 
 
 async def settle() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.link.fair_share import FairShare, Pace
+from orchestrator.ground.fair_share import FairShare, Pace
 
 
 class Clock:

@@ -5,9 +5,9 @@ from contextlib import aclosing
 
 import pytest
 
-from orchestrator.engine.base import ContainerState, Limits, SandboxSpec
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.base import ContainerState, Limits, SandboxSpec
+from orchestrator.host.engine.fake import FakeEngine
 
 
 def spec(name: str = "one") -> SandboxSpec:

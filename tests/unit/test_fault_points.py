@@ -4,7 +4,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-from orchestrator.fault_points import FaultPoint
+from orchestrator.ground.fault_points import FaultPoint
 from tests.chaos.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]

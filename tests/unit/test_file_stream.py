@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import SandboxUnavailableError, TooLargeError
-from orchestrator.sessions.file_stream import FileStream
+from orchestrator.ground.errors import SandboxUnavailableError, TooLargeError
+from orchestrator.work.files.file_stream import FileStream
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_AHEAD, Message
 
 pytestmark = pytest.mark.asyncio

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import follow as module
-from orchestrator.audit import query
-from orchestrator.audit.events import SYSTEM_KEY
-from orchestrator.audit.follow import CatchUp, Follower, Followers
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.query import Selection
-from orchestrator.audit.recorded import Recorded
-from orchestrator.store.database import Database, StoreError
+from orchestrator.ground.events import SYSTEM_KEY
+from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.record.audit import follow as module
+from orchestrator.record.audit import query
+from orchestrator.record.audit.follow import CatchUp, Follower, Followers
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.recorded import Recorded
 from paddock.audit.chain import canonical
 from tests.support.limits import WAIT_SECONDS
 from tests.unit.ledger_support import draft, fill
@@ -84,7 +84,7 @@ async def test_a_commit_is_written_once_and_shared_by_all_followers(
     with all_of(followers, 50, "k1", 0) as following:
         first = (numbers(follower, 1) for follower in following)
         assert await asyncio.gather(*first) == [[1]] * 50
-        monkeypatch.setattr("orchestrator.audit.events.canonical", counting)
+        monkeypatch.setattr("orchestrator.ground.events.canonical", counting)
         browsed.count = 0
         rest = [asyncio.create_task(events(follower, 101)) for follower in following]
         await fill(ledger, 100)

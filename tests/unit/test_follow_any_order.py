@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.audit import follow as module
-from orchestrator.audit import query
-from orchestrator.audit.follow import Follower, Followers
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.query import Selection
-from orchestrator.audit.recorded import Recorded
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.store.database import Database, StoreError
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.record.audit import follow as module
+from orchestrator.record.audit import query
+from orchestrator.record.audit.follow import Follower, Followers
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.recorded import Recorded
 from tests.support.limits import WAIT_SECONDS
 from tests.unit.ledger_support import draft
 

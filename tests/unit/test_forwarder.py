@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.egress.program import UNKNOWN, program_of
+from orchestrator.rules.egress.program import UNKNOWN, program_of
 from sandbox_agent.forwarder_process import MOST_CONNECTIONS, Relays
 from sandbox_agent.held_connections import HeldConnections
 from sandbox_agent.proxy_variables import proxy_variables

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.terminals.framing import Framing, Output
+from orchestrator.work.terminals.framing import Framing, Output
 from tests.support.tool import Pattern
 
 PROMPT = "db=> "

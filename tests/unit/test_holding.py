@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.errors import EngineUnavailableError
-from orchestrator.sandboxes import holding
-from orchestrator.sandboxes.directory import SandboxDirectory
-from orchestrator.sandboxes.holding import Holding
-from orchestrator.workspace.quota import Quota
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.sandbox.sandboxes import holding
+from orchestrator.sandbox.sandboxes.holding import Holding
+from orchestrator.state.directory import SandboxDirectory
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from orchestrator.audit.follow import Followers
-from orchestrator.audit.ledger import Ledger
-from orchestrator.observe.metrics import Metrics
-from orchestrator.store.database import Database, StoreError
-from orchestrator.tasks import TaskName, Tasks
-from orchestrator.webhooks import delivering, delivery_rows
-from orchestrator.webhooks.backoff import MOST_TRIES
-from orchestrator.webhooks.delivering import AT_ONCE, HookDeliveries, kept_since
-from orchestrator.webhooks.hook import Hook
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.tasks import TaskName, Tasks
+from orchestrator.operate.hooks import delivering, delivery_rows
+from orchestrator.operate.hooks.backoff import MOST_TRIES
+from orchestrator.operate.hooks.delivering import AT_ONCE, HookDeliveries, kept_since
+from orchestrator.operate.hooks.hook import Hook
+from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.ledger import Ledger
 from paddock.webhooks import verify
 from tests.support.limits import WAIT_SECONDS
 from tests.support.manual_clock import ManualClock

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.audit.events import OPERATIONS, EventDraft, members, written
-from orchestrator.audit.recorded import Recorded
-from orchestrator.webhooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
-from orchestrator.webhooks.hook import beneath
-from orchestrator.webhooks.messages import (
+from orchestrator.ground.events import OPERATIONS, EventDraft, members, written
+from orchestrator.operate.hooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
+from orchestrator.operate.hooks.hook import beneath
+from orchestrator.operate.hooks.messages import (
     MOST_BODY_BYTES,
     HookMessage,
     body_of,
@@ -19,6 +18,7 @@ from orchestrator.webhooks.messages import (
     messages_of,
     operations_for,
 )
+from orchestrator.record.audit.recorded import Recorded
 from paddock.contract.words import HOOK_EVENTS
 
 TIME = "2026-03-04T09:30:12.482113Z"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.operator_hooks import OperatorHook, load_hook_secret
-from orchestrator.config.settings import load_settings
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.operator_hooks import OperatorHook, load_hook_secret
+from orchestrator.settings.settings import load_settings
 
 SECRET = "canary-of-the-hook-secret"
 GOOD = {"url": "https://ci.example.com/a", "secret": SECRET, "events": ["session.closed"]}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.host_check import sharing_check, users_check
+from orchestrator.ground.check import CheckStatus
+from orchestrator.operate.checks.host_check import sharing_check, users_check
 
 WHOLE = "         0          0 4294967295\n"
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from orchestrator.access.key_bounds import KeyBounds
-from orchestrator.access.key_entries import load_keys
-from orchestrator.access.keys import KeyRing, Principal, Role, digest, is_handle, new_handle
-from orchestrator.access.limits import KeyLimits
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings
-from orchestrator.errors import UnauthorizedError
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import UnauthorizedError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.key_entries import load_keys
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest, is_handle, new_handle
+from orchestrator.settings.settings import Settings
 
 ADMIN = "an-admin-key-for-tests"
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from orchestrator.access.key_bounds import KeyBounds
-from orchestrator.access.key_entries import add_entries, load_keys, table
-from orchestrator.access.keys import Principal, Role, digest
-from orchestrator.access.keys_file import add_key, list_keys, remove_key, without_entry
-from orchestrator.access.limits import KeyLimits
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.key_entries import add_entries, load_keys, table
+from orchestrator.rules.access.keys import Principal, Role, digest
+from orchestrator.rules.access.keys_file import add_key, list_keys, remove_key, without_entry
+from orchestrator.settings.settings import Settings
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.node.killing import FirstProcess, first_process, kill_all
-from orchestrator.node.processes import HostPaths
+from orchestrator.host.node.killing import FirstProcess, first_process, kill_all
+from orchestrator.host.node.processes import HostPaths
 from tests.unit.test_processes import ID, STAT, write
 
 Sleeper = subprocess.Popen[bytes]

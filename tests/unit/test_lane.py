@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from orchestrator.engine import docker_containers
-from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.lane import Lane
+from orchestrator.ground.lane import Lane
+from orchestrator.host.engine import docker_containers
+from orchestrator.host.engine.docker import DockerEngine
 from tests.support.limits import WAIT_SECONDS
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.policy.known_commands import hosts, is_dropped, is_loopback, system_call
-from orchestrator.policy.layers import command_stops, path_stops
-from orchestrator.policy.levels import Level, load_levels
+from orchestrator.rules.policy.known_commands import hosts, is_dropped, is_loopback, system_call
+from orchestrator.rules.policy.layers import command_stops, path_stops
+from orchestrator.rules.policy.levels import Level, load_levels
 
 LEVELS = load_levels(Path(__file__).parents[2] / "examples" / "levels")
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import query, verify
-from orchestrator.audit.events import EventError
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.query import Selection
-from orchestrator.errors import AuditUnavailableError, ConflictError
-from orchestrator.store.database import Database
-from orchestrator.store.room import Room
+from orchestrator.ground.errors import AuditUnavailableError, ConflictError
+from orchestrator.ground.events import EventError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.room import Room
+from orchestrator.record.audit import query, verify
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.query import Selection
 from paddock.audit.chain import GENESIS_HASH
 from tests.unit.ledger_support import draft, fill
 
@@ -190,7 +190,7 @@ async def test_stops_have_the_room_that_others_have_not(
 async def test_a_disk_that_hangs_keeps_nobody(
     database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.05)
     answers = threading.Event()
     hanging = asyncio.ensure_future(database._writer.run(answers.wait))
     for _ in range(3):

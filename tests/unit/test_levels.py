@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.engine.base import NO_RATES, Rates
-from orchestrator.errors import ValidationError
-from orchestrator.policy.level_file import LevelError
-from orchestrator.policy.levels import Levels, effective_limits, load_levels, restore_level
-from orchestrator.policy.requirements import Requirements
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import ValidationError
+from orchestrator.host.engine.base import NO_RATES, Rates
+from orchestrator.host.node.requirements import Requirements
+from orchestrator.rules.policy.level_file import LevelError
+from orchestrator.rules.policy.levels import Levels, effective_limits, load_levels, restore_level
 from paddock.contract.words import LEVEL_PATTERN
 
 MIB = 1024 * 1024
@@ -21,7 +21,7 @@ LOW = frozenset({"pwd", "ls", "cat", "head", "tail", "grep", "find", "wc", "stat
     "mkdir", "touch", "cp", "mv", "rm",
 }  # fmt: skip
 MEDIUM = LOW | {"echo", "curl", "neofetch", "uname", "whoami", "date", "env", "which"}
-PACKAGED = Path(__file__).parents[2] / "orchestrator" / "policy" / "levels"
+PACKAGED = Path(__file__).parents[2] / "orchestrator" / "rules" / "policy" / "levels"
 
 
 def test_packaged_levels() -> None:

@@ -2,8 +2,8 @@
 
 import itertools
 
-from orchestrator.errors import InvalidTransitionError
-from orchestrator.sessions.lifecycle import LIVE, TRANSITIONS, activity, check_transition
+from orchestrator.ground.errors import InvalidTransitionError
+from orchestrator.state.lifecycle import LIVE, TRANSITIONS, activity, check_transition
 from paddock.contract.words import Activity, Rationale, Status
 from tests.support.raised import raised
 

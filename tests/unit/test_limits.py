@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.access.limits import (
+from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.limits import (
     LIMIT_FIELDS,
     KeyLimits,
     KeyUsage,
@@ -15,8 +16,7 @@ from orchestrator.access.limits import (
     Turns,
     check_quota,
 )
-from orchestrator.config.settings import Settings
-from orchestrator.errors import RateLimitedError
+from orchestrator.settings.settings import Settings
 
 AMOUNTS = st.integers(0, 100)
 USAGES = st.builds(KeyUsage, AMOUNTS, st.floats(0, 100), AMOUNTS, AMOUNTS, AMOUNTS)

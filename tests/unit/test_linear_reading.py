@@ -26,25 +26,25 @@ from api.live_terminal import wanted_size
 from api.previews.headers import for_program
 from api.previews.paths import PreviewPath, read_path
 from api.run_frames import wanted_run
-from orchestrator.access.allowed_hosts import AllowedHosts
-from orchestrator.egress.client_hello import MOST_BYTES as MOST_HELLO
-from orchestrator.egress.client_hello import read_hello
-from orchestrator.egress.limits import EgressLimits
-from orchestrator.egress.request_head import parse_head
-from orchestrator.inside.questions import words_of
-from orchestrator.link.frames import LARGE, parse_frame
-from orchestrator.policy.decision import check_command
-from orchestrator.policy.explain import explain_command
-from orchestrator.policy.levels import load_levels
-from orchestrator.snapshots import manifest
-from orchestrator.snapshots.archive import MOST_MANIFEST_BYTES
-from orchestrator.tools import cedar
-from orchestrator.tools.scope import Scope, load_scope
-from orchestrator.tools.sql import read_statement
-from orchestrator.turns.globs import Globs
-from orchestrator.turns.lisp.limits import LispLimits
-from orchestrator.turns.lisp.program import LispProgram
-from orchestrator.turns.lisp.reader import read as read_lisp
+from orchestrator.host.link.frames import LARGE, parse_frame
+from orchestrator.operate.snapshots import manifest
+from orchestrator.operate.snapshots.archive import MOST_MANIFEST_BYTES
+from orchestrator.programs.questions.questions import words_of
+from orchestrator.programs.turns.lisp.limits import LispLimits
+from orchestrator.programs.turns.lisp.program import LispProgram
+from orchestrator.programs.turns.lisp.reader import read as read_lisp
+from orchestrator.record.secrets.request_head import parse_head
+from orchestrator.rules.egress.limits import EgressLimits
+from orchestrator.rules.policy.decision import check_command
+from orchestrator.rules.policy.explain import explain_command
+from orchestrator.rules.policy.globs import Globs
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.tools import cedar
+from orchestrator.rules.tools.scope import Scope, load_scope
+from orchestrator.rules.tools.sql import read_statement
+from orchestrator.sandbox.egress.client_hello import MOST_BYTES as MOST_HELLO
+from orchestrator.sandbox.egress.client_hello import read_hello
+from orchestrator.settings.allowed_hosts import AllowedHosts
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery

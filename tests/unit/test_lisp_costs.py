@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from orchestrator.turns.lisp.builtins.library import BUILTINS
-from orchestrator.turns.lisp.errors import LispError
-from orchestrator.turns.lisp.program import LispProgram
+from orchestrator.programs.turns.lisp.builtins.library import BUILTINS
+from orchestrator.programs.turns.lisp.errors import LispError
+from orchestrator.programs.turns.lisp.program import LispProgram
 from tests.support.lisp import OPERATIONS, run
 
 # Values of a size: a text has `1 << texts` characters, a list `lists` elements.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.turns.lisp.errors import LispError
-from orchestrator.turns.lisp.program import LispProgram
-from orchestrator.turns.outcome import Outcome, Value, nonconverged, ok
-from orchestrator.turns.programs import (
+from orchestrator.programs.turns.lisp.errors import LispError
+from orchestrator.programs.turns.lisp.program import LispProgram
+from orchestrator.programs.turns.outcome import Outcome, Value, nonconverged, ok
+from orchestrator.programs.turns.programs import (
     Breath,
     Enter,
     Leave,

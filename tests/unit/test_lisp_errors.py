@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.turns.lisp.errors import Called, LispError
+from orchestrator.programs.turns.lisp.errors import Called, LispError
 from tests.support.lisp import OPERATIONS, run, value
 
 DEEP = "(define (deep n) (if (= n 0) 0 (+ 1 (deep (- n 1)))))"

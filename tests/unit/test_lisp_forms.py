@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.turns.lisp.builtins.library import BUILTINS
-from orchestrator.turns.lisp.describe import builtins, forms
-from orchestrator.turns.lisp.forms import FORMS
-from orchestrator.turns.outcome import Symbol
+from orchestrator.programs.turns.lisp.builtins.library import BUILTINS
+from orchestrator.programs.turns.lisp.describe import builtins, forms
+from orchestrator.programs.turns.lisp.forms import FORMS
+from orchestrator.programs.turns.outcome import Symbol
 from tests.support.lisp import run, value
 
 # Each program, and its value as the printer writes it.

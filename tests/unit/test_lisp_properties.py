@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.turns.lisp.builtins.library import BUILTINS
-from orchestrator.turns.lisp.data import equal, inward, outward
-from orchestrator.turns.lisp.errors import LispError
-from orchestrator.turns.lisp.forms import FORMS
-from orchestrator.turns.lisp.limits import Allowance, LispLimits
-from orchestrator.turns.lisp.printer import written
-from orchestrator.turns.lisp.reader import read
-from orchestrator.turns.outcome import (
+from orchestrator.programs.turns.lisp.builtins.library import BUILTINS
+from orchestrator.programs.turns.lisp.data import equal, inward, outward
+from orchestrator.programs.turns.lisp.errors import LispError
+from orchestrator.programs.turns.lisp.forms import FORMS
+from orchestrator.programs.turns.lisp.limits import Allowance, LispLimits
+from orchestrator.programs.turns.lisp.printer import written
+from orchestrator.programs.turns.lisp.reader import read
+from orchestrator.programs.turns.outcome import (
     NEED_TYPES,
     Metadata,
     Outcome,

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.turns.lisp.data import chain, equal
-from orchestrator.turns.lisp.errors import LispError
-from orchestrator.turns.lisp.limits import Allowance, LispLimits
-from orchestrator.turns.lisp.reader import read
+from orchestrator.programs.turns.lisp.data import chain, equal
+from orchestrator.programs.turns.lisp.errors import LispError
+from orchestrator.programs.turns.lisp.limits import Allowance, LispLimits
+from orchestrator.programs.turns.lisp.reader import read
 from paddock.cli.lisp_names import NAMES
 from paddock.cli.lisp_text import TypedForms
 from scripts.docs import LISP_NAMES, lisp_names

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from images.recipes import find_recipe, recipes
-from orchestrator.engine.docker_records import named_images
-from orchestrator.engine.image_names import (
+from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
+from orchestrator.host.engine.docker_records import named_images
+from orchestrator.host.engine.image_names import (
     RECIPES,
     build_command,
     familiar,
     how_to_get,
     short_name,
 )
-from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
-from orchestrator.policy.levels import load_levels
-from orchestrator.sandboxes.listed_images import ListedImages
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 
 NAMES = st.text("ab/:@.", min_size=1, max_size=9)
 LISTS = st.lists(NAMES, min_size=1, max_size=4)

@@ -10,8 +10,8 @@ import pytest
 
 from api.log_file import KEPT, LogFile
 from api.logs import logging_to_stdout
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.settings import Settings
 
 
 def test_a_full_file_is_put_aside(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from structlog.contextvars import bound_contextvars
 
 from api.logs import REDACTED, LogWriter, Redaction, logging_to_stdout, make_formatter
-from orchestrator.access.keys import new_handle
-from orchestrator.config.settings import Settings
-from orchestrator.observe.log_context import session_context
+from orchestrator.ground.log_context import session_context
+from orchestrator.rules.access.keys import new_handle
+from orchestrator.settings.settings import Settings
 
 ADMIN_KEY = "an-admin-key-without-a-prefix"
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.node.local import LocalNode
-from orchestrator.node.processes import Earlier, Measured, Usage
-from orchestrator.sandboxes.sandbox import Looks
+from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node.processes import Earlier, Measured, Usage
+from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.sessions.inspect import Inspector
-from orchestrator.workspace.quota import Choice, Quota
+from orchestrator.state.sandbox import Looks
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 
@@ -45,7 +45,7 @@ class Processes:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     found = Processes()
-    monkeypatch.setattr("orchestrator.node.local.measure", found.measure)
+    monkeypatch.setattr("orchestrator.host.node.local.measure", found.measure)
     monkeypatch.setattr("orchestrator.sessions.inspect._MEASURE_SECONDS", 60.0)
     return found
 

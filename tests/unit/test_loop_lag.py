@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.loop import loop_check
-from orchestrator.observe.loop_lag import OTHER, SLOW_SECONDS, LoopLag, watched_loop
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.loop_lag import OTHER, SLOW_SECONDS, LoopLag, watched_loop
+from orchestrator.operate.checks.loop import loop_check
 
 
 def work(seconds: float) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from orchestrator.loop_turns import LoopTurns
+from orchestrator.ground.loop_turns import LoopTurns
 from tests.support.limits import WAIT_SECONDS
 
 

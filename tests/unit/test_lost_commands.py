@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.aside import Aside
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.gaps import Gaps
-from orchestrator.audit.stop_records import StopRecords
-from orchestrator.commands.execution import Executions
-from orchestrator.errors import AuditUnavailableError, ConflictError
-from orchestrator.sessions.session import Command
+from orchestrator.ground.aside import Aside
+from orchestrator.ground.errors import AuditUnavailableError, ConflictError
+from orchestrator.ground.events import EventDraft
+from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.state.session import Command
+from orchestrator.work.commands.execution import Executions
 from tests.support.until import until
 
 

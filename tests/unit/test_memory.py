@@ -9,14 +9,14 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.audit.events import now
-from orchestrator.errors import PermissionDeniedError
-from orchestrator.memory import memory_rows
-from orchestrator.memory.entries import EntryKind, MemoryEntry
-from orchestrator.memory.fence import fenced
-from orchestrator.memory.rules import SEARCH, WRITE, check_memory
-from orchestrator.policy.levels import load_levels
-from orchestrator.store.database import Database
+from orchestrator.ground.errors import PermissionDeniedError
+from orchestrator.ground.events import now
+from orchestrator.ground.store.database import Database
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.policy.rules import SEARCH, WRITE, check_memory
+from orchestrator.work.memory import memory_rows
+from orchestrator.work.memory.entries import EntryKind, MemoryEntry
+from orchestrator.work.memory.fence import fenced
 
 
 def entry(text: str, number: int = 0, kind: EntryKind = "note", **members: str) -> MemoryEntry:

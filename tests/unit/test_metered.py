@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.observe.metered import Metered
+from orchestrator.ground.metered import Metered
 
 
 class Clock:

@@ -4,11 +4,11 @@ import inspect
 
 import pytest
 
-from orchestrator.engine.base import Engine
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.engine.measured import measured
-from orchestrator.errors import EngineUnavailableError
-from orchestrator.observe.metrics import ENGINE_OPERATIONS, Metrics
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.ground.metrics import ENGINE_OPERATIONS, Metrics
+from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.engine.measured import measured
 
 
 def value(metrics: Metrics, series: str) -> float | None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.models.errors import ModelError
-from orchestrator.models.extras import read, sent_with
-from orchestrator.models.messages import ModelMessage, Prompt, ToolCall
-from orchestrator.models.metering import Completion
-from orchestrator.models.service import Models
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.work.models.errors import ModelError
+from orchestrator.work.models.extras import read, sent_with
+from orchestrator.work.models.messages import ModelMessage, Prompt, ToolCall
+from orchestrator.work.models.metering import Completion
+from orchestrator.work.models.service import Models
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 
 DONE = b"data: [DONE]\n\n"

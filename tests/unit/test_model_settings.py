@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.operator_models import ModelPrices, OperatorModel, load_key
-from orchestrator.config.settings import Settings, load_settings
-from orchestrator.models.messages import ModelMessage, Prompt
-from orchestrator.models.metering import TokenUsage, cost, estimated, stated
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.operator_models import ModelPrices, OperatorModel, load_key
+from orchestrator.settings.settings import Settings, load_settings
+from orchestrator.work.models.messages import ModelMessage, Prompt
+from orchestrator.work.models.metering import TokenUsage, cost, estimated, stated
 
 PRICES = {"input": 0.15, "output": 0.6}
 ENTRY = {"url": "https://api.example.org/v1", "prices": PRICES}

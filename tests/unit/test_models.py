@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from orchestrator.config.operator_models import OperatorModel
-from orchestrator.models.errors import ModelError, ModelFailure
-from orchestrator.models.messages import ModelMessage, Prompt
-from orchestrator.models.metering import NOTHING, CallMeter, Completion
-from orchestrator.models.service import Models
+from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.work.models.errors import ModelError, ModelFailure
+from orchestrator.work.models.messages import ModelMessage, Prompt
+from orchestrator.work.models.metering import NOTHING, CallMeter, Completion
+from orchestrator.work.models.service import Models
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 
 pytestmark = pytest.mark.slow

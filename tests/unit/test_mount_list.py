@@ -6,13 +6,13 @@ from typing import Any
 import pydantic
 import pytest
 
-from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.operator_mounts import check_mount_list
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.operator_mounts import OperatorMount, chosen, real_source
-from orchestrator.config.settings import Settings
-from orchestrator.errors import EngineUnavailableError, ValidationError
-from orchestrator.policy import levels
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import EngineUnavailableError, ValidationError
+from orchestrator.operate.checks.operator_mounts import check_mount_list
+from orchestrator.rules.policy import levels
+from orchestrator.settings.operator_mounts import OperatorMount, chosen, real_source
+from orchestrator.settings.settings import Settings
 
 NAMED = {"source": "/srv/sockets", "target": "/run/postgresql"}
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.commands import started
-from orchestrator.sessions.session import Command
+from orchestrator.state.session import Command
+from orchestrator.work.commands import started
 
 
 async def asked(command: Command) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.docker_network import RULES_SCRIPT
+from orchestrator.host.engine.docker_network import RULES_SCRIPT
 
 # Docker's rule appears after it has been looked for `looks` times.
 IPTABLES = """\

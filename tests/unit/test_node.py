@@ -10,25 +10,25 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from orchestrator.access.keys import KeyRing
-from orchestrator.access.limits import KeyLimits
-from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.host import resource_checks
-from orchestrator.config.settings import Settings
-from orchestrator.egress.key_bytes import KeyBytes
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.node import local
-from orchestrator.node.base import Node, Resources
-from orchestrator.node.local import LocalNode
-from orchestrator.node.processes import Earlier, Measured, Usage
-from orchestrator.observe.gauges import Gauges
-from orchestrator.observe.loop_lag import LoopLag
-from orchestrator.sandboxes.sandbox import Looks, Sandbox
-from orchestrator.sandboxes.stopping import Stopper
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.ground.loop_lag import LoopLag
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node import local
+from orchestrator.host.node.base import Node, Resources
+from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node.processes import Earlier, Measured, Usage
+from orchestrator.host.workspace.quota import Choice, Quota
+from orchestrator.host.workspace.storage import Storage
+from orchestrator.operate.checks.host import resource_checks
+from orchestrator.operate.observe.gauges import Gauges
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.inspect import Inspector
-from orchestrator.sessions.session import Session
-from orchestrator.workspace.quota import Choice, Quota
-from orchestrator.workspace.storage import Storage
+from orchestrator.settings.settings import Settings
+from orchestrator.state.sandbox import Looks, Sandbox
+from orchestrator.state.session import Session
 from tests.support.fake_node import FakeNode
 
 MEASURED = Measured([], Usage(1.0, 2.0, 3, 4))

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tools.offered_names import offered_names
+from orchestrator.rules.tools.offered_names import offered_names
 
 _PART = st.from_regex(r"\A[A-Za-z0-9_-]{1,64}\Z")
 _NAMES = st.lists(_PART | st.builds("{}.{}".format, _PART, _PART), max_size=8)

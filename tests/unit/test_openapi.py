@@ -16,8 +16,8 @@ from api.http.body import validated
 from api.openapi import document
 from api.problems import STATUSES
 from api.version import VERSION
-from orchestrator.access.keys import Role
-from orchestrator.errors import PaddockError
+from orchestrator.ground.errors import PaddockError
+from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.problem import Problem
 from tests.support.raised import raised

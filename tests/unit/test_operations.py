@@ -14,7 +14,7 @@ from api.answers import Accepted, EventStream
 from api.context import Context
 from api.handlers import OPERATIONS
 from api.operation import SESSION, Events, Operation, operation, operations_of
-from orchestrator.tools.schema import input_schema
+from orchestrator.rules.tools.schema import input_schema
 from paddock.contract import words
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 from paddock.contract.requests import NoBody

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.turns.outcome import (
+from orchestrator.programs.turns.outcome import (
     MEMBERS,
     Metadata,
     Outcome,
@@ -18,7 +18,7 @@ from orchestrator.turns.outcome import (
     plain,
     proposed,
 )
-from orchestrator.turns.programs import ScopeExceeded
+from orchestrator.programs.turns.programs import ScopeExceeded
 
 ALL = [
     ok(5),

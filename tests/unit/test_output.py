@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.link.frames import bounds, parse_frame
+from orchestrator.host.link.frames import bounds, parse_frame
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.protocol import CHUNK_BYTES, encode, result
 

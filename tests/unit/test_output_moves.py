@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.commands.outcome import CommandExit
-from orchestrator.commands.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
-from orchestrator.errors import NotFoundError, SandboxUnavailableError
-from orchestrator.link.agent_link import AgentLink
-from orchestrator.sessions.session import Command, Session
+from orchestrator.ground.errors import NotFoundError, SandboxUnavailableError
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.state.outcome import CommandExit
+from orchestrator.state.session import Command, Session
+from orchestrator.work.commands.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
 from sandbox_agent.output import STDERR, STDOUT, Chunk, Output
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
 from sandbox_agent.stored_output import Room, StoredOutput

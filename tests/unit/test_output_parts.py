@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.commands.head_and_tail import HeadAndTail
-from orchestrator.commands.output_pages import MOST_PAGE, page_text
-from orchestrator.turns.runs.run_tool import shortened
+from orchestrator.programs.turns.runs.run_tool import shortened
+from orchestrator.work.commands.head_and_tail import HeadAndTail
+from orchestrator.work.commands.output_pages import MOST_PAGE, page_text
 
 _PIECES = st.lists(st.binary(max_size=40))
 

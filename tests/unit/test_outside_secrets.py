@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.operator_secrets import (
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.record.secrets.configured import ConfiguredSecrets
+from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.request_head import RequestHead
+from orchestrator.record.secrets.sealing import KEY_FILE, Sealer
+from orchestrator.settings.operator_secrets import (
     OperatorSecret,
     check_levels,
     check_names,
     load_secret,
 )
-from orchestrator.config.settings import load_settings
-from orchestrator.egress.request_head import RequestHead
-from orchestrator.secrets.configured import ConfiguredSecrets
-from orchestrator.secrets.outside import OutsideSecrets
-from orchestrator.secrets.sealing import KEY_FILE, Sealer
-from orchestrator.secrets.secret import INSTANCE, Holder, Secret, usable
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.settings.settings import load_settings
+from orchestrator.state.secret import INSTANCE, Holder, Secret, usable
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from sandbox_agent.redaction import MARK
 
 VALUE = "sk-canary-0123456789"

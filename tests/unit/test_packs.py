@@ -11,12 +11,12 @@ from pydantic import ValidationError as ModelError
 
 from api.http.body import validated
 from api.views.packs import pack_of
-from orchestrator.consume import decisions
-from orchestrator.consume.configuration import consume_of
-from orchestrator.consume.decisions import Denial
-from orchestrator.consume.pack import Pack, PackFile
-from orchestrator.errors import ValidationError
-from orchestrator.policy.levels import load_levels
+from orchestrator.ground.errors import ValidationError
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.sandbox.packs import decisions
+from orchestrator.sandbox.packs.configuration import consume_of
+from orchestrator.sandbox.packs.decisions import Denial
+from orchestrator.state.pack import Pack, PackFile
 from paddock.client.packs import content_hash, pack
 from paddock.contract import pack_form
 from paddock.contract.pack_form import ToolClass, absolute, normalised

@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.base import Container
-from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError, ValidationError
-from orchestrator.sandboxes.parts import Assembly, Part, Plan
-from orchestrator.sandboxes.slow_steps import with_steps
-from orchestrator.task_scope import TaskScope
+from orchestrator.ground.errors import (
+    EngineUnavailableError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.engine.base import Container
+from orchestrator.sandbox.sandboxes.parts import Assembly, Part, Plan
+from orchestrator.sandbox.sandboxes.slow_steps import with_steps
 
 CONTAINER = cast(Container, None)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import ValidationError
-from orchestrator.workspace.paths import (
+from orchestrator.ground.errors import ValidationError
+from orchestrator.host.workspace.paths import (
     encode_id,
     slot_path,
     validate_id,

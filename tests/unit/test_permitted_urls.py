@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from yarl import URL
 
-from orchestrator.config.settings import Settings
-from orchestrator.webhooks.permitted_urls import check_plain_url, is_permitted
+from orchestrator.ground.permitted_urls import check_plain_url, is_permitted
+from orchestrator.settings.settings import Settings
 
 PREFIX = "https://tools.example.com:8443/paddock"
 PIECES = st.sampled_from(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EngineUnavailableError
-from orchestrator.sandboxes import placing
-from orchestrator.sandboxes.directory import SandboxDirectory
-from orchestrator.sandboxes.placing import Places
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.sandbox.sandboxes import placing
+from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.state.directory import SandboxDirectory
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.errors import BrokenFilesError, ConfigError
-from orchestrator.errors import ValidationError
-from orchestrator.turns.policy_files import SessionPolicies, read_policy_file
-from orchestrator.turns.session_policy import BUILT_IN, SAFE_ANALYSIS, SAFE_EDIT
+from orchestrator.ground.config_error import BrokenFilesError, ConfigError
+from orchestrator.ground.errors import ValidationError
+from orchestrator.rules.policy.policy_files import SessionPolicies, read_policy_file
+from orchestrator.rules.policy.session_policy import BUILT_IN, SAFE_ANALYSIS, SAFE_EDIT
 
 REVIEW = """\
 extends = "SAFE_EDIT"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from api.previews.headers import Headers, for_client, for_program
 from api.previews.paths import PreviewPath, read_path
-from orchestrator.config.preview_address import preview_address, preview_hosts, preview_url
-from orchestrator.config.settings import Settings
-from orchestrator.ports.links import expiry, link_token
+from orchestrator.sandbox.ports.links import expiry, link_token
+from orchestrator.settings.preview_address import preview_address, preview_hosts, preview_url
+from orchestrator.settings.settings import Settings
 
 SECRET = "pdk_secret-of-the-tests"
 WEB = PreviewPath("web", 8000, None, "/", "")

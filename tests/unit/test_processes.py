@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.node.processes import (
+from orchestrator.host.node.processes import (
     Earlier,
     HostPaths,
     Measured,

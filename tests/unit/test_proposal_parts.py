@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.proposals.helper import base as records
-from orchestrator.proposals.helper import committing, diffing
-from orchestrator.proposals.helper.committing import CommitError, Staged
-from orchestrator.proposals.helper.diffing import Effort, changed_blocks, unified
-from orchestrator.proposals.helper.names import (
+from orchestrator.host.workspace.staged import base as records
+from orchestrator.host.workspace.staged import committing, diffing
+from orchestrator.host.workspace.staged.committing import CommitError, Staged
+from orchestrator.host.workspace.staged.diffing import Effort, changed_blocks, unified
+from orchestrator.host.workspace.staged.names import (
     bad_attributes,
     bad_facts,
     bad_name,
@@ -21,9 +21,9 @@ from orchestrator.proposals.helper.names import (
     bad_target,
     shown,
 )
-from orchestrator.proposals.helper.planning import CommitSelection, Expected
-from orchestrator.proposals.helper.showing import page
-from orchestrator.proposals.helper.walking import RefusedEntry, walk
+from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
+from orchestrator.host.workspace.staged.showing import page
+from orchestrator.host.workspace.staged.walking import RefusedEntry, walk
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.workspace import mounts
-from orchestrator.workspace.purge_helper import DIRECTORY, empty, give_up_privileges
+from orchestrator.host.workspace import mounts
+from orchestrator.host.workspace.purge_helper import DIRECTORY, empty, give_up_privileges
 
 
 def purge(top: Path) -> None:

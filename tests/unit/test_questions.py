@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.access.keys import Principal, Role
-from orchestrator.errors import SandboxUnavailableError
-from orchestrator.inside.door import QuestionDoor
-from orchestrator.inside.questions import (
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.host.node.sockets import listening_for_questions
+from orchestrator.programs.questions.door import QuestionDoor
+from orchestrator.programs.questions.questions import (
     MOST_ANSWER_BYTES,
     MOST_QUESTION_BYTES,
     AnswerLine,
     Questions,
 )
-from orchestrator.node.sockets import listening_for_questions
-from orchestrator.sessions.budget import Budget, Kind
-from orchestrator.sessions.session import Session
-from orchestrator.turns.globs import Globs
-from orchestrator.turns.session_policy import SAFE_EDIT, SessionPolicy
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.policy.globs import Globs
+from orchestrator.rules.policy.session_policy import SAFE_EDIT, SessionPolicy
+from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.session import Session
 
 POLICY: SessionPolicy = replace(
     SAFE_EDIT,
@@ -146,7 +146,7 @@ class TestDoor:
     async def test_a_silent_client_is_cut(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("orchestrator.inside.door._SECONDS", 0.01)
+        monkeypatch.setattr("orchestrator.programs.questions.door._SECONDS", 0.01)
         door = QuestionDoor(session(), questions())
         door.open(listening_for_questions(tmp_path, 0))
         reader, writer = await opened(tmp_path)

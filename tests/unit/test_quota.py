@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.workspace import ext4, project_quota
-from orchestrator.workspace.disk_image import DiskImages
-from orchestrator.workspace.ext4 import FileSystem, ImageError
-from orchestrator.workspace.prepared import MOST, READY, PreparedSlots
-from orchestrator.workspace.project_quota import ProjectQuotas, ProjectUse
-from orchestrator.workspace.quota import Choice, DiskUsage, Quota, choose
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.host.workspace import ext4, project_quota
+from orchestrator.host.workspace.disk_image import DiskImages
+from orchestrator.host.workspace.ext4 import FileSystem, ImageError
+from orchestrator.host.workspace.prepared import MOST, READY, PreparedSlots
+from orchestrator.host.workspace.project_quota import ProjectQuotas, ProjectUse
+from orchestrator.host.workspace.quota import Choice, DiskUsage, Quota, choose
 
 MIB = 1024 * 1024
 

@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from orchestrator.access.keys import KeyRing
-from orchestrator.access.limits import KeyLimits
-from orchestrator.audit.record_room import DISK_REASON, RecordRoom
-from orchestrator.errors import CapacityExhaustedError
+from orchestrator.ground.errors import CapacityExhaustedError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.record.audit.record_room import DISK_REASON, RecordRoom
+from orchestrator.rules.access.keys import KeyRing
 
 
 def test_a_disk_that_fails_leaves_the_last_known_room() -> None:

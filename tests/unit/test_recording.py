@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.terminals import evidence
-from orchestrator.terminals.abandoned import finish_abandoned
-from orchestrator.terminals.evidence import Evidence, EvidenceError
-from orchestrator.terminals.evidence_files import hashed
-from orchestrator.terminals.recording import Recording, shown_columns
+from orchestrator.work.terminals import evidence
+from orchestrator.work.terminals.abandoned import finish_abandoned
+from orchestrator.work.terminals.evidence import Evidence, EvidenceError
+from orchestrator.work.terminals.evidence_files import hashed
+from orchestrator.work.terminals.recording import Recording, shown_columns
 
 PIECES = st.lists(st.tuples(st.sampled_from("oi"), st.binary(max_size=20)), max_size=20)
 

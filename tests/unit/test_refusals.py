@@ -8,15 +8,15 @@ from typing import cast
 
 import pytest
 
-from orchestrator.audit import refusals as module
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.recorder import Recorder
-from orchestrator.audit.refusals import Refusals
-from orchestrator.errors import AuditUnavailableError
-from orchestrator.observe.metrics import Metrics
-from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.ground.errors import AuditUnavailableError
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.metrics import Metrics
+from orchestrator.record.audit import refusals as module
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.refusals import Refusals
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from tests.support.until import until
 
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.access.keys import digest, new_handle
-from orchestrator.errors import CapacityExhaustedError, ConflictError
-from orchestrator.policy.levels import clamped_limits, load_levels
-from orchestrator.sessions import registry as module
-from orchestrator.sessions.budget import Budget
-from orchestrator.sessions.lifecycle import Suspension, Termination
-from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.session import Session
-from orchestrator.workspace.quota import Quota
-from orchestrator.workspace.slots import Workspace
+from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.host.workspace.slots import Workspace
+from orchestrator.rules.access.keys import digest, new_handle
+from orchestrator.rules.policy.levels import clamped_limits, load_levels
+from orchestrator.state import registry as module
+from orchestrator.state.budget import Budget
+from orchestrator.state.lifecycle import Suspension, Termination
+from orchestrator.state.registry import Registry
+from orchestrator.state.session import Session
 from paddock.contract.words import Rationale, Status
 
 LEVEL = load_levels()["low"]

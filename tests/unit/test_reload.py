@@ -14,26 +14,26 @@ import pytest
 import watchfiles
 from pydantic import SecretStr
 
-from orchestrator import reload
-from orchestrator.access.admin_key import rotate_admin_key
-from orchestrator.access.keys import Principal, Role
-from orchestrator.access.keys_file import add_key, remove_key
-from orchestrator.audit import query
-from orchestrator.audit.events import SYSTEM_KEY
-from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.recorder import Recorder
-from orchestrator.checks.readiness import policy_check
-from orchestrator.checks.state import check_policy
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.settings import Settings
-from orchestrator.observe.metrics import Metrics
-from orchestrator.policy import levels
-from orchestrator.reload import Reload
-from orchestrator.store.database import Database
-from orchestrator.tasks import TaskName, Tasks
-from orchestrator.tools.catalog import read_catalog
-from orchestrator.tools.cedar import CedarFacts
-from orchestrator.tools.manifest import CedarNames
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.events import SYSTEM_KEY
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.tasks import TaskName, Tasks
+from orchestrator.operate.checks.readiness import policy_check
+from orchestrator.operate.checks.state import check_policy
+from orchestrator.operate.operator import reload
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.record.audit import query
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.admin_key import rotate_admin_key
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.access.keys_file import add_key, remove_key
+from orchestrator.rules.policy import levels
+from orchestrator.rules.tools.catalog import read_catalog
+from orchestrator.rules.tools.cedar import CedarFacts
+from orchestrator.rules.tools.manifest import CedarNames
+from orchestrator.settings.settings import Settings
 from tests.support.limits import WAIT_SECONDS
 from tests.support.manifests import MINIMAL, PSQL
 from tests.support.until import until
@@ -772,7 +772,7 @@ def test_a_reader_that_breaks_keeps_nobody_from_starting(
             return read_catalog(None)
         raise ZeroDivisionError("nobody thought of it")
 
-    monkeypatch.setattr(f"orchestrator.tools.rules.{reader}", broken)
+    monkeypatch.setattr(f"orchestrator.rules.tools.rules.{reader}", broken)
     policy = Reload(ours)
     (problem,) = policy.problems.values()
     assert "reading it failed" in problem

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from api.limits import RequestRates
-from orchestrator.access.keys import KeyRing, Principal, Role
-from orchestrator.access.limits import KeyLimits
-from orchestrator.config.settings import Settings
-from orchestrator.errors import RateLimitedError
+from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.settings.settings import Settings
 
 OWNER = Principal("ci", Role.OPERATOR, limits=KeyLimits(requests_per_second=10))
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.checks.kernel import KernelFacts
-from orchestrator.engine.base import Rates
-from orchestrator.node.host import facts_of
-from orchestrator.policy.levels import load_levels
-from orchestrator.policy.requirements import Facts, Requirements, UnmetError, check, unmet
+from orchestrator.host.engine.base import Rates
+from orchestrator.host.node.host import facts_of
+from orchestrator.host.node.kernel import KernelFacts
+from orchestrator.host.node.requirements import Facts, Requirements, UnmetError, check, unmet
+from orchestrator.rules.policy.levels import load_levels
 
 ALL = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
 NOTHING = Facts(landlock=0, seccomp=False, mounts=False, quota=False)

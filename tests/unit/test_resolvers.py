@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.engine.resolvers import check_resolver, resolv_conf, usable
+from orchestrator.settings.resolvers import check_resolver, resolv_conf, usable
 
 HOSTS = """\
 # made by something

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.store.database import Database
-from orchestrator.store.round_robin import SYSTEM, Queue, RoundRobin, asker, asking
+from orchestrator.ground.round_robin import SYSTEM, Queue, RoundRobin, asker, asking
+from orchestrator.ground.store.database import Database
 from tests.support.limits import WAIT_SECONDS
 
 PATHS = st.sampled_from([SYSTEM, ("a", "a"), ("a", "handle:1"), ("a", "handle:2"), ("b", "b")])

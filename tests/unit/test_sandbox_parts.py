@@ -10,18 +10,21 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.config.operator_mounts import OperatorMount
-from orchestrator.engine.base import LABEL_PROTOCOL, Container, ContainerState, Image
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError, ValidationError
-from orchestrator.link.listener import Listener
-from orchestrator.node.sockets import listening
-from orchestrator.policy.levels import effective_limits, load_levels
-from orchestrator.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
-from orchestrator.sandboxes.configuration import configuration_of
-from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
-from orchestrator.sandboxes.directory import SandboxDirectory
-from orchestrator.sandboxes.host_parts import (
+from orchestrator.ground.errors import (
+    EngineUnavailableError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Container, ContainerState, Image
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.link.listener import Listener
+from orchestrator.host.node.sockets import listening
+from orchestrator.host.workspace import mounts
+from orchestrator.rules.policy.levels import effective_limits, load_levels
+from orchestrator.sandbox.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
+from orchestrator.sandbox.sandboxes.configuration import configuration_of
+from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
+from orchestrator.sandbox.sandboxes.host_parts import (
     LABEL_MOUNTS,
     LABEL_NETWORK,
     DirectoryPart,
@@ -30,13 +33,14 @@ from orchestrator.sandboxes.host_parts import (
     QuotaPart,
     WorkspacePart,
 )
-from orchestrator.sandboxes.parts import Plan
-from orchestrator.sandboxes.placing import Places
-from orchestrator.sandboxes.suitability import Suitability
-from orchestrator.sandboxes.tenancy import Tenancy
-from orchestrator.sessions.budget import Budget, Kind
-from orchestrator.spawning.family import Family
-from orchestrator.workspace import mounts
+from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes.suitability import Suitability
+from orchestrator.sandbox.sandboxes.tenancy import Tenancy
+from orchestrator.settings.operator_mounts import OperatorMount
+from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.directory import SandboxDirectory
+from orchestrator.state.family import Family
 from sandbox_agent.configuration import parse
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.fake_node import FakeNode
@@ -156,7 +160,7 @@ async def test_a_directory_that_was_opened_half_way_goes(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part, plan = DirectoryPart(Places()), plan_of(state_dir)
-    monkeypatch.setattr("orchestrator.sandboxes.directory.session_account", lambda *_: "\u20ac")
+    monkeypatch.setattr("orchestrator.state.directory.session_account", lambda *_: "\u20ac")
     with pytest.raises(UnicodeEncodeError):
         await part.open(plan)
     assert plan.directory.run.exists()

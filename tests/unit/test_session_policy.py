@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.turns.explain import explain_operation
-from orchestrator.turns.globs import Globs
-from orchestrator.turns.session_policy import (
+from orchestrator.rules.policy.globs import Globs
+from orchestrator.rules.policy.operation_explain import explain_operation
+from orchestrator.rules.policy.session_policy import (
     BUILT_IN,
     EXECUTIONS,
     OPERATIONS,

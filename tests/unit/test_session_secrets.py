@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import ConflictError, ValidationError
-from orchestrator.link.messages import HeldSecrets, parse_hello
-from orchestrator.sessions.session_secrets import (
+from orchestrator.ground.errors import ConflictError, ValidationError
+from orchestrator.host.link.messages import HeldSecrets, parse_hello
+from orchestrator.state.session_secrets import (
     MOST_VALUES,
     SessionSecrets,
     StoredSecrets,

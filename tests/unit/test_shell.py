@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.errors import BusyError, SandboxUnavailableError
-from orchestrator.link.agent_link import AgentLink
-from orchestrator.terminals.said import Said
-from orchestrator.terminals.shell import SHELL_LIMITS, Shell, shell_spec
-from orchestrator.terminals.viewers import Size
+from orchestrator.ground.errors import BusyError, SandboxUnavailableError
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.shell import SHELL_LIMITS, Shell, shell_spec
+from orchestrator.work.terminals.viewers import Size
 from sandbox_agent.escapes import Span
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import Redactor, Window
@@ -144,6 +144,6 @@ async def test_reading_is_stopped_when_the_end_is_known() -> None:
     reading = asyncio.create_task(shell.follow(60))
     await asyncio.sleep(0)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("orchestrator.terminals.shell._SETTLE_SECONDS", 0.01)
+        patched.setattr("orchestrator.work.terminals.shell._SETTLE_SECONDS", 0.01)
         await shell.stop_reading()
     assert reading.cancelled()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.tools.catalog import read_catalog
-from orchestrator.tools.gates import Setting, Verdict, decide
-from orchestrator.tools.scope import NO_SCOPE
+from orchestrator.rules.tools.catalog import read_catalog
+from orchestrator.rules.tools.gates import Setting, Verdict, decide
+from orchestrator.rules.tools.scope import NO_SCOPE
 
 CATALOG = read_catalog(None).catalog
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import store
-from orchestrator.errors import CapacityExhaustedError, ConflictError, ValidationError
-from orchestrator.workspace.quota import Quota
-from orchestrator.workspace.slots import (
+from orchestrator.ground import store
+from orchestrator.ground.errors import CapacityExhaustedError, ConflictError, ValidationError
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.host.workspace.slots import (
     claim,
     find,
     hide,

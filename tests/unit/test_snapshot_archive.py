@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import TooLargeError
-from orchestrator.snapshots import archive, helper
-from orchestrator.snapshots.archive import (
+from orchestrator.ground.errors import TooLargeError
+from orchestrator.operate.snapshots import archive, helper
+from orchestrator.operate.snapshots.archive import (
     END,
     ArchiveReader,
     PartFacts,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.policy.session_egress import narrowing_of
-from orchestrator.snapshots.manifest import narrowed
+from orchestrator.operate.snapshots.manifest import narrowed
+from orchestrator.rules.egress.session_egress import narrowing_of
 from paddock.contract.egress import NarrowingBody, body_rules
 
 _RULE = {"host": "a.example.org", "ports": [443], "methods": ["GET"], "paths": ["/x"]}

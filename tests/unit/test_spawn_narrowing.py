@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import ConflictError, PermissionDeniedError, ValidationError
-from orchestrator.policy.levels import load_levels
-from orchestrator.sessions.budget import Budget, Kind, limits_of
-from orchestrator.spawning.narrowing import child_budget, child_level, child_policy, covers
-from orchestrator.turns.globs import Globs
-from orchestrator.turns.session_policy import OPERATIONS, SAFE_ANALYSIS, SAFE_EDIT, SessionPolicy
+from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
+from orchestrator.rules.policy.globs import Globs
+from orchestrator.rules.policy.levels import load_levels
+from orchestrator.rules.policy.session_policy import (
+    OPERATIONS,
+    SAFE_ANALYSIS,
+    SAFE_EDIT,
+    SessionPolicy,
+)
+from orchestrator.state.budget import Budget, Kind, limits_of
+from orchestrator.state.narrowing import child_budget, child_level, child_policy, covers
 
 LEVELS = load_levels()
 START = datetime(2026, 3, 4, tzinfo=UTC)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fault_points import FaultPoint
-from orchestrator.workspace.staging import StagingArea
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.workspace.staging import StagingArea
 
 UID = 1_900_000_007
 

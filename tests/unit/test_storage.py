@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.settings import Settings
-from orchestrator.workspace import storage as module
-from orchestrator.workspace.quota import Choice, DiskUsage, Quota
-from orchestrator.workspace.slots import Workspace
-from orchestrator.workspace.storage import Storage, StorageError
+from orchestrator.host.workspace import storage as module
+from orchestrator.host.workspace.quota import Choice, DiskUsage, Quota
+from orchestrator.host.workspace.slots import Workspace
+from orchestrator.host.workspace.storage import Storage, StorageError
+from orchestrator.settings.settings import Settings
 from tests.support.until import until
 
 ONE = Workspace("one", "tester", 1000, "0" * 16, "", Quota.NONE)

@@ -58,7 +58,7 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 # It runs as a process of its own with the rights of a workspace's user, as the agent's worker does.
-HELPER = ROOT / "orchestrator/snapshots/helper.py"
+HELPER = ROOT / "orchestrator/operate/snapshots/helper.py"
 
 
 def test_the_host_uses_only_pure_modules_of_the_agent() -> None:

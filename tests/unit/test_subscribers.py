@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.audit.recorded import Recorded
-from orchestrator.errors import AuditUnavailableError, PaddockError
-from orchestrator.link.messages import AgentEvent
-from orchestrator.sandboxes.subscribers import Subscribers
-from orchestrator.sessions.agent_events import AgentEvents
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import AuditUnavailableError, PaddockError
+from orchestrator.host.link.messages import AgentEvent
+from orchestrator.record.audit.agent_events import AgentEvents
+from orchestrator.record.audit.recorded import Recorded
+from orchestrator.sandbox.sandboxes.subscribers import Subscribers
+from orchestrator.state.session import Session
 from sandbox_agent.protocol import AGENT_OPERATIONS
 from tests.support.until import until
 

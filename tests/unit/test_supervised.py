@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from orchestrator.approvals.webhook import Webhook
-from orchestrator.audit.anchoring import Anchoring
-from orchestrator.audit.archiving import Archiving
-from orchestrator.checks.base import CheckStatus
-from orchestrator.config.groups.places import AnchorSettings
-from orchestrator.config.operator_hooks import OperatorHook
-from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.engine.fake import FakeEngine
-from orchestrator.observe.usage import UsageHistory
-from orchestrator.reload import Reload
-from orchestrator.sandboxes.warm_pool import WarmPool
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.tasks import Rounds, TaskName, Tasks
+from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.operate.hooks.delivering import HookDeliveries
+from orchestrator.operate.observe.usage import UsageHistory
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.record.audit.anchoring import Anchoring
+from orchestrator.record.audit.archiving import Archiving
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.watcher import Watcher
-from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.store.database import Database
-from orchestrator.tasks import Rounds, TaskName, Tasks
-from orchestrator.webhooks.delivering import HookDeliveries
+from orchestrator.settings.groups.places import AnchorSettings
+from orchestrator.settings.operator_hooks import OperatorHook
+from orchestrator.settings.settings import Settings
+from orchestrator.work.approvals.webhook import Webhook
 from tests.support.until import until
 
 # The method that each task calls in every round.

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from orchestrator.errors import ConflictError
-from orchestrator.task_scope import TaskScope
+from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.task_scope import TaskScope
 
 
 async def fail(error: Exception) -> None:

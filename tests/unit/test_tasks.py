@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from orchestrator.checks.base import CheckStatus
-from orchestrator.tasks import TaskName, Tasks
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.tasks import TaskName, Tasks
 from tests.support.limits import WAIT_SECONDS
 
 NAME = TaskName.POLICY
@@ -45,7 +45,7 @@ class Plane:
         self.go_on.set()
         self.paused = asyncio.Event()
         self.tasks = Tasks(self.counted.append, lambda: self.now)
-        monkeypatch.setattr("orchestrator.tasks.asyncio.sleep", self._sleep)
+        monkeypatch.setattr("orchestrator.ground.tasks.asyncio.sleep", self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

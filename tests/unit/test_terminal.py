@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import NotFoundError, SandboxUnavailableError
-from orchestrator.sessions import cutting
-from orchestrator.terminals.device import Late
-from orchestrator.terminals.framing import Framing, Output
-from orchestrator.terminals.pages import Exit
-from orchestrator.terminals.said import Said
-from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
+from orchestrator.ground.errors import NotFoundError, SandboxUnavailableError
+from orchestrator.record.audit import cutting
+from orchestrator.work.terminals.device import Late
+from orchestrator.work.terminals.framing import Framing, Output
+from orchestrator.work.terminals.pages import Exit
+from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
 from sandbox_agent.escapes import Span
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import MARK, Redactor, Window

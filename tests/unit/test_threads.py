@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from orchestrator.threads import (
+from orchestrator.ground.threads import (
     KeyedThreads,
     LeftBehindError,
     Threads,

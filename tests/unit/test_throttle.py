@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checks.throttle import can_throttle, device_of, held, node_of, root_group
+from orchestrator.host.node.throttle import can_throttle, device_of, held, node_of, root_group
 
 
 def first(directory: Path, read: str = "", write: str = "") -> Path:

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from api.http.origin import check_origin, is_own
-from orchestrator.access.keys import KeyRing, Principal, Role, digest
-from orchestrator.access.tickets import MOST_OF_KEY, SECONDS, Tickets
-from orchestrator.errors import PermissionDeniedError, UnauthorizedError
-from orchestrator.sessions.session import Session
+from orchestrator.ground.errors import PermissionDeniedError, UnauthorizedError
+from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
+from orchestrator.sessions.tickets import MOST_OF_KEY, SECONDS, Tickets
+from orchestrator.state.session import Session
 
 WEB = cast(Session, SimpleNamespace(key="web"))
 OTHER = cast(Session, SimpleNamespace(key="other"))

@@ -6,11 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.models.messages import ModelMessage, ToolCall
-from orchestrator.models.tool_calls import MOST_CALLS, CallPieces
-from orchestrator.turns.runs.feed import RunFeed
-from orchestrator.turns.runs.run_tool import ToolArgumentsError
-from orchestrator.turns.runs.timeline import (
+from orchestrator.programs.turns.runs.feed import RunFeed
+from orchestrator.programs.turns.runs.run_tool import ToolArgumentsError
+from orchestrator.programs.turns.runs.timeline import (
     MAX_TIMELINE_ENTRIES,
     MOST_CHARACTERS,
     TimelineEntry,
@@ -19,7 +17,9 @@ from orchestrator.turns.runs.timeline import (
     sent,
     surplus,
 )
-from orchestrator.turns.runs.tools import TOOLS
+from orchestrator.programs.turns.runs.tools import TOOLS
+from orchestrator.work.models.messages import ModelMessage, ToolCall
+from orchestrator.work.models.tool_calls import MOST_CALLS, CallPieces
 
 _TEXTS = st.text(st.characters(codec=None), max_size=20)
 _JSON = st.recursive(

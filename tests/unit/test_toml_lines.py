@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.policy.toml_lines import Path, line_of, syntax_error
+from orchestrator.rules.policy.toml_lines import Path, line_of, syntax_error
 
 DOCUMENT = '''\
 # a comment with [brackets] and "quotes"

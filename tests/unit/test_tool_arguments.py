@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tools.arguments import CHECKS, Argument
-from orchestrator.tools.patterns import compile_pattern
-from orchestrator.tools.scope import NO_SCOPE, Scope
-from orchestrator.tools.tables import ArgumentType
+from orchestrator.rules.tools.arguments import CHECKS, Argument
+from orchestrator.rules.tools.patterns import compile_pattern
+from orchestrator.rules.tools.scope import NO_SCOPE, Scope
+from orchestrator.rules.tools.tables import ArgumentType
 from sandbox_agent.pty.sanitize import INJECTION
 
 SCOPE = Scope(networks=(ipaddress.ip_network("10.0.0.0/8"),))

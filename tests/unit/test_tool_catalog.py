@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.errors import BrokenFilesError, ConfigError
-from orchestrator.config.settings import Settings
-from orchestrator.tools.catalog import manifest_files, read_catalog
-from orchestrator.tools.rules import ToolRules
+from orchestrator.ground.config_error import BrokenFilesError, ConfigError
+from orchestrator.rules.tools.catalog import manifest_files, read_catalog
+from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.settings.settings import Settings
 from tests.support.manifests import MINIMAL, PSQL
 
 SHIPPED = {"gdb", "kubectl", "mysql", "node", "psql", "python3", "redis-cli"}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.tools.cedar import CedarFacts, Policies, load_policies
-from orchestrator.tools.manifest import CedarNames
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.rules.tools.cedar import CedarFacts, Policies, load_policies
+from orchestrator.rules.tools.manifest import CedarNames
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "cedar"
 DATA = CedarNames("Data::Database", "query", None)

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator.tools.loader import parse_manifest
-from orchestrator.tools.oneshot import Oneshot, argv
-from orchestrator.tools.reading import parse_tool
-from orchestrator.tools.scope import load_scope
+from orchestrator.rules.tools.loader import parse_manifest
+from orchestrator.rules.tools.oneshot import Oneshot, argv
+from orchestrator.rules.tools.reading import parse_tool
+from orchestrator.rules.tools.scope import load_scope
 from tests.support.documents import blocks
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tools.cedar import Policies, load_policies
-from orchestrator.tools.gates import Setting, Verdict, decide, opening
-from orchestrator.tools.loader import load_manifest
-from orchestrator.tools.manifest import Manifest
-from orchestrator.tools.scope import NO_SCOPE, Scope
+from orchestrator.rules.tools.cedar import Policies, load_policies
+from orchestrator.rules.tools.gates import Setting, Verdict, decide, opening
+from orchestrator.rules.tools.loader import load_manifest
+from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.scope import NO_SCOPE, Scope
 from sandbox_agent.pty.sanitize import MAX_TEXT
 from tests.support.manifests import PSQL, with_commands
 

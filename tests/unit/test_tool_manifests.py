@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tools.loader import MAX_BYTES, ManifestError, load_manifest, parse_manifest
+from orchestrator.rules.tools.loader import MAX_BYTES, ManifestError, load_manifest, parse_manifest
 from tests.support.manifests import MINIMAL, PSQL, parse
 
 NAMED = "test.clad.toml: "

@@ -4,13 +4,13 @@ import ipaddress
 
 import pytest
 
-from orchestrator.tools.advice import advice
-from orchestrator.tools.gates import Setting
-from orchestrator.tools.loader import ManifestError
-from orchestrator.tools.manifest import Manifest
-from orchestrator.tools.oneshot import Oneshot, Run, argv, refusal, writes_file
-from orchestrator.tools.reading import parse_tool
-from orchestrator.tools.scope import Scope
+from orchestrator.rules.tools.advice import advice
+from orchestrator.rules.tools.gates import Setting
+from orchestrator.rules.tools.loader import ManifestError
+from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.oneshot import Oneshot, Run, argv, refusal, writes_file
+from orchestrator.rules.tools.reading import parse_tool
+from orchestrator.rules.tools.scope import Scope
 from tests.support.manifests import MINIMAL
 
 SCAN = r"""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tools.patterns import MAX_PATTERN, PatternError, compile_pattern
+from orchestrator.rules.tools.patterns import MAX_PATTERN, PatternError, compile_pattern
 
 
 def test_it_matches_the_whole_text_only() -> None:

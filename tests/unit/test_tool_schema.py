@@ -5,9 +5,9 @@ import tomllib
 import pytest
 from jsonschema import Draft202012Validator
 
-from orchestrator.tools.catalog import PACKAGED, manifest_files
-from orchestrator.tools.loader import load_manifest
-from orchestrator.tools.schema import input_schema, manifest_schema, result_problem
+from orchestrator.rules.tools.catalog import PACKAGED, manifest_files
+from orchestrator.rules.tools.loader import load_manifest
+from orchestrator.rules.tools.schema import input_schema, manifest_schema, result_problem
 from scripts.docs import MANIFEST_SCHEMA, manifest_schema_text
 from tests.support.manifests import MINIMAL, PSQL
 

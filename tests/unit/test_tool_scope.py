@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tools.arguments import Argument
-from orchestrator.tools.scope import NO_SCOPE, Scope, TargetError, load_scope, parse_target
+from orchestrator.rules.tools.arguments import Argument
+from orchestrator.rules.tools.scope import NO_SCOPE, Scope, TargetError, load_scope, parse_target
 from tests.support.raised import raised
 
 FILE = """

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.tools import statements
-from orchestrator.tools.loader import ManifestError
-from orchestrator.tools.manifest import Manifest
-from orchestrator.tools.sql import read_statement
-from orchestrator.tools.statements import Reader, Reading, SqlError, refusal
+from orchestrator.rules.tools import statements
+from orchestrator.rules.tools.loader import ManifestError
+from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.sql import read_statement
+from orchestrator.rules.tools.statements import Reader, Reading, SqlError, refusal
 from tests.support.manifests import parse
 from tests.support.raised import raised
 from tests.support.until import until

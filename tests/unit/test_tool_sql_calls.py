@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.tools.sql import read_statement
-from orchestrator.tools.statements import SqlError
+from orchestrator.rules.tools.sql import read_statement
+from orchestrator.rules.tools.statements import SqlError
 
 _DANGEROUS = {
     "postgresql": (

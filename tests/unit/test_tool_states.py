@@ -1,8 +1,8 @@
 """States of a tool's session, by prompts and commands."""
 
-from orchestrator.tools.catalog import read_catalog
-from orchestrator.tools.loader import load_manifest
-from orchestrator.tools.states import PromptState, infer_state, next_state
+from orchestrator.rules.tools.catalog import read_catalog
+from orchestrator.rules.tools.loader import load_manifest
+from orchestrator.rules.tools.states import PromptState, infer_state, next_state
 from tests.support.manifests import PSQL, parse, with_commands
 
 MSF = with_commands(

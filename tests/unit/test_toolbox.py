@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from orchestrator.models.messages import ToolCall
-from orchestrator.policy.levels import Level, load_levels
-from orchestrator.tools.listing import ListedTool
-from orchestrator.tools.schema import input_schema
-from orchestrator.turns.outcome import Value
-from orchestrator.turns.programs import Operation
-from orchestrator.turns.runs.run_tool import result
-from orchestrator.turns.runs.toolbox import named, offered, toolbox
-from orchestrator.turns.runs.tools import TOOLS
-from orchestrator.webhooks.host_tools import HostTool
+from orchestrator.programs.turns.host_tools import HostTool
+from orchestrator.programs.turns.outcome import Value
+from orchestrator.programs.turns.programs import Operation
+from orchestrator.programs.turns.runs.run_tool import result
+from orchestrator.programs.turns.runs.toolbox import named, offered, toolbox
+from orchestrator.programs.turns.runs.tools import TOOLS
+from orchestrator.rules.policy.levels import Level, load_levels
+from orchestrator.rules.tools.listing import ListedTool
+from orchestrator.rules.tools.schema import input_schema
+from orchestrator.work.models.messages import ToolCall
 from tests.unit.test_session_policy import EVERYTHING
 
 SCHEMA: dict[str, Any] = {"type": "object"}

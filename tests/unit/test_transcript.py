@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.terminals import evidence, evidence_files, transcript
-from orchestrator.terminals.abandoned import finish_abandoned
-from orchestrator.terminals.evidence import Evidence, EvidenceError
+from orchestrator.work.terminals import evidence, evidence_files, transcript
+from orchestrator.work.terminals.abandoned import finish_abandoned
+from orchestrator.work.terminals.evidence import Evidence, EvidenceError
 from tests.support.until import until
 
 

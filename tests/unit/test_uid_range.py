@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.uids import check_uids, range_check
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.groups.capacity import FIRST_UID
-from orchestrator.config.settings import Settings
-from orchestrator.workspace.uid_range import UidRange, candidates, claim, is_free
+from orchestrator.ground.check import CheckStatus
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.host.workspace.uid_range import UidRange, candidates, claim, is_free
+from orchestrator.operate.checks.uids import check_uids, range_check
+from orchestrator.settings.groups.capacity import FIRST_UID
+from orchestrator.settings.settings import Settings
 
 COUNT = 1000
 # Takes a range in another process, says so, and waits.
 HOLDER = """
 import sys
 from pathlib import Path
-from orchestrator.workspace.uid_range import claim
+from orchestrator.host.workspace.uid_range import claim
 taken = claim(int(sys.argv[2]), 1000, "0", [], Path(sys.argv[1]))
 print("taken", flush=True)
 sys.stdin.read()
@@ -103,7 +103,7 @@ def test_the_doctor_names_the_setting(
     locks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "orchestrator.checks.uids.is_free", lambda base, count: is_free(base, count, locks)
+        "orchestrator.operate.checks.uids.is_free", lambda base, count: is_free(base, count, locks)
     )
     settings = Settings(state_dir=tmp_path, uid_base=FIRST_UID, uid_count=COUNT)
     assert check_uids(settings).status is CheckStatus.OK

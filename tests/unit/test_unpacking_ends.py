@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.errors import PaddockError, SandboxUnavailableError, TooLargeError
-from orchestrator.sessions import file_archives
-from orchestrator.sessions.file_archives import FileArchives
+from orchestrator.ground.errors import PaddockError, SandboxUnavailableError, TooLargeError
+from orchestrator.work.files import file_archives
+from orchestrator.work.files.file_archives import FileArchives
 
 MORE = {"bytes": 0, "more": True}
 

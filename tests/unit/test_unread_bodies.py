@@ -4,8 +4,8 @@ import pytest
 
 from api.http.pace import Pace, Window
 from api.http.unread import Unread, UnreadLimits
-from orchestrator.access.keys import Principal, Role
-from orchestrator.errors import CapacityExhaustedError, RateLimitedError, ValidationError
+from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError, ValidationError
+from orchestrator.rules.access.keys import Principal, Role
 
 KEY = Principal("key", Role.OPERATOR)
 OTHER = Principal("other", Role.OPERATOR)

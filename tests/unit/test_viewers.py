@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import BusyError
-from orchestrator.terminals import viewers as module
-from orchestrator.terminals.pages import Exit
-from orchestrator.terminals.viewers import (
+from orchestrator.ground.errors import BusyError
+from orchestrator.work.terminals import viewers as module
+from orchestrator.work.terminals.pages import Exit
+from orchestrator.work.terminals.viewers import (
     HELD_BYTES,
     MOST_BEHIND_BYTES,
     MOST_VIEWERS,

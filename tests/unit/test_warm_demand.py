@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config.errors import ConfigError
-from orchestrator.policy.levels import effective_limits, load_levels
-from orchestrator.sandboxes.shapes import (
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.rules.policy.levels import effective_limits, load_levels
+from orchestrator.sandbox.sandboxes.warm_demand import REMEMBERED_SECONDS, WarmDemand
+from orchestrator.state.shapes import (
     Shape,
     can_wait,
     cold_levels,
     has_usual_limits,
     usual_limits,
 )
-from orchestrator.sandboxes.warm_demand import REMEMBERED_SECONDS, WarmDemand
 
 LEVELS = load_levels()
 LOW, HIGH = (Shape.of("i", "sha256:1", LEVELS[name]) for name in ("low", "high"))

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from orchestrator.config.settings import Settings
-from orchestrator.errors import CapacityExhaustedError, EngineUnavailableError
-from orchestrator.observe.metrics import Metrics
-from orchestrator.policy.levels import Levels, load_levels
-from orchestrator.sandboxes import warm_pool
-from orchestrator.sandboxes.shapes import Shape
-from orchestrator.sandboxes.tenancy import Tenancy
-from orchestrator.sandboxes.warm_failures import WarmFailures
-from orchestrator.sandboxes.warm_pool import WarmPool
-from orchestrator.tasks import Tasks
+from orchestrator.ground.errors import CapacityExhaustedError, EngineUnavailableError
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.tasks import Tasks
+from orchestrator.rules.policy.levels import Levels, load_levels
+from orchestrator.sandbox.sandboxes import warm_pool
+from orchestrator.sandbox.sandboxes.tenancy import Tenancy
+from orchestrator.sandbox.sandboxes.warm_failures import WarmFailures
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.settings.settings import Settings
+from orchestrator.state.shapes import Shape
 
 LEVELS = load_levels()
 NAMES = ("low", "high")

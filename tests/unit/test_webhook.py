@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.approvals import webhook
-from orchestrator.approvals.webhook import Webhook
-from orchestrator.tasks import Tasks
+from orchestrator.ground.tasks import Tasks
+from orchestrator.work.approvals import webhook
+from orchestrator.work.approvals.webhook import Webhook
 from tests.support.limits import WAIT_SECONDS
 
 SECRET = "the-secret-of-the-tests"

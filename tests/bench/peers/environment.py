@@ -12,7 +12,7 @@ from images.builder import context_archive, input_hash
 from images.progress import step
 from images.recipes import ROOT
 from images.site import PYTHON, platform_options
-from orchestrator.engine.base import LABEL_INPUTS
+from orchestrator.host.engine.base import LABEL_INPUTS
 
 ENVIRONMENT = ROOT / ".venv-bench"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

@@ -1,1 +1,0 @@
-"""Configuration: the settings and the operator's files."""

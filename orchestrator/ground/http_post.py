@@ -1,0 +1,108 @@
+"""One POST to a URL of the operator."""
+
+import socket
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import aiohttp
+from aiohttp import abc
+from yarl import URL
+
+from orchestrator.ground.http_connector import BoundedConnector
+from orchestrator.ground.threads import Threads
+
+FAILURES = (OSError, ValueError, aiohttp.ClientError)
+_UNBOUNDED = aiohttp.ClientTimeout(total=None)
+# Of names, by one owner.
+_LOOKUPS_AT_ONCE = 4
+_LOOKUP_SECONDS = 10.0
+
+
+class Posted(NamedTuple):
+    """An answer: its status, and the beginning of its body as it was sent.
+
+    `cut`: that is not all of it; `plain`: it is not compressed.
+    """
+
+    status: int
+    body: bytes
+    cut: bool
+    plain: bool
+
+
+class NameLookups(abc.AbstractResolver):
+    """Looks names up in threads of its own.
+
+    Without it, all share the loop's threads, so a name server that hangs for one delays the others.
+    """
+
+    def __init__(self) -> None:
+        self._threads = Threads("look-ups of names", _LOOKUPS_AT_ONCE)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[abc.ResolveResult]:
+        """The addresses of a host. Raises: OSError, among them TimeoutError."""
+        look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
+        found = await self._threads.call(look_up, _LOOKUP_SECONDS)
+        return [
+            abc.ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=port,
+                family=found_family,
+                proto=proto,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for found_family, _, proto, _, address in found
+        ]
+
+    async def close(self) -> None:
+        """Does nothing: threads end with their calls."""
+
+
+async def post(url: str, headers: Mapping[str, str], body: bytes) -> int:
+    """The status of the answer to a JSON body; the rest of the answer is not read.
+
+    Redirects are not followed, and proxies of the environment are not used. It has no time-out: the
+    caller must set one. Raises: FAILURES.
+    """
+    return (await post_and_read(url, headers, body, most_bytes=0)).status
+
+
+async def post_and_read(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    most_bytes: int,
+    lookups: NameLookups | None = None,
+) -> Posted:
+    """Like `post`, with at most so many bytes of the answer's body, however many there are.
+
+    `lookups` finds the host's addresses; None: the loop's threads do.
+    """
+    named = {
+        "User-Agent": "paddock",
+        "Content-Type": "application/json",
+        # A small body must not become a large one here.
+        "Accept-Encoding": "identity",
+        **headers,
+    }
+    async with (
+        aiohttp.ClientSession(
+            connector=BoundedConnector(lookups),
+            timeout=_UNBOUNDED,
+            headers=named,
+            auto_decompress=False,
+        ) as client,
+        client.post(URL(url, encoded=True), data=body, allow_redirects=False) as response,
+    ):
+        found = bytearray()
+        if most_bytes:
+            async for part in response.content.iter_any():
+                found += part
+                if len(found) > most_bytes:
+                    break
+        plain = response.headers.get("Content-Encoding", "identity") == "identity"
+        return Posted(response.status, bytes(found[:most_bytes]), len(found) > most_bytes, plain)

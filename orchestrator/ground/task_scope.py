@@ -1,0 +1,133 @@
+"""Tasks with an owner: each is held until it has ended, and none fails unnoticed.
+
+Nothing else in the control plane creates tasks. `tasks` has those that run forever.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from contextvars import Context
+from typing import Any, TypeVar
+
+from orchestrator.ground.errors import PaddockError
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class TaskScope:
+    """The tasks of one owner, which ends them with `drain` or `close`."""
+
+    def __init__(self, kind: str) -> None:
+        """`kind` names the work in the log."""
+        self._kind = kind
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        """The number of tasks that have not ended, or have only just ended."""
+        return len(self._tasks)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task is running."""
+        return all(task.done() for task in self._tasks)
+
+    def begin(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Starts work whose caller waits for it and sees its result."""
+        task = asyncio.create_task(work, name=name, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Starts work that its caller may not wait for; its failure is logged."""
+        task = self.begin(work)
+        task.add_done_callback(lambda done: self._look(done, logging.WARNING))
+        return task
+
+    async def shield(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        """Returns the result of `work`, which continues if the caller is cancelled.
+
+        `abandoned` then gets its result; its failure is logged.
+        """
+        task = self.begin(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(lambda done: self._look(done, logging.INFO, abandoned))
+            raise
+
+    async def results(self) -> list[Any]:
+        """The results of all running tasks, which continue if the caller is cancelled.
+
+        Raises: the error of the first one that fails.
+        """
+        return await asyncio.shield(asyncio.gather(*self._tasks))
+
+    async def one_ended(self) -> None:
+        """Waits until one of the running tasks has ended, if there is one."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def drain(self) -> None:
+        """Waits until no task is running any more, ignoring results."""
+        while self._tasks:
+            done, _ = await asyncio.wait(self._tasks)
+            _see(done)
+
+    def cancel(self) -> None:
+        """Cancels the running tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancels the running tasks, and returns when they have ended."""
+        while self._tasks:
+            self.cancel()
+            done, _ = await asyncio.wait(self._tasks)
+            _see(done)
+
+    def _look(
+        self, task: asyncio.Task[T], level: int, abandoned: Callable[[T], None] | None = None
+    ) -> None:
+        """`level` applies to expected failures."""
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            if abandoned is not None:
+                abandoned(task.result())
+        elif isinstance(error, PaddockError):
+            log.log(level, "%s failed: %s", self._kind, error.detail)
+        else:
+            log.error("%s failed", self._kind, exc_info=error)
+
+
+@asynccontextmanager
+async def together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], Any]]:
+    """Yields a function that starts tasks, which have all ended after the block.
+
+    The first failure, also the block's own, cancels the block and the other tasks, and is raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group.create_task
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+def _see(done: Iterable[asyncio.Task[Any]]) -> None:
+    """Retrieves results that nobody waits for any more, so asyncio does not report them."""
+    for task in done:
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,1 @@
+"""The machine: container engine, links to agents, processes, workspaces on disk."""

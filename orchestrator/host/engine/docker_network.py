@@ -1,0 +1,184 @@
+"""The bridge for sandboxes with network access, and the host's rules that restrict it.
+
+A short-lived container with the host's network installs the rules, so the control plane itself
+needs no privilege over the host's firewall.
+"""
+
+import logging
+import threading
+import time
+
+import docker
+from docker.errors import APIError, NotFound
+
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.base import LABEL_INSTANCE
+from orchestrator.host.engine.docker_helper import network_helper, run_helper
+from orchestrator.host.engine.docker_resolvers import host_resolvers
+
+# Rules are trusted for this long after a check, because the firewall may be flushed.
+TRUST_SECONDS = 60.0
+
+BRIDGE_NAME = "com.docker.network.bridge.name"
+BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
+
+# Packets from the bridge to any address of the host pass INPUT; packets to link-local addresses
+# elsewhere (cloud metadata) pass DOCKER-USER. Of the two iptables back ends, the rules must go to
+# the one that Docker uses. Docker removes its rule for a moment whenever it makes a network, so the
+# script looks for the rule more than once. Name servers that the operator set may be at those
+# addresses, too. A chain with the bridge's name, refilled each time and placed before the other
+# rules, accepts lookups to them.
+RULES_SCRIPT = """\
+set -eu
+action=$1 bridge=$2 backend=
+shift 2
+resolvers=$*
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+    for candidate in nft legacy; do
+        if "iptables-$candidate" -w 5 -C FORWARD -j DOCKER-USER 2>/dev/null; then
+            backend=$candidate
+            break 2
+        fi
+    done
+    sleep 0.2
+done
+if [ -z "$backend" ]; then
+    echo "the engine's DOCKER-USER chain was not found" >&2
+    exit 1
+fi
+drop() {
+    tables=$1 chain=$2
+    shift 2
+    case $action in
+    install)
+        "$tables" -w 5 -C "$chain" -i "$bridge" "$@" -j DROP 2>/dev/null ||
+            "$tables" -w 5 -I "$chain" -i "$bridge" "$@" -j DROP
+        ;;
+    remove)
+        while "$tables" -w 5 -D "$chain" -i "$bridge" "$@" -j DROP 2>/dev/null; do :; done
+        ;;
+    esac
+}
+lookups() {
+    for chain in DOCKER-USER INPUT; do
+        while "iptables-$backend" -w 5 -D "$chain" -i "$bridge" -j "$bridge" 2>/dev/null; do :; done
+    done
+    "iptables-$backend" -w 5 -F "$bridge" 2>/dev/null || :
+    "iptables-$backend" -w 5 -X "$bridge" 2>/dev/null || :
+    if [ "$action" = remove ] || [ -z "$resolvers" ]; then
+        return
+    fi
+    "iptables-$backend" -w 5 -N "$bridge"
+    for address in $resolvers; do
+        for protocol in udp tcp; do
+            "iptables-$backend" -w 5 -A "$bridge" -d "$address" -p "$protocol" --dport 53 -j ACCEPT
+        done
+    done
+    for chain in DOCKER-USER INPUT; do
+        "iptables-$backend" -w 5 -I "$chain" -i "$bridge" -j "$bridge"
+    done
+}
+drop "iptables-$backend" DOCKER-USER -d 169.254.0.0/16
+drop "iptables-$backend" INPUT
+if [ -e /proc/net/if_inet6 ]; then
+    drop "ip6tables-$backend" INPUT
+fi
+lookups
+"""
+
+_log = logging.getLogger(__name__)
+
+
+class Bridge:
+    """This instance's bridge. Its methods block and may be called from any thread."""
+
+    def __init__(self, instance: str, resolvers: tuple[str, ...] = ()) -> None:
+        """`resolvers` are the operator's; without them, those of the engine's host are used."""
+        self.name = f"paddock-open-{instance}"
+        self.bridge = f"pdk{instance}"[:15]  # the kernel's limit for interface names
+        self._instance = instance
+        self._helper = f"paddock-net-{instance}"
+        self._lock = threading.Lock()
+        self._trusted_until = 0.0
+        self._set_resolvers = resolvers
+        self.resolvers = resolvers
+
+    def trusted(self) -> bool:
+        """Whether the rules were in place recently."""
+        return time.monotonic() < self._trusted_until
+
+    def distrust(self) -> None:
+        """Makes the next `ensure` check again."""
+        self._trusted_until = 0.0
+
+    def ensure(self, client: docker.APIClient, image: str) -> None:
+        """Installs the rules, then makes the bridge, so it never exists without them.
+
+        Raises: EngineUnavailableError, docker's errors; whatever was made is removed.
+        """
+        with self._lock:
+            if self.trusted():
+                return
+            try:
+                self._run_helper(client, image, "install")
+                self._ensure_bridge(client)
+                if not self._set_resolvers:
+                    self.resolvers = host_resolvers(client, image, self._instance)
+            except BaseException:
+                self._undo(client, image)
+                raise
+            self._trusted_until = time.monotonic() + TRUST_SECONDS
+
+    def remove(self, client: docker.APIClient, image: str) -> None:
+        """Removes the bridge, then the rules. Does nothing while a container uses the bridge."""
+        with self._lock:
+            self.distrust()
+            if self._remove_bridge(client):
+                self._run_helper(client, image, "remove")
+
+    def _undo(self, client: docker.APIClient, image: str) -> None:
+        try:
+            if self._remove_bridge(client):
+                self._run_helper(client, image, "remove")
+        except (EngineUnavailableError, docker.errors.DockerException, OSError) as error:
+            # Without the bridge, the rules match nothing.
+            _log.warning("the rules of %s could not be removed: %s", self.bridge, str(error))
+
+    def _ensure_bridge(self, client: docker.APIClient) -> None:
+        options = {BRIDGE_NAME: self.bridge, BRIDGE_ICC: "false"}
+        try:
+            found = client.inspect_network(self.name)
+        except NotFound:
+            client.create_network(
+                self.name,
+                driver="bridge",
+                options=options,
+                labels={LABEL_INSTANCE: self._instance},
+                enable_ipv6=False,
+            )
+            return
+        if found.get("Driver") != "bridge" or not options.items() <= found["Options"].items():
+            raise EngineUnavailableError(
+                f"the network {self.name} has the wrong options: remove it"
+            )
+
+    def _remove_bridge(self, client: docker.APIClient) -> bool:
+        """Whether the bridge is gone; a bridge in use stays."""
+        try:
+            client.remove_network(self.name)
+        except NotFound:
+            return True
+        except APIError as error:
+            if error.status_code == 403:  # it has active endpoints
+                return False
+            raise
+        return True
+
+    def _run_helper(self, client: docker.APIClient, image: str, action: str) -> None:
+        arguments = (action, self.bridge, *self._set_resolvers)
+        run_helper(
+            client,
+            self._helper,
+            network_helper(image, self._instance, "host", RULES_SCRIPT, *arguments),
+            "the rules of the open network could not be set",
+        )

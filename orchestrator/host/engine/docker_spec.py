@@ -1,0 +1,129 @@
+"""Docker API requests for one sandbox, built by pure functions."""
+
+import re
+from typing import Any
+
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.base import LABEL_INSTANCE, Bind, Limits, Rates, SandboxSpec
+from orchestrator.host.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
+from sandbox_agent.protocol import HOST_NAME
+
+# The kernel's default scheduling period, in microseconds.
+CPU_PERIOD = 100_000
+# The engine switches IPv6 off where it gives no address of it, but programs listen on ::1.
+_IPV6_LOOPBACK = {"net.ipv6.conf.lo.disable_ipv6": "0"}
+# The wording of several Docker versions.
+_UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
+
+
+def container_config(spec: SandboxSpec, instance: str, *, ipv6: bool = False) -> dict[str, Any]:
+    """The body of `POST /containers/create`; the image's entry point is the agent.
+
+    `ipv6`: the kernel has it, and the sandbox's loopback gets the address ::1.
+    """
+    return {
+        "Image": spec.image,
+        "Hostname": HOST_NAME,
+        "Labels": {**spec.labels, LABEL_INSTANCE: instance},
+        "HostConfig": host_config(spec, ipv6=ipv6),
+    }
+
+
+def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
+    """Confinement, limits and mounts of the container."""
+    return {
+        # The agent switches to each command's uid, and needs no other root privilege.
+        "CapDrop": ["ALL"],
+        "CapAdd": ["SETUID", "SETGID"],
+        "SecurityOpt": ["no-new-privileges"],
+        "ReadonlyRootfs": True,
+        "Init": False,  # the agent is PID 1 and reaps
+        "RestartPolicy": {"Name": "no"},
+        "NetworkMode": spec.network or "none",
+        # On a network, the engine gives the name an address.
+        "ExtraHosts": [] if spec.network else [f"{HOST_NAME}:127.0.0.1"],
+        "Mounts": [terminals(), *(_mount(bind) for bind in spec.binds)],
+        "MaskedPaths": list(HIDDEN),
+        "Sysctls": {**kernel_objects(spec.limits), **(_IPV6_LOOPBACK if ipv6 else {})},
+        "Tmpfs": _tmpfs(spec),
+        "LogConfig": log_config(),
+        **({"Runtime": spec.runtime} if spec.runtime else {}),
+        **_limits(spec.limits),
+        **_throttles(spec.rates, spec.disk),
+    }
+
+
+def log_config() -> dict[str, Any]:
+    """Small, but large enough to show why a container ended."""
+    return {
+        "Type": "local",
+        "Config": {"max-size": "64k", "max-file": "1", "compress": "false"},
+    }
+
+
+def refuse_dropped_limits(warnings: list[str] | None) -> None:
+    """Raises EngineUnavailableError if the engine says that it ignores a limit."""
+    dropped = [text for text in warnings or [] if "discarded" in text.lower()]
+    if dropped:
+        raise EngineUnavailableError(
+            f"the container engine can't set every limit: {'; '.join(dropped)}"
+        )
+
+
+def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnavailableError | None:
+    """The message if an unknown runtime is why the engine refused the container."""
+    if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
+        return None
+    return EngineUnavailableError(
+        f"the container engine has no runtime {runtime}: configure it there, or set "
+        "PADDOCK_RUNTIME to another"
+    )
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    shared = limits.shm_bytes > 0
+    return {
+        # Quota and period instead of NanoCpus, because the engine refuses to update a mixture.
+        "CpuPeriod": CPU_PERIOD,
+        "CpuQuota": round(limits.cpus * CPU_PERIOD),
+        "Memory": limits.memory_bytes,
+        "MemorySwap": limits.memory_bytes,  # memory and swap together, so no swap
+        "PidsLimit": limits.pids,
+        # /dev/shm is writable even under a read-only root.
+        "IpcMode": "private" if shared else "none",
+        **({"ShmSize": limits.shm_bytes} if shared else {}),
+    }
+
+
+def _throttles(rates: Rates, disk: str | None) -> dict[str, Any]:
+    """Rates of the workspace's device.
+
+    With control groups of version 1, docker_rates adds the rest.
+    """
+    if disk is None:
+        return {}
+    wanted = {"BlkioDeviceReadBps": rates.disk_read, "BlkioDeviceWriteBps": rates.disk_write}
+    return {
+        name: [{"Path": disk, "Rate": rate}] for name, rate in wanted.items() if rate is not None
+    }
+
+
+def _mount(bind: Bind) -> dict[str, Any]:
+    return {
+        "Type": "bind",
+        "Source": bind.source,
+        "Target": bind.target,
+        "ReadOnly": bind.read_only,
+        "BindOptions": {"Propagation": "rslave" if bind.follows else "rprivate"},
+    }
+
+
+def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
+    execute = "exec" if spec.tmp_exec else "noexec"
+    options = f"size={spec.limits.tmp_bytes},mode=1777,nosuid,nodev,{execute}"
+    mounts = {"/tmp": options}  # noqa: S108 - a path inside the sandbox
+    if spec.limits.shm_bytes == 0:
+        # Some engines mount message queues even without shared memory, so an empty directory takes
+        # their place.
+        mounts["/dev/mqueue"] = "ro,size=4096,mode=555,nosuid,nodev,noexec"
+    return mounts

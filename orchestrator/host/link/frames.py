@@ -1,0 +1,66 @@
+"""Limits of an agent's frames by kind: their size and the number of JSON values. Pure functions."""
+
+import json
+from collections.abc import Collection
+from typing import NamedTuple
+
+from orchestrator.ground.strict_json import count
+from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, FrameError, Message, parse, split
+
+KIB = 1024
+
+
+class Bounds(NamedTuple):
+    """Limits of a frame: its size in bytes, and the values in its JSON.
+
+    `data`: it may carry bytes besides its JSON.
+    """
+
+    bytes: int
+    values: int
+    data: bool = False
+
+
+# Secrets make it long: 64 KiB of them, which JSON may enlarge six times.
+HELLO = Bounds(512 * KIB, 4096)
+# Without its secrets.
+MOST_HELLO_REST = 64 * KIB
+# Also the limit of most answers.
+EVENT = Bounds(128 * KIB, 4096)
+# Bytes in base64, or up to 4,096 chunks of them.
+_OUTPUT = Bounds(2 * CHUNK_BYTES, 20 * KIB)
+_CHUNK = Bounds(CHUNK_BYTES + 4 * KIB, 4096, data=True)
+# 10,000 files have 70,000 values. Parsing them takes about 20 ms, in which no other thread runs
+# either.
+_FILES = Bounds(MAX_FRAME_BYTES, 96 * KIB)
+LARGE = {"output": _OUTPUT, "pty.read": _OUTPUT, "file.pull": _CHUNK, "file.list": _FILES}
+
+
+def bounds(accepted: bool, asked: Collection[str]) -> Bounds:
+    """The limits of the next frame. An agent that was `accepted` may answer requests.
+
+    `asked`: the methods of LARGE that are not answered yet.
+    """
+    if not accepted:
+        return HELLO
+    if not asked:
+        return EVENT
+    possible = EVENT, *(LARGE[method] for method in asked)
+    return Bounds(*map(max, zip(*possible, strict=True)))
+
+
+def parse_frame(body: bytes, allowed: Bounds = _FILES) -> Message:
+    """The message in a frame. Raises: FrameError, also if parsing it would take long."""
+    if len(body) > allowed.bytes:
+        raise FrameError(f"frame of {len(body)} bytes where at most {allowed.bytes} were expected")
+    text, data = split(body)
+    if data is not None and not allowed.data:
+        raise FrameError("frame with bytes where none were expected")
+    if count(text, allowed.values) > allowed.values:
+        raise FrameError(f"frame with more than {allowed.values} values")
+    return parse(body)
+
+
+def size_of(value: object) -> int:
+    """A lower bound of the bytes of a JSON value as received."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False))

@@ -1,0 +1,342 @@
+"""Validates the form of an agent's messages before they are used. Pure functions."""
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.ground.errors import (
+    AuditUnavailableError,
+    BudgetExceededError,
+    BusyError,
+    ConflictError,
+    NotFoundError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    TooLargeError,
+    ValidationError,
+)
+from orchestrator.host.link.frames import MOST_HELLO_REST, size_of
+from sandbox_agent.excerpts import MOST_PATHS
+from sandbox_agent.protocol import (
+    AGENT_OPERATIONS,
+    CPU_BUDGET,
+    MOST_TOLD_BYTES,
+    MOST_TOLD_CHUNKS,
+    OUTPUT_BUDGET,
+    Message,
+)
+from sandbox_agent.redaction import MOST_BYTES
+
+_BOOT_ID = re.compile(r"[0-9a-f]{16}")
+_SEAL = re.compile(r"[0-9a-f]{64}")
+_COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_MOST_LISTED = 256
+# An event reports one action in a few members, none longer than a path.
+_MOST_MEMBERS = 32
+_LONGEST_TEXT = 16 * 1024
+# Of a command line, whose beginning an agent reports.
+_MOST_WORDS = 64
+# Numbers of an agent must fit JSON numbers of every reader.
+_NUMBERS = 2**53
+# For the end of a program: an exit code may be 128 plus a signal number.
+_LARGEST_EXIT_CODE = 255
+_COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
+_HELLO_MEMBERS = frozenset(
+    {
+        "protocol",
+        "boot_id",
+        "configured",
+        "running",
+        "finished",
+        "terminals",
+        "landlock_abi",
+        "seccomp",
+        "session_cpu_us",
+        "session_output_bytes",
+        "secrets",
+    }
+)
+_ERRORS: dict[str, type[PaddockError]] = {
+    error.code: error
+    for error in (
+        AuditUnavailableError,
+        BudgetExceededError,
+        BusyError,
+        ConflictError,
+        NotFoundError,
+        PermissionDeniedError,
+        TooLargeError,
+        ValidationError,
+    )
+}
+
+
+Sealed = tuple[str, str]
+Chunk = tuple[str, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSecrets:
+    """The secrets that an agent holds, as (value, seal): by name, and those of commands."""
+
+    variables: Mapping[str, Sealed] = field(default_factory=dict, repr=False)
+    given: tuple[Sealed, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The message with which an agent connects; `configured`: it knows its session.
+
+    `landlock_abi` and `seccomp` are its kernel's features; `totals` is its session's consumption,
+    by budget kind.
+    """
+
+    boot_id: str
+    configured: bool
+    running: frozenset[str]
+    finished: frozenset[str]
+    terminals: frozenset[str]
+    landlock_abi: int
+    seccomp: bool
+    totals: dict[str, int] = field(default_factory=dict)
+    secrets: HeldSecrets = field(default_factory=HeldSecrets)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEvent:
+    """One audit event of an agent, validated in form."""
+
+    boot_id: str
+    seq: int
+    operation: str
+    decision: str | None
+    rule: str | None
+    command_id: str | None
+    args: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    duration_ms: int | None
+    # The output of a command that has ended, as (stream, offset, bytes); None: it must be
+    # requested.
+    output: tuple[Chunk, ...] | None = field(default=None, repr=False)
+
+
+def answer_of(method: str, answer: Message) -> Message:
+    """The result in an agent's answer. Raises: the error that it returned."""
+    if "error" in answer:
+        raise domain_error(answer["error"])
+    value = answer.get("result")
+    if not isinstance(value, dict):
+        raise SandboxUnavailableError(f"the sandbox agent sent a malformed answer to {method}")
+    return value
+
+
+def domain_error(error: Any) -> PaddockError:
+    """The error that an agent returned, with a code that agents may use."""
+    if not isinstance(error, dict):
+        return SandboxUnavailableError("the sandbox agent sent a malformed answer")
+    data = error.get("data")
+    if not isinstance(data, dict):
+        data = {}
+    kind = _ERRORS.get(str(data.get("code")), SandboxUnavailableError)
+    rule = data.get("rule")
+    return kind(str(error.get("message"))[:2048], rule=rule if isinstance(rule, str) else None)
+
+
+def parse_hello(params: Any) -> Hello:
+    """Raises ValueError for a malformed hello."""
+    if not _HELLO_MEMBERS.issuperset(params):
+        raise ValueError("it has unknown members")
+    if size_of({**params, "secrets": None}) > MOST_HELLO_REST:
+        raise ValueError(f"it may have at most {MOST_HELLO_REST} bytes besides secrets")
+    boot_id, abi = params.get("boot_id"), params.get("landlock_abi")
+    if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
+        raise ValueError("boot_id must be 16 hex digits")
+    if isinstance(abi, bool) or not isinstance(abi, int) or not 0 <= abi <= 1000:
+        raise ValueError("landlock_abi must be a small number")
+    configured, seccomp = params.get("configured"), params.get("seccomp", False)
+    if not isinstance(configured, bool) or not isinstance(seccomp, bool):
+        raise ValueError("configured and seccomp must be true or false")
+    running, finished = _ids(params.get("running")), _ids(params.get("finished"))
+    terminals = _ids(params.get("terminals"))
+    secrets = _secrets(params.get("secrets", {"variables": {}, "given": []}))
+    totals = session_totals(params)
+    return Hello(boot_id, configured, running, finished, terminals, abi, seccomp, totals, secrets)
+
+
+def session_totals(members: Message) -> dict[str, int]:
+    """The session's consumption so far, by budget kind, for the kinds among these members.
+
+    Raises: ValueError for malformed members.
+    """
+    names = {CPU_BUDGET: "session_cpu_us", OUTPUT_BUDGET: "session_output_bytes"}
+    return {
+        kind: _number(members, name, least=0) for kind, name in names.items() if name in members
+    }
+
+
+def _secrets(value: Any) -> HeldSecrets:
+    if not isinstance(value, dict):
+        raise ValueError("secrets must be an object")
+    variables, given = value.get("variables"), value.get("given")
+    if not isinstance(variables, dict) or not isinstance(given, list):
+        raise ValueError("secrets must have variables and given")
+    if len(variables) > _MOST_LISTED or len(given) > _MOST_LISTED:
+        raise ValueError("secrets must be few")
+    named = {name: _sealed(item) for name, item in variables.items()}
+    return HeldSecrets(named, tuple(map(_sealed, given)))
+
+
+def _sealed(item: Any) -> Sealed:
+    if not isinstance(item, list) or len(item) != 2 or not all(isinstance(x, str) for x in item):
+        raise ValueError("a secret must be its value and its seal")
+    value, seal = item
+    if len(value) > MOST_BYTES or not _SEAL.fullmatch(seal) or not _is_text(value):
+        raise ValueError("a secret must be a text, and its seal 64 hex digits")
+    return value, seal
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _ids(value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or len(value) > _MOST_LISTED:
+        raise ValueError("command ids must be a short list")
+    if not all(isinstance(item, str) and _COMMAND_ID.fullmatch(item) for item in value):
+        raise ValueError("command ids must be short strings")
+    return frozenset(value)
+
+
+def parse_event(params: Any) -> AgentEvent:
+    """Raises ValueError for a malformed event."""
+    if not isinstance(params, dict):
+        raise ValueError("event must be an object")
+    operation, decision = params.get("operation"), params.get("decision")
+    if not isinstance(operation, str) or operation not in AGENT_OPERATIONS:
+        raise ValueError("an agent may not report this operation")
+    if decision not in ("allow", "deny", None):
+        raise ValueError("decision must be allow, deny or null")
+    args, outcome = params.get("args"), params.get("result")
+    if not isinstance(args, dict) or not isinstance(outcome, dict | None):
+        raise ValueError("args and result must be objects")
+    _check_flat(args)
+    _check_flat(outcome or {})
+    session_totals(outcome or {})
+    if operation in ("command.exit", "pty.exit"):
+        _check_end(outcome or {})
+    if operation == "budget.exceeded":
+        _check_exceeded(args)
+    command_id = _text(params, "command_id")
+    if command_id is not None and not _COMMAND_ID.fullmatch(command_id):
+        raise ValueError("command_id must be a short string")
+    return AgentEvent(
+        boot_id=str(params.get("boot_id")),
+        seq=_number(params, "seq", least=1),
+        operation=operation,
+        decision=decision,
+        rule=_text(params, "rule"),
+        command_id=command_id,
+        args=args,
+        result=outcome,
+        error=_text(params, "error"),
+        duration_ms=_number(params, "duration_ms", least=0),
+        output=_output(params) if operation == "command.exit" else None,
+    )
+
+
+def _output(params: Message) -> tuple[Chunk, ...] | None:
+    """Raises ValueError for malformed output, or for more than an end event may contain."""
+    told = params.get("output")
+    if told is None:
+        return None
+    if not isinstance(told, list) or len(told) > MOST_TOLD_CHUNKS:
+        raise ValueError("output must be a short list")
+    chunks = tuple(map(parse_chunk, told))
+    if sum(len(data) for _, _, data in chunks) > MOST_TOLD_BYTES:
+        raise ValueError(f"output must have at most {MOST_TOLD_BYTES} bytes")
+    return chunks
+
+
+def parse_page(answer: Message) -> tuple[list[Chunk], int]:
+    """A page of output, and the offset of the next page.
+
+    Raises: KeyError, TypeError, ValueError if it is malformed.
+    """
+    chunks = [parse_chunk(item) for item in answer["chunks"]]
+    following = _number(answer, "next", least=0)
+    if any(offset + len(data) > following for _, offset, data in chunks):
+        raise ValueError("output must end where the next page begins")
+    return chunks, following
+
+
+def parse_chunk(item: Any) -> Chunk:
+    """A chunk of output as it is transmitted. Raises: ValueError."""
+    if not isinstance(item, list) or len(item) != 3:
+        raise ValueError("a chunk of output must be its stream, offset and data")
+    stream, offset, data = item
+    if not isinstance(stream, str) or not isinstance(data, str):
+        raise ValueError("a chunk of output must have a stream and data")
+    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < _NUMBERS:
+        raise ValueError("a chunk of output must begin at an offset")
+    return stream, offset, base64.b64decode(data)
+
+
+def _check_end(outcome: Message) -> None:
+    """Raises ValueError for numbers that the end of a program can't have."""
+    if outcome.get("exit_code") is not None:
+        _number(outcome, "exit_code", least=0, most=_LARGEST_EXIT_CODE)
+    for name in _COUNTS:
+        if outcome.get(name) is not None:
+            _number(outcome, name, least=0)
+
+
+def _check_exceeded(args: Message) -> None:
+    """Raises ValueError unless it is about a budget that agents watch."""
+    if args.get("kind") not in (CPU_BUDGET, OUTPUT_BUDGET):
+        raise ValueError("kind must be a budget that agents watch")
+    _number(args, "consumed", least=0)
+
+
+def _check_flat(members: Message) -> None:
+    """Raises ValueError for members that are more, larger or deeper than our agent's ever are."""
+    if len(members) > _MOST_MEMBERS:
+        raise ValueError("args and result must have few members")
+    for name, item in members.items():
+        most = MOST_PATHS if name == "paths" else _MOST_WORDS
+        words = isinstance(item, list) and len(item) <= most and all(map(_is_short_text, item))
+        if not (_is_short(name) and (words or _is_short(item))):
+            raise ValueError("members of args and result must be short")
+
+
+def _is_short(item: Any) -> bool:
+    if isinstance(item, str):
+        return len(item) <= _LONGEST_TEXT
+    if isinstance(item, int | float):
+        return -_NUMBERS < item < _NUMBERS  # values other than numbers are ignored here
+    return item is None
+
+
+def _is_short_text(item: Any) -> bool:
+    return isinstance(item, str) and _is_short(item)
+
+
+def _text(params: Message, name: str) -> str | None:
+    value = params.get(name)
+    if value is not None and (not isinstance(value, str) or len(value) > _LONGEST_TEXT):
+        raise ValueError(f"{name} must be a string of a reasonable length")
+    return value
+
+
+def _number(params: Message, name: str, least: int, most: int = _NUMBERS - 1) -> int:
+    value = params.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} must be an integer")
+    return value

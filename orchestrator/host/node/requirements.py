@@ -1,0 +1,66 @@
+"""The host features that a level needs to be enforced, and those that are missing.
+
+Pure functions.
+"""
+
+from dataclasses import dataclass, replace
+
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.base import NO_RATES, Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """A level's requirements; sessions are refused without them."""
+
+    landlock: int  # the lowest version of Landlock's interface (ABI); 0 if it is not needed
+    seccomp: bool  # system call filters and their notification
+    mounts: bool  # workspaces mounted with their own flags
+    quota: bool  # workspaces that can't exceed their size
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The available features; `landlock` is its interface version, 0 if it is missing."""
+
+    landlock: int
+    seccomp: bool
+    mounts: bool
+    quota: bool
+    throttle: bool = False  # the rates of workspaces' disks can be limited
+
+    def within(self, landlock: int, seccomp: bool) -> "Facts":
+        """The features left in a sandbox whose agent found these: a runtime may offer less."""
+        return replace(
+            self, landlock=min(self.landlock, landlock), seccomp=self.seccomp and seccomp
+        )
+
+
+class UnmetError(EngineUnavailableError):
+    """The host can't enforce a level, so its sessions are refused rather than confined less."""
+
+
+def unmet(needed: Requirements, facts: Facts, rates: Rates = NO_RATES) -> list[str]:
+    """Why the level can't be enforced; empty if it can."""
+    reasons = []
+    if facts.landlock < needed.landlock:
+        has = f"version {facts.landlock}" if facts.landlock else "none"
+        reasons.append(f"needs Landlock version {needed.landlock}, but found {has}")
+    if needed.seccomp and not facts.seccomp:
+        reasons.append("needs seccomp filters with notification, which are missing")
+    if needed.mounts and not facts.mounts:
+        reasons.append("needs workspaces mounted with flags, which can't be mounted")
+    if needed.quota and not facts.quota:
+        reasons.append("needs workspaces of a limited size, but sizes can't be limited")
+    if rates.disk and not facts.throttle:
+        reasons.append("needs a rate limit for workspaces' disks, but rates can't be limited")
+    return reasons
+
+
+def check(
+    level: str, needed: Requirements, facts: Facts, where: str, rates: Rates = NO_RATES
+) -> None:
+    """Raises UnmetError with the level and the reasons; `where` is what offers too little."""
+    reasons = unmet(needed, facts, rates)
+    if reasons:
+        raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}")

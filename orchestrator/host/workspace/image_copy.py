@@ -1,0 +1,77 @@
+"""Copies of workspace images, each of one moment, also while sessions use them. Every call blocks.
+
+Nothing is frozen, so a copy that is killed leaves no command waiting. Instead, a copy counts only
+if nothing was written to the image's device meanwhile: then it is what a loss of power would have
+left, right after a sync.
+"""
+
+import ctypes
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.ground.errors import ConflictError
+from orchestrator.host.workspace import ext4, loop, mounts
+
+IMAGE = "workspace.img"
+_MOUNT = "fs"
+_ATTEMPTS = 3
+# Sectors written and discarded, in the kernel's Documentation/block/stat.rst. A sync counts as a
+# write, of no sectors, even if nothing is pending.
+_WRITTEN, _DISCARDED = 6, 13
+
+
+class _Mark(NamedTuple):
+    """Changes whenever something is written to the image, or another image takes its place."""
+
+    inode: int
+    modified_ns: int
+    device: int
+    written: tuple[str, ...]
+
+
+def copy_image(slot: Path, target: Path) -> None:
+    """Copies the slot's image with its holes to the new file `target`, and checks the copy.
+
+    Raises: ConflictError if its files were written during each attempt; ImageError; OSError,
+    FileNotFoundError if there is no image. `target` may then exist.
+    """
+    for _ in range(_ATTEMPTS):
+        target.unlink(missing_ok=True)
+        before = _mark(slot)
+        ext4.copy_sparse(slot / IMAGE, target)
+        if _mark(slot) == before:
+            ext4.check(target)
+            return
+    raise ConflictError("its files are being written: pause or end its session")
+
+
+def _mark(slot: Path) -> _Mark:
+    """Writes what is pending to the image first. Raises: ConflictError, OSError."""
+    image, mount = slot / IMAGE, slot / _MOUNT
+    mounted = mount.is_dir() and mounts.is_mounted(str(mount))
+    if mounted:
+        _sync(mount)
+    elif loop.in_use(image):
+        raise ConflictError("its file system is mounted out of sight")
+    device = mount.lstat().st_dev if mounted else 0
+    facts = image.lstat()
+    return _Mark(facts.st_ino, facts.st_mtime_ns, device, _written(device) if mounted else ())
+
+
+def _written(device: int) -> tuple[str, ...]:
+    path = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+    numbers = path.read_text(encoding="ascii").split()
+    return numbers[_WRITTEN], numbers[_DISCARDED]
+
+
+def _sync(directory: Path) -> None:
+    """Writes what is pending in its file system. Raises: OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if libc.syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), os.fspath(directory))
+    finally:
+        os.close(descriptor)

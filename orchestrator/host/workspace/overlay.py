@@ -1,0 +1,168 @@
+"""Overlay mounts: what is written goes to an upper directory, and the lower one stays as it is."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.workspace import mounts
+
+_SYS_FSOPEN = 430
+_SYS_FSCONFIG = 431
+_SYS_FSMOUNT = 432
+_CLOEXEC = 1
+_SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
+
+_OPTIONS = {
+    # Directories are not renamed by a mark that says where the rest of them is: a session that left
+    # such a mark in its workspace would otherwise decide what another directory contains.
+    "redirect_dir": "nofollow",
+    # A staged file has its whole content, so it can be read and compared without the overlay.
+    "metacopy": "off",
+    # With these two off, the kernel allows the workspace to change while no overlay is mounted,
+    # which a commit does.
+    "index": "off",
+    "xino": "off",
+}
+# The kernel's own marks are attributes that the workspace's user can read and remove: the process
+# that commits has no rights of root. Through the mount, a session can't set them: its attributes of
+# these names get others in the staging area.
+_FLAGS = ("userxattr",)
+
+_TRIAL_UID = 65534
+_TRIAL = """
+import os, sys
+handle, uid = map(int, sys.argv[1:])
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+os.fchdir(handle)
+with open("kept", "a") as file:
+    file.write("x")
+os.unlink("gone")
+os.rename("moved", "there")
+os.mkdir("made")
+"""
+_TRIAL_SECONDS = 20
+
+
+def mount(lower: Path, upper: Path, work: Path, target: Path, *, noexec: bool) -> None:
+    """Mounts `upper` over `lower` at `target`: nosuid, nodev, and noexec if requested.
+
+    None of them may be a symbolic link. `work` is an empty directory beside `upper`. The mount has
+    its flags before it is visible, and doesn't show where its directories are. Raises: MountError.
+    """
+    attributes = mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NODEV
+    attributes |= mounts.MOUNT_ATTR_NOEXEC if noexec else 0
+    try:
+        with _opened(lower, upper, work, target) as (lower_fd, upper_fd, work_fd, target_fd):
+            context = mounts.syscall(_SYS_FSOPEN, b"overlay", _CLOEXEC)
+            try:
+                places = {"lowerdir": lower_fd, "upperdir": upper_fd, "workdir": work_fd}
+                options = {name: f"/proc/self/fd/{place}" for name, place in places.items()}
+                for name, value in {"source": "staged", **options, **_OPTIONS}.items():
+                    _configure(context, _SET_STRING, name, value.encode())
+                for name in _FLAGS:
+                    _configure(context, _SET_FLAG, name, None)
+                mounts.syscall(_SYS_FSCONFIG, context, _CREATE, None, None, 0)
+                mounted = mounts.syscall(_SYS_FSMOUNT, context, _CLOEXEC, attributes)
+            finally:
+                os.close(context)
+            try:
+                mounts.attach(mounted, target_fd)
+            finally:
+                os.close(mounted)
+    except OSError as error:
+        raise mounts.explained("what is staged can't be mounted", error) from error
+
+
+def refusal(directory: Path) -> str | None:
+    """Why sessions can't stage changes on the file system of `directory`; None if they can.
+
+    Tries what a session does, as another user, below an empty `directory` that is emptied again.
+    """
+    names = ("lower", "upper", "work", "merged")
+    places = {name: directory / name for name in names}
+    try:
+        for name, place in places.items():
+            place.mkdir(mode=0o700)
+            if name in ("lower", "upper"):
+                os.chown(place, _TRIAL_UID, _TRIAL_UID)
+        _make_files(places["lower"])
+        merged = places["merged"]
+        mount(places["lower"], places["upper"], places["work"], merged, noexec=True)
+        try:
+            return _tried(merged)
+        finally:
+            mounts.unmount(str(merged))
+    except PaddockError as error:
+        return error.detail
+    except OSError as error:
+        return f"an overlay can't be used: {error.strerror}"
+    finally:
+        _remove_trial(places)
+
+
+@contextmanager
+def _opened(*paths: Path) -> Iterator[tuple[int, ...]]:
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handles: list[int] = []
+    try:
+        for path in paths:
+            handles.append(os.open(path, flags))
+        yield tuple(handles)
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _configure(context: int, command: int, name: str, value: bytes | None) -> None:
+    mounts.syscall(_SYS_FSCONFIG, context, command, ctypes.c_char_p(name.encode()), value, 0)
+
+
+def _make_files(lower: Path) -> None:
+    for name in ("kept", "gone", "moved"):
+        (lower / name).touch(mode=0o600)
+        os.chown(lower / name, _TRIAL_UID, _TRIAL_UID)
+
+
+def _tried(merged: Path) -> str | None:
+    handle = os.open(merged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(_TRIAL_UID)],
+            pass_fds=[handle],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={},
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "a trial of an overlay takes too long"
+    finally:
+        os.close(handle)
+    if done.returncode == 0:
+        return None
+    said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+    return (
+        "an overlay does not let its user write; in a container, the control plane needs "
+        f"DAC_OVERRIDE and FOWNER: {said[-1][:200]}"
+    )
+
+
+def _remove_trial(places: dict[str, Path]) -> None:
+    """The names are ours or the kernel's, and nobody else can reach them."""
+    kernels = [places["work"] / name for name in ("work", "index")]
+    for directory in (places["lower"], places["upper"], *kernels):
+        for entry in directory.iterdir() if directory.is_dir() else ():
+            with suppress(OSError):
+                entry.rmdir() if entry.is_dir() else entry.unlink()
+    for directory in (*kernels, *places.values()):
+        with suppress(OSError):
+            directory.rmdir()

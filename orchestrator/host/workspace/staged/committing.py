@@ -1,0 +1,295 @@
+"""Prepares a commit, carries it out, and finishes or undoes one that was interrupted."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from orchestrator.host.workspace.purge_helper import empty
+from orchestrator.host.workspace.staged import applying, descriptors, planning
+from orchestrator.host.workspace.staged import base as records
+from orchestrator.host.workspace.staged.base import Base
+from orchestrator.host.workspace.staged.clearing import clear
+from orchestrator.host.workspace.staged.names import shown
+from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
+from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, walk
+
+Json = dict[str, Any]
+MOST_TOLD = 1000
+
+
+class CommitError(Exception):
+    """The commit was not made; nothing of the workspace is changed."""
+
+
+class Staged(NamedTuple):
+    """The open directories of a session: what is staged, the workspace, and the commit's own."""
+
+    upper: int
+    lower: int
+    area: int
+
+
+class CommitPlan(NamedTuple):
+    """A commit as it would be made, and what prevents it."""
+
+    taken: list[Change]
+    # What goes with directories that are removed.
+    removed: list[str]
+    steps: list[planning.Step]
+    conflicts: list[Json]
+    refused: list[RefusedEntry]
+    missing: list[str]
+    lacking: list[str]
+    digest: str
+    # The record of the base may begin anew at that time; None: what stays staged has a conflict.
+    since: int | None
+
+    def told(self) -> Json:
+        """It as the control plane decides on it."""
+        return {
+            "counts": planning.counted(self.taken),
+            "refs": planning.refs_of(self.taken),
+            "made": [change.ref for change in self.taken if change.makes_directory],
+            "removed": self.removed,
+            "conflicts": self.conflicts[:MOST_TOLD],
+            "refused": [each._asdict() for each in self.refused[:MOST_TOLD]],
+            "missing": self.missing[:MOST_TOLD],
+            "lacking": self.lacking[:MOST_TOLD],
+            "digest": self.digest,
+        }
+
+
+def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
+    """Looks at all that is staged; changes nothing. Raises: OSError, TooMuchError."""
+    began, base = records.now(), records.read(staged.area)
+    merged: dict[str, int] = {}
+    changes: list[Change] = []
+    refused: list[RefusedEntry] = []
+    conflicts: list[Json] = []
+    removed: dict[str, list[str]] = {}
+    all_unchanged = True
+    for found in walk(staged.upper, staged.lower, merged):
+        if isinstance(found, RefusedEntry):
+            refused.append(found)
+            continue
+        changes.append(found)
+        if found.removes_directory and found.lower is not None:
+            entries = descriptors.below(found.lower, found.name)
+            removed[found.ref] = [
+                f"{found.ref}/{shown(os.fsencode(place))}" for place, _ in entries
+            ]
+        changed = base.changed(found)
+        all_unchanged = all_unchanged and not changed
+        conflict = _of_base(found) if changed else _of_review(found, selection)
+        if conflict is not None:
+            conflicts.append(conflict)
+    taken, lacking = planning.with_parents(changes, selection)
+    above = {parent for change in taken for parent in planning.parents(change.ref)}
+    closed = {ref: mode for ref, mode in merged.items() if ref in above and mode & 0o700 != 0o700}
+    refs = set(planning.refs_of(taken))
+    return CommitPlan(
+        taken,
+        [ref for change in taken for ref in removed.get(change.ref, ())],
+        planning.steps_for(taken, closed),
+        [conflict for conflict in conflicts if conflict["ref"] in refs],
+        planning.blocked(refused, selection),
+        planning.missing(selection, changes),
+        lacking,
+        _digest(taken),
+        max(began, base.since) if all_unchanged else None,
+    )
+
+
+def commit(
+    staged: Staged, selection: CommitSelection, digest: str, reached: Callable[[], None]
+) -> Json:
+    """Makes the commit that was prepared; `reached` is called at each step.
+
+    Raises: CommitError if it was not made.
+    """
+    settle(staged, reached)
+    prepared = prepare(staged, selection)
+    if prepared.digest != digest or prepared.conflicts or prepared.refused:
+        raise CommitError("what is staged, or the workspace, has changed meanwhile: try again")
+    try:
+        _copy_all(staged, prepared.taken, selection)
+        reached()
+        refs = planning.refs_of(prepared.taken)
+        journal = applying.Journal(prepared.steps, refs, prepared.since, digest)
+        applying.begin(staged.area, journal)
+    except OSError as error:
+        _empty_stores(staged.area)
+        raise CommitError(f"what is staged can't be copied: {error.strerror or error}") from error
+    reached()
+    told = settle(staged, reached)
+    if told["settled"] != "committed":
+        raise CommitError(f"it was undone: {told['error']}")
+    return told
+
+
+def settle(staged: Staged, reached: Callable[[], None]) -> Json:
+    """Finishes or undoes a commit that was begun; `settled`: committed, undone, or null for none.
+
+    `latest` is the digest of the latest commit that was made. Raises: OSError if neither is
+    possible at present.
+    """
+    name, error = applying.pending(staged.area), None
+    told: Json = {"settled": None, "error": None, "count": 0}
+    told["latest"] = records.read(staged.area).committed
+    if name is None:
+        _empty_stores(staged.area)
+        return told
+    journal = applying.read_journal(staged.area, name)
+    steps, refs = journal.steps, journal.refs
+    told["count"] = len(refs)
+    if name == applying.MAKE:
+        try:
+            applying.make(staged.lower, staged.area, steps, reached)
+            descriptors.sync_all(staged.area)
+            name = _turn(staged.area, name, applying.CLEAN)
+        except OSError as failure:
+            error = failure.strerror or str(failure)
+            name = _turn(staged.area, name, applying.UNDO)
+        reached()
+    if name == applying.UNDO:
+        applying.undo(staged.lower, staged.area, steps, reached)
+        descriptors.sync_all(staged.area)
+    else:
+        clear(staged.upper, staged.lower, refs)
+        reached()
+        _record_base(staged, journal)
+        descriptors.sync_all(staged.area)
+    reached()
+    os.unlink(name, dir_fd=staged.area)
+    reached()
+    with suppress(OSError):  # what is left goes before the next commit
+        _empty_stores(staged.area)
+    told["settled"] = "undone" if name == applying.UNDO else "committed"
+    told["error"] = error or ("a step failed" if name == applying.UNDO else None)
+    return told
+
+
+def _turn(area: int, old: str, new: str) -> str:
+    applying.turn(area, old, new)
+    return new
+
+
+def _of_base(change: Change) -> Json:
+    """The conflict of a change whose base is another than when it was staged."""
+    return {"ref": change.ref, "expected": None, "actual": _base_digest(change)}
+
+
+def _of_review(change: Change, selection: CommitSelection) -> Json | None:
+    """The conflict of a change that is not as it was reviewed; None if it is."""
+    if selection.expected is None or change.ref not in selection.expected:
+        return None
+    wanted = selection.expected[change.ref]
+    mode = None if change.type == "delete" else change.mode
+    actual = _staged_digest(change)
+    if Expected(actual, mode) == wanted:
+        return None
+    return {"ref": change.ref, "expected": wanted.fingerprint, "actual": actual}
+
+
+def _base_digest(change: Change) -> str | None:
+    if change.base is None or change.lower is None or change.base_kind != "file":
+        return None
+    try:
+        with descriptors.reading(change.lower, change.name, change.base) as handle:
+            return descriptors.digest_of(handle)
+    except OSError:
+        return None
+
+
+def _staged_digest(change: Change) -> str | None:
+    if change.type == "delete" or change.kind == "directory":
+        return None
+    if change.kind == "symlink":
+        target = os.readlink(os.fsencode(change.name), dir_fd=change.upper)
+        return descriptors.digest_of_text(target)
+    try:
+        with descriptors.reading(change.upper, change.name, change.staged) as handle:
+            return descriptors.digest_of(handle)
+    except OSError:
+        return None
+
+
+def _digest(taken: list[Change]) -> str:
+    """Of the changes as they are; no byte of them can change without it."""
+    found = hashlib.sha256()
+    for change in taken:
+        facts = change.staged
+        found.update(f"{change.type}\0{change.ref}\0{change.kind}\0".encode())
+        found.update(f"{facts.st_mode} {facts.st_ino} {facts.st_ctime_ns}\0".encode())
+    return found.hexdigest()
+
+
+def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -> None:
+    """Copies files and links to the commit's own directory. Raises: OSError, CommitError.
+
+    A program that still had one open could otherwise change it after the commit.
+    """
+    _empty_stores(staged.area)
+    os.mkdir(applying.NEW, 0o700, dir_fd=staged.area)
+    new = os.open(applying.NEW, descriptors.DIRECTORY, dir_fd=staged.area)
+    try:
+        for number, change in enumerate(taken, 1):
+            if change.type == "delete" or change.kind == "directory":
+                continue
+            with descriptors.parent_of(staged.upper, change.ref) as (parent, name):
+                found = _copy(parent, name, change, new, str(number))
+            wanted = (selection.expected or {}).get(change.ref)
+            if wanted is not None and found != wanted.fingerprint:
+                raise CommitError(f"{change.ref} changed while it was read")
+    finally:
+        os.close(new)
+
+
+def _copy(parent: int, name: str, change: Change, new: int, number: str) -> str:
+    """The fingerprint of the copy."""
+    if change.kind == "symlink":
+        target = os.readlink(os.fsencode(name), dir_fd=parent)
+        os.symlink(target, os.fsencode(number), dir_fd=new)
+        return descriptors.digest_of_text(target)
+    parent_dir = os.open(".", descriptors.DIRECTORY, dir_fd=parent)
+    found = hashlib.sha256()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with descriptors.reading(parent_dir, name, change.staged) as source:
+            target_fd = os.open(number, flags, 0o600, dir_fd=new)
+            try:
+                for data in descriptors.chunks(source):
+                    found.update(data)
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[os.write(target_fd, rest) :]
+                os.fchmod(target_fd, change.mode)
+                times = (change.staged.st_atime_ns, change.staged.st_mtime_ns)
+                os.utime(target_fd, ns=times)
+            finally:
+                os.close(target_fd)
+    finally:
+        os.close(parent_dir)
+    return f"sha256:{found.hexdigest()}"
+
+
+def _record_base(staged: Staged, journal: applying.Journal) -> None:
+    before, since = records.read(staged.area), journal.since
+    ours = {} if since is not None else before.ours
+    found = records.left(staged.lower, journal.refs)
+    began = before.since if since is None else since
+    records.write(staged.area, Base(began, {**ours, **found}, journal.digest))
+
+
+def _empty_stores(area: int) -> None:
+    """Removes the commit's own directories; of no use unless a commit is under way."""
+    for name in (applying.NEW, applying.OLD):
+        with suppress(FileNotFoundError):
+            handle = os.open(name, descriptors.DIRECTORY, dir_fd=area)
+            try:
+                empty(handle)
+            finally:
+                os.close(handle)
+            os.rmdir(name, dir_fd=area)

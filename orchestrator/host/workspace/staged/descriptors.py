@@ -1,0 +1,167 @@
+"""Files by descriptor: nothing outside of a directory is ever reached, and no link followed."""
+
+import ctypes
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.host.workspace import handles
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Reading must not wait for a FIFO that took the file's place.
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SYS_OPENAT2 = 437
+_RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
+_CHUNK = 1024 * 1024
+# Of a directory that is removed.
+MOST_BELOW = 200_000
+_MOST_OPEN = 512
+
+
+class ChangedError(OSError):
+    """A file changed while it was read."""
+
+
+class _OpenHow(ctypes.Structure):
+    """The kernel's `struct open_how`."""
+
+    _fields_ = [
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    ]
+
+
+def open_beneath(top: int, ref: str, flags: int) -> int:
+    """Opens a path below the directory `top`. Raises: OSError, also if a part of it is a link."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE)
+    found: int = libc.syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(top),
+        os.fsencode(ref or "."),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found
+
+
+@contextmanager
+def parent_of(top: int, ref: str) -> Iterator[tuple[int, str]]:
+    """Provides the open directory in which `ref` is, and the last part of its name."""
+    directory, _, name = ref.rpartition("/")
+    handle = open_beneath(top, directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield handle, name
+    finally:
+        os.close(handle)
+
+
+def facts(directory: int, name: str | bytes) -> os.stat_result | None:
+    """The facts of an entry itself; None if there is none."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def same(before: os.stat_result, after: os.stat_result) -> bool:
+    """Whether a file was not changed in between."""
+    return (before.st_ino, before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
+        *(after.st_ino, after.st_size),
+        *(after.st_mtime_ns, after.st_ctime_ns),
+    )
+
+
+@contextmanager
+def reading(directory: int, name: str, expected: os.stat_result) -> Iterator[int]:
+    """Provides the open file that `expected` describes. Raises: OSError, ChangedError."""
+    handle = os.open(name, FILE, dir_fd=directory)
+    try:
+        if not same(expected, os.fstat(handle)):
+            raise ChangedError("it changed while it was read")
+        yield handle
+        if not same(expected, os.fstat(handle)):
+            raise ChangedError("it changed while it was read")
+    finally:
+        os.close(handle)
+
+
+def chunks(handle: int) -> Iterator[bytes]:
+    """The rest of a file."""
+    while data := os.read(handle, _CHUNK):
+        yield data
+
+
+def digest_of(handle: int) -> str:
+    """The SHA-256 of the rest of a file."""
+    found = hashlib.sha256()
+    for data in chunks(handle):
+        found.update(data)
+    return f"sha256:{found.hexdigest()}"
+
+
+def digest_of_text(data: bytes) -> str:
+    """The SHA-256 of that."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def attributes(directory: int, name: str, kind: str) -> list[str]:
+    """The names of an entry's extended attributes. Raises: OSError."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        # A link has none: Linux lets users set them on files and directories only.
+        return [] if kind == "symlink" else handles.attribute_names(handle)
+    finally:
+        os.close(handle)
+
+
+def below(parent: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything in the directory, with its path in it, up to `MOST_BELOW` entries.
+
+    Raises: OSError, also for more, or for a deeper tree than can be held open.
+    """
+    seen = 0
+    stack = [(os.open(name, DIRECTORY, dir_fd=parent), "")]
+    try:
+        while stack:
+            directory, prefix = stack.pop()
+            try:
+                for each in os.listdir(directory):
+                    found = facts(directory, each)
+                    if found is None:
+                        continue
+                    seen += 1
+                    if seen > MOST_BELOW or len(stack) > _MOST_OPEN:
+                        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+                    yield f"{prefix}{each}", found
+                    if found.st_mode & 0o170000 == 0o040000:
+                        handle = os.open(each, DIRECTORY, dir_fd=directory)
+                        stack.append((handle, f"{prefix}{each}/"))
+            finally:
+                os.close(directory)
+    finally:
+        for directory, _ in stack:
+            os.close(directory)
+
+
+def is_opaque(directory: int) -> bool:
+    """Whether the open staged directory hides what the workspace has at its place."""
+    try:
+        return os.getxattr(directory, "user.overlay.opaque") == b"y"
+    except OSError:
+        return False
+
+
+def sync_all(handle: int) -> None:
+    """Writes the whole file system of `handle` to its disk. Raises: OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syncfs(ctypes.c_int(handle)) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

@@ -1,1 +1,0 @@
-"""Metrics, gauges, and the context of log lines."""

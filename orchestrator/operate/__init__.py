@@ -1,0 +1,1 @@
+"""What operators do: checks, measures, backups, snapshots, hooks, edits of keys."""

@@ -1,0 +1,215 @@
+"""Checks whether everything that Paddock needs is available, and says how to fix what is not.
+
+The control plane may be running or not. The checks change nothing permanently: they try mounts, an
+image and a network, and remove them.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from orchestrator.ground.check import Check, CheckStatus, failure, healthy
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.threads import bounded, within
+from orchestrator.host.engine.base import Engine, SandboxKernel
+from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.host.node.host import facts_of
+from orchestrator.host.node.kernel import (
+    PROMPTS,
+    KernelFacts,
+    check_prompts,
+    kernel_facts,
+    landlock_check,
+    seccomp_check,
+)
+from orchestrator.host.node.mounts import (
+    MOUNTS,
+    PROPAGATION,
+    check_mounts,
+    check_propagation,
+    existing,
+)
+from orchestrator.host.node.requirements import Facts
+from orchestrator.host.node.throttle import can_throttle
+from orchestrator.operate.checks.engine import (
+    ENGINE,
+    IMAGE,
+    check_engine,
+    check_image,
+    check_open_network,
+)
+from orchestrator.operate.checks.host import (
+    CLOCK,
+    DISK,
+    PORT,
+    check_clock,
+    check_port,
+    check_resources,
+)
+from orchestrator.operate.checks.levels import level_checks
+from orchestrator.operate.checks.loop import LOOP, check_loop
+from orchestrator.operate.checks.operator_mounts import MOUNT_LIST, check_mount_list
+from orchestrator.operate.checks.quota import QUOTA, check_quota
+from orchestrator.operate.checks.staging import STAGING, check_staging
+from orchestrator.operate.checks.state import (
+    DATABASE,
+    POLICY,
+    STATE,
+    DatabaseCheck,
+    check_database,
+    check_policy,
+    check_state_dir,
+)
+from orchestrator.operate.checks.uids import UIDS, check_uids
+from orchestrator.rules.policy.levels import Level, load_levels
+from orchestrator.settings.settings import Settings
+
+__all__ = ["Check", "CheckStatus", "healthy", "run_checks"]
+
+T = TypeVar("T")
+
+# Per check, even on a busy machine. A hung file system or engine must not hang the doctor.
+_SECONDS = 20.0
+# Its helper container takes a second or two.
+_NETWORK_SECONDS = 60.0
+_SLOW = "it does not answer in time: check the kernel's log for a hung disk or engine"
+
+
+async def run_checks(
+    settings: Settings,
+    *,
+    engine: Engine | None = None,
+    image_inputs: Callable[[], str | None] | None = None,
+) -> list[Check]:
+    """Runs every check in a fixed order; `healthy` says whether sessions of all levels can run.
+
+    `image_inputs` returns the hash of the image's sources, if they are available; it may block.
+    `engine` is for tests; None means the engine of the settings.
+    """
+    examined = engine or DockerEngine(
+        # A separate instance, so the tests do not touch what the control plane uses.
+        secrets.token_hex(4),
+        host=settings.docker_host,
+        timeout=min(settings.engine_timeout, _NETWORK_SECONDS),
+        threads=2,
+        resolvers=settings.resolvers,
+    )
+    try:
+        return await _examine(settings, examined, image_inputs)
+    finally:
+        if engine is None:
+            await examined.close()
+
+
+async def _examine(
+    settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
+) -> list[Check]:
+    state_dir = settings.state_dir
+    facts, stored, first, (image, network, inside) = await asyncio.gather(
+        _thread(kernel_facts, KernelFacts("unknown", 0, 0, 0)),
+        _thread(
+            lambda: check_database(state_dir / "paddock.db", _SECONDS / 2),
+            DatabaseCheck(_late(DATABASE)),
+        ),
+        asyncio.gather(
+            within(check_engine(engine, settings.runtime), _SECONDS, _late(ENGINE)),
+            _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
+            _thread(lambda: check_propagation(state_dir), _late(PROPAGATION)),
+            _thread(lambda: check_quota(settings), _late(QUOTA)),
+            _thread(lambda: check_staging(settings), _late(STAGING)),
+            _thread(lambda: check_state_dir(state_dir), _late(STATE)),
+            _thread(lambda: check_policy(settings), _late(POLICY)),
+            _thread(
+                lambda: check_mount_list(settings, _known(settings).values()), _late(MOUNT_LIST)
+            ),
+            _thread(lambda: check_port(settings), _late(PORT)),
+            _thread(lambda: check_uids(settings), _late(UIDS)),
+            _thread(check_prompts, _late(PROMPTS)),
+            _thread(lambda: check_loop(settings), _late(LOOP)),
+        ),
+        _examine_image(settings, engine, image_inputs),
+    )
+    engine_found, mounts, propagation, quota, staging, *others = first
+    state, policy, mount_list, port, uids, prompts, loop = others
+    resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
+    clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
+    checks = [
+        engine_found,
+        image,
+        landlock_check(facts),
+        seccomp_check(facts),
+        prompts,
+        mounts,
+        propagation,
+        quota,
+        staging,
+        uids,
+        state,
+        stored.check,
+        *([] if stored.recovery is None else [stored.recovery]),
+        policy,
+        mount_list,
+        *resources,
+        clock,
+        port,
+        loop,
+    ]
+    found = facts_of(
+        facts,
+        mounts=mounts.ok,
+        quota=quota.status is CheckStatus.OK,
+        throttle=quota.status is CheckStatus.OK and can_throttle(),
+    )
+    if inside is not None:
+        found = found.within(inside.landlock_abi, inside.seccomp)
+    return [*checks, *_levels(settings, checks, found, network)]
+
+
+async def _examine_image(
+    settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
+) -> tuple[Check, str | None, SandboxKernel | None]:
+    """The image's check, why there is no open network, and the kernel as a sandbox sees it."""
+    inputs = await _thread(image_inputs, None) if image_inputs is not None else None
+    image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
+    if not image.ok:
+        return image, "without the image it can't be tried", None
+    rates = any(level.rates.network for level in _known(settings).values())
+    tried = check_open_network(engine, settings.image, rates=rates)
+    network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+    return image, network, await _inside(settings, engine)
+
+
+async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
+    """None if it can't be examined: the engine's check gives the reason, and so do sessions."""
+    try:
+        looking = engine.kernel(settings.image, settings.runtime)
+        return await within(looking, _NETWORK_SECONDS, None)
+    except PaddockError:
+        return None
+
+
+def _levels(
+    settings: Settings, checks: list[Check], facts: Facts, network: str | None
+) -> list[Check]:
+    return level_checks(_known(settings), checks, facts, network, os.cpu_count() or 1)
+
+
+def _known(settings: Settings) -> Mapping[str, Level]:
+    try:
+        return load_levels(settings.levels_dir)
+    except ConfigError:
+        return load_levels()  # the files' own check reports the error
+
+
+async def _thread(function: Callable[[], T], late: T) -> T:
+    try:
+        return await bounded(function, _SECONDS)
+    except TimeoutError:
+        return late
+
+
+def _late(name: str) -> Check:
+    return failure(name, f"no answer within {_SECONDS:g} s", _SLOW)

@@ -1,0 +1,113 @@
+"""Checks of the container engine and the sandbox image."""
+
+import re
+
+from orchestrator.ground.check import Check, failure, ok, warning
+from orchestrator.ground.errors import PaddockError
+from orchestrator.host.engine.base import (
+    LABEL_INPUTS,
+    LABEL_PROTOCOL,
+    Engine,
+    EngineInfo,
+    Image,
+)
+from orchestrator.host.engine.image_names import build_command, how_to_get
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+ENGINE = "engine"
+IMAGE = "image"
+# The oldest version with which sandboxes were tested.
+_OLDEST_ENGINE = (20, 10)
+
+
+async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
+    """Whether the engine answers, can confine sandboxes, and has the configured runtime."""
+    try:
+        return engine_check(await engine.info(), runtime)
+    except PaddockError as error:
+        return failure(
+            ENGINE,
+            error.detail,
+            "start the container engine (`make engine`), or name its socket in "
+            "PADDOCK_DOCKER_HOST; its socket must be open to this user",
+        )
+
+
+def engine_check(info: EngineInfo, runtime: str | None = None) -> Check:
+    """Judges an engine's description of itself.
+
+    Runtimes with the full name of a containerd shim need no configuration and are not listed.
+    """
+    detail = f"version {info.version}, cgroup {info.cgroup_version}"
+    if info.rootless or info.userns_remap:
+        mode = "rootless" if info.rootless else "userns-remap"
+        return failure(ENGINE, f"{detail}, {mode}", "use a rootful engine without userns-remap")
+    if runtime is not None and "." not in runtime and runtime not in info.runtimes:
+        return failure(
+            ENGINE,
+            f"{detail}, has no runtime {runtime}, only {', '.join(info.runtimes)}",
+            "configure it in the engine, or set PADDOCK_RUNTIME to another",
+        )
+    if info.unlimited:
+        return failure(
+            ENGINE,
+            f"{detail}, can't limit {', '.join(info.unlimited)}",
+            "enable these control groups; on Debian the kernel's options are "
+            "`cgroup_enable=memory swapaccount=1`",
+        )
+    if _version(info.version) < _OLDEST_ENGINE:
+        oldest = ".".join(map(str, _OLDEST_ENGINE))
+        return warning(ENGINE, detail, f"use version {oldest} or later")
+    return ok(ENGINE, detail)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", text)
+    # A version without a number is a custom build.
+    return (int(found[1]), int(found[2])) if found else _OLDEST_ENGINE
+
+
+async def check_image(engine: Engine, name: str, inputs: str | None = None) -> Check:
+    """Whether the image exists and fits; `inputs` is the hash of its sources, if known."""
+    try:
+        return image_check(name, await engine.image(name), inputs)
+    except PaddockError as error:
+        return failure(IMAGE, error.detail, f"fix the engine, then {how_to_get(name)}")
+
+
+def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
+    """Judges an image by its labels."""
+    if image is None:
+        return failure(IMAGE, f"{name} is not on this engine", how_to_get(name))
+    protocol = image.labels.get(LABEL_PROTOCOL)
+    if protocol is None:
+        return failure(IMAGE, f"{name} is not a sandbox image", _rebuild(name))
+    if protocol != str(PROTOCOL_VERSION):
+        detail = f"{name} speaks protocol {protocol}, but this Paddock speaks {PROTOCOL_VERSION}"
+        return failure(IMAGE, detail, _rebuild(name))
+    if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
+        return warning(IMAGE, f"{name} was built from other sources", _rebuild(name))
+    return ok(IMAGE, f"{name} speaks protocol {protocol}")
+
+
+def _rebuild(name: str) -> str:
+    command = build_command(name)
+    return f"run `{command}`" if command else "build it again on a current image of Paddock's"
+
+
+async def check_open_network(engine: Engine, image: str, *, rates: bool = False) -> str | None:
+    """Why sandboxes with a network can't be kept from the host; None if they can.
+
+    Creates the network of this engine object's instance with its rules, and removes it. With
+    `rates`, the network's rate must be limitable, too.
+    """
+    try:
+        try:
+            await engine.ensure_open_network(image)
+            if rates:
+                await engine.try_link(image)
+        finally:
+            await engine.remove_open_network(image)
+    except PaddockError as error:
+        return error.detail
+    return None

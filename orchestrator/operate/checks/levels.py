@@ -1,0 +1,75 @@
+"""Whether this host can enforce each permission level's guarantees. Pure functions."""
+
+from collections.abc import Iterable, Mapping
+
+from orchestrator.ground.check import Check, failure, ok, warning
+from orchestrator.host.node.mounts import MOUNTS, PROPAGATION
+from orchestrator.host.node.requirements import Facts, unmet
+from orchestrator.operate.checks.engine import ENGINE, IMAGE
+from orchestrator.operate.checks.state import STATE
+from orchestrator.rules.policy.levels import Level
+
+# Without any of these, no sandbox keeps its level's guarantees, whatever the level requires.
+_NEEDED = (ENGINE, IMAGE, MOUNTS, PROPAGATION, STATE)
+_REMEDY = "`paddock doctor` shows how to get it"
+
+
+def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
+    """One check per level: whether the host offers what the level requires.
+
+    A level that can't be enforced leaves the others usable, so it is a warning unless all levels
+    fail. A sandbox's runtime may offer even less, which only a container of it can show.
+    """
+    missing = {level.name: unmet(level.requires, facts, level.rates) for level in levels.values()}
+    refuse = failure if all(missing.values()) else warning
+    return [
+        refuse(_name(name), _cannot(reasons), _REMEDY)
+        if reasons
+        else ok(_name(name), "can be enforced")
+        for name, reasons in missing.items()
+    ]
+
+
+def level_checks(
+    levels: Mapping[str, Level],
+    checks: Iterable[Check],
+    facts: Facts,
+    network: str | None,
+    cores: int,
+) -> list[Check]:
+    """One check per level, based on the other checks.
+
+    `network` is why sandboxes with a network can't be kept from the host; None if they can.
+    """
+    failed = [check for check in checks if check.name in _NEEDED and not check.ok]
+    return [_level_check(level, failed, facts, network, cores) for level in levels.values()]
+
+
+def _name(level: str) -> str:
+    return f"level {level}"
+
+
+def _cannot(reasons: Iterable[str]) -> str:
+    return f"can't be enforced: {'; '.join(reasons)}"
+
+
+def _level_check(
+    level: Level, failed: list[Check], facts: Facts, network: str | None, cores: int
+) -> Check:
+    name = _name(level.name)
+    if failed:
+        names = ", ".join(check.name for check in failed)
+        return failure(name, f"can't be enforced: {names}", f"fix {names}")
+    if reasons := unmet(level.requires, facts, level.rates):
+        remedy = "fix what the other checks report, or change `requires` in the level's file"
+        return failure(name, _cannot(reasons), remedy)
+    if level.network == "open" and network is not None:
+        return failure(
+            name,
+            f"can't be enforced: the open network can't be kept from the host: {network}",
+            "the engine's host needs iptables (legacy or nft) for its bridges",
+        )
+    if level.limits.cpus > cores:
+        detail = f"can be enforced; it gives {level.limits.cpus:g} cores and this host has {cores}"
+        return warning(name, detail, f"lower limits.cpus of {level.name}")
+    return ok(name, "can be enforced")

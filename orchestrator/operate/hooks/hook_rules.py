@@ -1,0 +1,73 @@
+"""Which hooks a caller may add, and whether anything may still be sent to one."""
+
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.operate.hooks.hook import Hook, beneath
+from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Principal, Role
+from orchestrator.settings.operator_hooks import checked_hook_url
+from paddock.contract.words import HookEvent
+
+
+class WantedHook(NamedTuple):
+    """A hook that a caller wants. `secret` None: one is made; `key` None: all sessions."""
+
+    url: str
+    events: tuple[HookEvent, ...]
+    key: str | None
+    secret: SecretStr | None
+
+
+class HookRules:
+    """Admins send anywhere and are told of all sessions, operators' keys as the operator says."""
+
+    def __init__(self, keys: KeyRing, prefixes: tuple[str, ...]) -> None:
+        """`prefixes`: where hooks of keys that are no admins' may send."""
+        self._keys = keys
+        self._prefixes = prefixes
+
+    def check(self, wanted: WantedHook, managed_by: str | None) -> None:
+        """Raises: ValidationError, PermissionDeniedError."""
+        try:
+            checked_hook_url(wanted.url)
+        except ValueError as error:
+            raise ValidationError(f"url {error}", field="url") from None
+        if managed_by is None:
+            if wanted.key not in (None, ADMIN_NAME) and self._keys.named(wanted.key or "") is None:
+                raise ValidationError(f"there is no key {wanted.key}", field="key")
+            return
+        if wanted.key not in (None, managed_by):
+            raise PermissionDeniedError(
+                "only an admin may add hooks for sessions of other keys", field="key"
+            )
+        if not beneath(wanted.url, self._prefixes):
+            permitted = ", ".join(self._prefixes) or "none"
+            raise PermissionDeniedError(
+                f"the operator does not permit hooks at this URL; permitted: {permitted}",
+                field="url",
+            )
+
+    def refusal(self, hook: Hook) -> str | None:
+        """Why nothing may be sent to it at present: what permitted it may be gone."""
+        if hook.managed_by is None:
+            return None
+        known = self._keys.named(hook.managed_by)
+        if known is None or self._keys.current(known) is None or known.role is not Role.OPERATOR:
+            return f"the key {hook.managed_by} is not valid any more"
+        if not beneath(hook.url, self._prefixes):
+            return "the operator does not permit hooks at this URL any more"
+        return None
+
+
+def manager_of(principal: Principal) -> str | None:
+    """The key that manages the hooks which the caller adds; None: admins."""
+    return None if principal.role is Role.ADMIN else principal.name
+
+
+def may_see(principal: Principal, hook: Hook) -> bool:
+    """Whether the caller sees and removes it."""
+    if principal.role is Role.ADMIN:
+        return True
+    return principal.role is Role.OPERATOR and hook.managed_by == principal.name

@@ -1,0 +1,138 @@
+"""What hooks are told about events of the record. Pure."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from orchestrator.record.audit.recorded import Recorded
+from paddock.audit.chain import Event
+from paddock.contract.words import HOOK_EVENTS, HookEvent, Rationale
+
+# Where a message would be longer, its longest members are left out.
+MOST_BODY_BYTES = 32 * 1024
+
+Members = Mapping[str, Any]
+
+
+class HookMessage(NamedTuple):
+    """What happened in a session: `data` depends on the type."""
+
+    type: HookEvent
+    data: Members
+
+
+class _Source(NamedTuple):
+    """Events of the record that a type of message comes from, and what is told of them."""
+
+    operation: str
+    tell: Callable[[Event], Members | None]
+
+
+def _some(values: Members | None, *names: str) -> dict[str, Any]:
+    return {name: (values or {}).get(name) for name in names}
+
+
+def _created(event: Event) -> Members:
+    return _some(event["args"], "image", "labels", "role", "work_id", "episode_id", "parent")
+
+
+def _closed(event: Event) -> Members:
+    """`acknowledged` is false if it could not be created after all."""
+    return {
+        **_some(event["result"], "status", "rationale_code", "deadline"),
+        "acknowledged": event["args"].get("acknowledged", True),
+        "error": event["error"],
+    }
+
+
+def _completed(event: Event) -> Members | None:
+    """The end of a turn, if its program was a model."""
+    if (event["result"] or {}).get("kind") != "run":
+        return None
+    return {
+        "run": event["turn"],
+        **_some(event["result"], "tag", "operations", "tokens"),
+        "duration_ms": event["duration_ms"],
+        "error": event["error"],
+    }
+
+
+def _requested(event: Event) -> Members:
+    names = "approval_id", "terminal_id", "tool", "command", "command_sha256", "risk_tier", "files"
+    return {**_some(event["args"], *names), "requested_by": event["actor"]}
+
+
+def _exceeded(event: Event) -> Members:
+    return {**_some(event["args"], "kind", "limit", "consumed", "unit"), "error": event["error"]}
+
+
+def _missed(event: Event) -> Members | None:
+    """The end of a session, if it is because of a miss."""
+    if (event["result"] or {}).get("rationale_code") != Rationale.CONTEXT_MISS:
+        return None
+    return {"error": event["error"]}
+
+
+# In the order in which messages of one event are sent.
+_SOURCES: dict[HookEvent, _Source] = {
+    "session.created": _Source("session.create", _created),
+    "run.completed": _Source("turn.end", _completed),
+    "approval.requested": _Source("approval.request", _requested),
+    "budget.exceeded": _Source("budget.exceeded", _exceeded),
+    "context.miss": _Source("session.terminated", _missed),
+    "session.closed": _Source("session.terminated", _closed),
+}
+assert set(_SOURCES) == set(HOOK_EVENTS)  # noqa: S101 - at import
+
+
+def operations_for(wanted: Iterable[HookEvent]) -> frozenset[str]:
+    """The operations of the record from which these messages come."""
+    return frozenset(_SOURCES[each].operation for each in wanted)
+
+
+def messages_of(event: Event, wanted: Iterable[HookEvent]) -> Iterator[HookMessage]:
+    """What is told of an event to those that want these types; often nothing."""
+    if event["session_id"] is None:
+        return
+    types = frozenset(wanted)
+    for name, (operation, tell) in _SOURCES.items():
+        if name not in types or operation != event["operation"]:
+            continue
+        data = tell(event)
+        if data is not None:
+            yield HookMessage(name, data)
+
+
+def delivery_id(hook_id: str, event: Recorded, message: HookMessage) -> str:
+    """The same for the same message to the same hook, and for no other."""
+    text = f"{hook_id}\n{event.hash}\n{message.type}"
+    return f"dlv-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def body_of(delivery: str, event: Event, message: HookMessage, key: str | None) -> str:
+    """The message as JSON; `key` is the name of the key whose session it is."""
+    head = {
+        "id": delivery,
+        "type": message.type,
+        "time": event["time"],
+        "session": {
+            "id": event["session_id"],
+            "incarnation": event["incarnation"],
+            "key": key,
+            "permission_level": event["permission_level"],
+            "workspace_root": event["workspace_root"],
+        },
+        "event": {"id": event["id"], "seq": event["seq"]},
+    }
+    data = dict(message.data)
+    while True:
+        left_out = sorted(set(message.data) - set(data))
+        body = _json({**head, "data": data, **({"left_out": left_out} if left_out else {})})
+        if len(body.encode()) <= MOST_BODY_BYTES or not data:
+            return body
+        del data[max(data, key=lambda name: len(_json(data[name])))]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

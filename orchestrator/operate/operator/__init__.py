@@ -1,0 +1,1 @@
+"""The operator's changes while the control plane runs."""

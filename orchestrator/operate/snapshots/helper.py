@@ -1,0 +1,181 @@
+"""The helper's main function: packs or unpacks a tree with the workspace's user's rights only.
+
+It has no network and refers to the tree by descriptors.
+"""
+
+import fcntl
+import json
+import os
+import resource
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.host.workspace.purge_helper import give_up_privileges
+from orchestrator.host.workspace.staged import base, descriptors
+from orchestrator.host.workspace.staged.names import bad_name, bad_place
+from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, TooMuchError, walk
+from sandbox_agent.archives import names
+from sandbox_agent.archives.packing import Packing
+from sandbox_agent.archives.scan import Scan
+from sandbox_agent.archives.tally import MOST_ENTRIES, Tally
+from sandbox_agent.archives.tree import Tree
+from sandbox_agent.archives.untar import Untar
+from sandbox_agent.errors import AgentError
+from sandbox_agent.places import Place
+
+_MEMORY_BYTES = 1024 * 1024 * 1024
+_FILES = 1024
+_CHUNK = 1024 * 1024
+_MOST_NAMES = 64
+_OPAQUE = "user.overlay.opaque"
+
+
+def main(arguments: list[str]) -> int:
+    """`UID SECONDS MOST_BYTES`; the request is JSON on standard input, the answer on output.
+
+    The request names open descriptors: `tree`, a directory; `archive`, its tar; and for staged
+    work `marks`, `lower` and `area`.
+    """
+    uid, seconds, most = map(int, arguments)
+    try:
+        request = json.load(sys.stdin)
+        _limit(seconds, most)
+        give_up_privileges(uid)
+        answer = _pack(request) if request["action"] == "pack" else _unpack(request, most)
+    except AgentError as error:
+        answer = {"error": error.message, "kind": error.code}
+    except TooMuchError:
+        answer = {"error": "more is staged than can be examined", "kind": "too_large"}
+    except (OSError, MemoryError, ValueError, RecursionError) as error:
+        # Leave names out: the session chose them.
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        answer = {"error": why or type(error).__name__, "kind": "failed"}
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
+    return 0
+
+
+def _limit(seconds: int, most: int) -> None:
+    """Bounds what a hostile tree or archive can make this process use."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    for kind, limit in (
+        (resource.RLIMIT_AS, _MEMORY_BYTES),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_NOFILE, _FILES),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, most),
+    ):
+        resource.setrlimit(kind, (limit, limit))
+    os.umask(0o077)
+
+
+# Packing.
+
+
+def _pack(request: dict[str, Any]) -> dict[str, Any]:
+    skipped: list[str] = []
+    if "marks" in request:
+        fcntl.flock(request["area"], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        marks = _marks(request, skipped)
+        _write(request["marks"], json.dumps(marks, separators=(",", ":")).encode())
+    place = Place(request["tree"], links=False)
+    scan = Scan(place, ".", Tally(str))
+    packing = Packing(scan, "tar")
+    while data := packing.pull(_CHUNK):
+        _write(request["archive"], data)
+    if "marks" in request:
+        # The marks have what the kernel marks as deleted, which the tar leaves out.
+        return {"skipped": skipped[:_MOST_NAMES], "count": len(skipped)}
+    return {"skipped": scan.skipped.names, "count": scan.skipped.count}
+
+
+def _marks(request: dict[str, Any], skipped: list[str]) -> dict[str, list[str]]:
+    """What is staged besides files: deletions, and directories that replace others."""
+    known = base.read(request["area"])
+    deleted, opaque = [], []
+    for found in walk(request["tree"], request["lower"]):
+        if isinstance(found, RefusedEntry):
+            skipped.append(found.ref)
+            continue
+        if known.changed(found):
+            text = f"the workspace was changed at {found.ref}, which the session changes, too"
+            raise AgentError("conflict", f"{text}: commit or roll back first")
+        if found.type == "delete":
+            deleted.append(found.ref)
+        elif _hides(found):
+            opaque.append(found.ref)
+    return {"deleted": deleted, "opaque": opaque}
+
+
+def _hides(change: Change) -> bool:
+    return change.kind == "directory" and change.replaces
+
+
+def _write(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+# Unpacking.
+
+
+def _unpack(request: dict[str, Any], most: int) -> dict[str, Any]:
+    tree = Tree(Place(request["tree"], links=False), ".", most, str)
+    untar = Untar(tree)
+    try:
+        while data := os.read(request["archive"], _CHUNK):
+            untar.push(data)
+        for name in tree.tally.skipped.names:  # a snapshot has what was there, or is altered
+            raise names.leads_out(name, "is a symbolic link with an absolute target")
+        # Before directories get their modes, which may forbid it.
+        if "marks" in request:
+            _mark(request["tree"], request["marks"])
+        untar.finish()
+    finally:
+        untar.close()
+        tree.close()
+    descriptors.sync_all(request["tree"])
+    return tree.tally.members()
+
+
+def _mark(upper: int, marks: int) -> None:
+    """Marks what is deleted, and what replaces others, as the kernel does."""
+    told = json.loads(b"".join(descriptors.chunks(marks)))
+    for ref in _refs(told, "opaque"):
+        with _naming(ref):
+            handle = descriptors.open_beneath(upper, ref, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.setxattr(handle, _OPAQUE, b"y")
+            finally:
+                os.close(handle)
+    for ref in _refs(told, "deleted"):
+        with _naming(ref), descriptors.parent_of(upper, ref) as (directory, name):
+            # A character device 0:0 is the kernel's mark, which every user may make.
+            os.mknod(name, stat.S_IFCHR, 0, dir_fd=directory)
+
+
+def _refs(told: Any, member: str) -> Iterator[str]:
+    refs = told.get(member) if isinstance(told, dict) and len(told) == 2 else None
+    if not isinstance(refs, list) or len(refs) > MOST_ENTRIES:
+        raise AgentError("validation_error", f"{member} must list paths")
+    for ref in refs:
+        text = ref.encode("utf-8", "surrogatepass") if isinstance(ref, str) else b"\0"
+        if bad_name(text) or bad_place(text):
+            raise AgentError("validation_error", f"{member} must list paths")
+        yield ref
+
+
+@contextmanager
+def _naming(ref: str) -> Iterator[None]:
+    """Names the path of a mark that can't be made."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or "failed"
+        raise AgentError("validation_error", f"{ref[:256]} can't be marked: {why}") from None

@@ -1,0 +1,133 @@
+"""Runs the helper that packs and unpacks trees: without rights, and within bounds."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orchestrator
+from orchestrator.ground.errors import ConflictError, PaddockError, TooLargeError
+from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.operate.snapshots.archive import MARKS, STAGED, WORKSPACE, SnapshotError
+from orchestrator.operate.snapshots.spool import Spool
+
+_ROOT = Path(orchestrator.__file__).parents[1]
+_START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1));"
+    " from orchestrator.operate.snapshots.helper import main; sys.exit(main(sys.argv[1:]))"
+)
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+SECONDS = 600
+# Headers of entries, besides the contents of files.
+_HEADERS = 512 * 1024 * 1024
+
+
+class SnapshotFailedError(PaddockError):
+    """A snapshot can't be taken or restored now. The call may be repeated."""
+
+    code = "sandbox_unavailable"
+
+
+class TreeHelper:
+    """Packs and unpacks the files of one workspace, whose user is `uid`. Methods block.
+
+    `most` limits the size of the files.
+    """
+
+    def __init__(self, spool: Spool, data: Path, uid: int, most: int) -> None:
+        self._spool, self._data, self._uid, self._most = spool, data, uid, most
+
+    def pack(self, area: StagingArea | None) -> list[str]:
+        """Packs the workspace, and what is staged in `area`; returns what was left out.
+
+        Raises: SnapshotFailedError, ConflictError, TooLargeError.
+        """
+        most = min(self._most + _HEADERS, self._spool.room())
+        left_out: list[str] = self._run(
+            "pack", most, {"tree": self._data}, {"archive": self._spool.make(WORKSPACE)}
+        )["skipped"]
+        if area is not None:
+            places = {"tree": area.upper, "lower": self._data, "area": area.commit}
+            made = {"archive": self._spool.make(STAGED), "marks": self._spool.make(MARKS)}
+            left_out += self._run("pack", most, places, made)["skipped"]
+        return left_out
+
+    def unpack(self) -> None:
+        """Unpacks the workspace. Raises: SnapshotError naming the entry; TooLargeError."""
+        self._run(
+            "unpack", self._most, {"tree": self._data}, {"archive": self._spool.open(WORKSPACE)}
+        )
+
+    def unpack_staged(self, area: StagingArea) -> None:
+        """Unpacks what is staged, into a new area. Raises: likewise."""
+        opened = {"archive": self._spool.open(STAGED), "marks": self._spool.open(MARKS)}
+        self._run("unpack", self._most, {"tree": area.upper}, opened)
+
+    def _run(
+        self, action: str, most: int, places: Mapping[str, Path], files: Mapping[str, int]
+    ) -> dict[str, Any]:
+        try:
+            with _opened(places) as directories:
+                request = {"action": action, **directories, **files}
+                answer = self._ask(request, most, [*directories.values(), *files.values()])
+        except OSError as error:
+            raise SnapshotFailedError(f"its files can't be used: {error.strerror}") from error
+        if "error" in answer:
+            part = STAGED if "marks" in files else WORKSPACE
+            raise _failure(action, part, answer["kind"], str(answer["error"])[:500])
+        return answer
+
+    def _ask(self, request: Mapping[str, Any], most: int, handles: list[int]) -> dict[str, Any]:
+        arguments = [str(_ROOT), str(self._uid), str(SECONDS), str(most)]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _START, *arguments],
+                input=json.dumps(request).encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+                pass_fds=handles,
+                timeout=SECONDS,
+                check=False,
+            )
+            answer = json.loads(done.stdout)
+        except (subprocess.TimeoutExpired, ValueError):
+            raise SnapshotFailedError("its files can't be used in time: try again") from None
+        if not isinstance(answer, dict):
+            raise SnapshotFailedError("its files can't be used: try again")
+        return answer
+
+
+@contextmanager
+def _opened(places: Mapping[str, Path]) -> Iterator[dict[str, int]]:
+    """By root, which alone can enter the directories above; the helper can't leave these."""
+    handles: dict[str, int] = {}
+    try:
+        for name, path in places.items():
+            handles[name] = os.open(path, _DIRECTORY)
+        yield handles
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _failure(action: str, part: str, kind: str, said: str) -> PaddockError:
+    too_large = kind == "too_large" or said in (
+        os.strerror(errno.EFBIG),
+        os.strerror(errno.ENOSPC),
+        os.strerror(errno.EDQUOT),
+    )
+    if too_large:
+        return TooLargeError(f"{part}: {said}", field=part)
+    if action == "pack":
+        return ConflictError(said) if kind == "conflict" else SnapshotFailedError(said)
+    if kind in ("validation_error", "conflict", "permission_denied"):
+        return SnapshotError(f"{part}: {said}", field=part)
+    return SnapshotFailedError(f"{part}: {said}")

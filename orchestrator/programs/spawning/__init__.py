@@ -1,0 +1,1 @@
+"""Children of sessions, and the runs that they are given."""

@@ -1,0 +1,80 @@
+"""What the operations of a turn work with."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from orchestrator.programs.turns.host_tools import HostTools
+from orchestrator.programs.turns.notes import Notes
+from orchestrator.programs.turns.operation_log import OperationLog
+from orchestrator.programs.turns.operations.turn_operation import StagedChange
+from orchestrator.programs.turns.runs.conversation import Conversation
+from orchestrator.programs.turns.runs.feed import RunFeed
+from orchestrator.programs.turns.scopes import Scopes
+from orchestrator.programs.turns.terminals import TurnTerminals
+from orchestrator.programs.turns.turn import AgentRun
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.session import Session
+from orchestrator.work.commands.execution import Executions
+from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.files.files import Files
+from orchestrator.work.memory.service import Memory
+from orchestrator.work.models.service import Models
+from orchestrator.work.proposals.listing import ProposalPage, StagedCounts
+from orchestrator.work.terminals.governed import GovernedTerminals
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.session_tools import SessionTools
+
+if TYPE_CHECKING:
+    from orchestrator.programs.spawning.runs import SpawnedRun
+    from orchestrator.programs.turns.inheritance import SpawnRequest
+
+
+# The caller, the parent, the child to spawn, the run in it, where it is told, and the tool's call.
+Spawn: TypeAlias = Callable[
+    [Principal, Session, "SpawnRequest", AgentRun, RunFeed | None, str | None],
+    Awaitable["SpawnedRun"],
+]
+
+
+class Services(NamedTuple):
+    """The parts of the control plane that operations use.
+
+    `staged` gives what is proposed, and `roll_back` discards it for a turn with that number.
+    `using` gives a session a sandbox again that has none. `spawn` runs a model in a child.
+    """
+
+    files: Files
+    executions: Executions
+    models: Models
+    staged: Callable[[Principal, Session], Awaitable[ProposalPage]]
+    roll_back: Callable[[Principal, Session, int], Awaitable[StagedCounts]]
+    using: Callable[[Principal, Session], AbstractAsyncContextManager[None]]
+    memory: Memory
+    commands: GovernedCommands
+    tools: GovernedTerminals
+    terminals: Terminals
+    session_tools: SessionTools
+    host_tools: HostTools
+    spawn: Spawn
+
+
+@dataclass(frozen=True, slots=True)
+class OperationContext:
+    """One turn of a session, on behalf of a caller.
+
+    `terminals` are the turn's own; `conversation` is that of a run. `staged`: what it proposes,
+    with times.
+    """
+
+    services: Services
+    principal: Principal
+    session: Session
+    number: int
+    scopes: Scopes
+    notes: Notes
+    log: OperationLog
+    terminals: TurnTerminals
+    conversation: Conversation | None = None
+    staged: list[tuple[StagedChange, str]] = field(default_factory=list)

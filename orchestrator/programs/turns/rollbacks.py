@@ -1,0 +1,31 @@
+"""Discards what a session has staged while a turn of it is running."""
+
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.session import Session
+from orchestrator.work.proposals.listing import StagedCounts
+from orchestrator.work.proposals.service import Proposals
+
+
+class TurnRollbacks:
+    """Rollbacks of turns. One that has begun is finished, even if its turn is interrupted."""
+
+    def __init__(self) -> None:
+        self._tasks = TaskScope("the rollback of a turn")
+
+    async def roll_back(
+        self, proposals: Proposals, principal: Principal, session: Session, turn: int
+    ) -> StagedCounts:
+        """Discards everything that is staged; returns how much that was.
+
+        The session gets a new sandbox at its next use; if nothing is staged, it keeps its own.
+        Raises: the errors of `Proposals.rollback`.
+        """
+        session.check_live()
+        if not session.stages or await proposals.counts(session) == StagedCounts():
+            return StagedCounts()
+        return await self._tasks.shield(proposals.rollback(principal, session, turn))
+
+    async def drain(self) -> None:
+        """Waits for those that are running."""
+        await self._tasks.drain()

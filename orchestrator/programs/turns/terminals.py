@@ -1,0 +1,60 @@
+"""The terminals of one turn: a tool's is opened by its first line, and all end with the turn."""
+
+from contextlib import suppress
+
+from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.session import Session
+from orchestrator.work.terminals.governed import GovernedTerminals
+from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.service import Terminals
+
+_REASON = "turn_ended"
+
+
+class TurnTerminals:
+    """Opens tools of the operator for a turn, each once."""
+
+    def __init__(
+        self,
+        governed: GovernedTerminals,
+        terminals: Terminals,
+        principal: Principal,
+        session: Session,
+        tasks: TaskScope,
+    ) -> None:
+        """`tasks` complete what has begun if the turn is stopped meanwhile."""
+        self._governed = governed
+        self._terminals = terminals
+        self._principal = principal
+        self._session = session
+        self._tasks = tasks
+        # By tool.
+        self._opened: dict[str, str] = {}
+
+    async def of(self, tool: str) -> str:
+        """The id of the tool's terminal, which is opened anew if it has ended.
+
+        Raises: the errors of `GovernedTerminals.open`.
+        """
+        known = self._opened.get(tool)
+        live = self._terminals.live(self._session)
+        if known is None or not any(each.id == known and each.reason is None for each in live):
+            opening = self._governed.open(self._principal, self._session, tool)
+            known = (await self._tasks.shield(opening, self._abandoned)).id
+            self._opened[tool] = known
+        return known
+
+    async def close(self) -> None:
+        """Ends those that are open; the end of a sandbox ends its own."""
+        for known in self._opened.values():
+            with suppress(PaddockError):
+                await self._terminals.close(self._session, known, _REASON)
+        self._opened.clear()
+
+    def _abandoned(self, opened: TerminalRecord) -> None:
+        """Ends one that was opened when the turn was already stopped."""
+        for live in self._terminals.live(self._session):
+            if live.id == opened.id:
+                self._terminals.end(live, _REASON)

@@ -1,0 +1,170 @@
+"""Enforces sessions' budgets: counts, detects exhaustion and records it."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
+from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.metrics import Metrics
+from orchestrator.host.link.messages import AgentEvent, session_totals
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.audit.writer import Effect
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state import session_rows
+from orchestrator.state.budget import OF_COMMANDS, Kind
+from orchestrator.state.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class Budgets:
+    """Counts consumption, which is stored with the event that causes it.
+
+    `end` ends a session with an exceeded budget, and returns when nothing of it is left.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        stops: StopRecords,
+        metrics: Metrics,
+        end: Callable[[Session], Awaitable[None]],
+    ) -> None:
+        self._recorder = recorder
+        self._stops = stops
+        self._metrics = metrics
+        self._end = end
+
+    async def admit(self, principal: Principal, session: Session) -> Effect:
+        """Counts one more command; the effect stores this with the event of its start.
+
+        Raises: BudgetExceededError if the budget is used up, in which case the session has ended;
+        RateLimitedError, CapacityExhaustedError if there is no room to record it.
+        """
+        self._recorder.check_room(session)
+        kind = session.budget.exhausted(datetime.now(UTC), OF_COMMANDS)
+        if kind is not None:
+            self.exceed(session, kind, principal.name)
+            raise await self.refusal(session)
+        session.budget.consume(Kind.COMMANDS, 1)
+        return session_rows.with_budget(session)
+
+    def withdraw(self, session: Session) -> None:
+        """Takes back a counted command that was never started."""
+        session.budget.give_back(Kind.COMMANDS, 1)
+
+    async def report(
+        self, principal: Principal, session: Session, tokens: int, microdollars: int
+    ) -> None:
+        """Counts what calls of models used that the session's host made itself.
+
+        The session ends if its budget is used up with them. Raises: the errors of
+        `Session.check_not_ending`; RateLimitedError, CapacityExhaustedError if there is no room to
+        record it, AuditUnavailableError: nothing is counted then.
+        """
+        session.check_not_ending()
+        self._recorder.check_room(session)
+        used = {Kind.TOKENS: tokens, Kind.COST: microdollars}
+        for kind, amount in used.items():
+            session.budget.consume(kind, amount)
+        try:
+            await self._recorder.record(
+                session,
+                EventDraft(
+                    "budget.usage",
+                    actor=principal.name,
+                    decision="allow",
+                    args={"tokens": tokens, "cost_microdollars": microdollars},
+                    tokens_used=tokens,
+                ),
+                effect=session_rows.with_budget(session),
+            )
+        except BaseException:
+            for kind, amount in used.items():
+                session.budget.give_back(kind, amount)
+            raise
+        exhausted = session.budget.exhausted(datetime.now(UTC), used)
+        if exhausted is not None and session.live:
+            self.exceed(session, exhausted, principal.name)
+            await self.end(session)
+
+    def exceed(self, session: Session, kind: Kind, actor: str) -> None:
+        """Records, once, that the session has used up its budget of that kind.
+
+        The session takes no work from now on, and the caller must end it.
+        """
+        if session.budget.exceeded is not None:
+            return
+        exceeded = session.budget.exceed(kind, datetime.now(UTC))
+        at = now()
+        self._stops.add(
+            session,
+            lambda: self._recorder.record(
+                session,
+                EventDraft(
+                    "budget.exceeded",
+                    actor=actor,
+                    decision="deny",
+                    args=exceeded.recorded(),
+                    error=exceeded.error().detail,
+                    time=at,
+                    stop=True,
+                ),
+                effect=session_rows.with_budget(session),
+            ),
+        )
+        self._metrics.budget_exceeded(kind)
+
+    async def refusal(self, session: Session) -> PaddockError:
+        """The error for a command that the budget ended, once the session is gone."""
+        exceeded = session.budget.exceeded
+        if exceeded is None:
+            return SandboxUnavailableError("the sandbox refused the command for its budget")
+        await self._end(session)
+        return exceeded.error()
+
+    # Called for the agent's messages.
+
+    def learn(self, session: Session, totals: dict[str, int]) -> None:
+        """Stores the session's consumption as its agent counts it."""
+        for kind, total in totals.items():
+            session.budget.reach(Kind(kind), total)
+
+    def take(self, session: Session, event: AgentEvent) -> tuple[AgentEvent, Effect | None]:
+        """The event in the form to be recorded, and the effect to store with it."""
+        if event.operation in ("command.exit", "pty.exit"):
+            self.learn(session, session_totals(event.result or {}))
+            return event, session_rows.with_budget(session)
+        if event.operation != "budget.exceeded":
+            return event, None
+        kind = Kind(event.args["kind"])
+        if kind not in session.budget.limits:
+            log.warning(
+                "session %s: its agent reports a budget that the session does not have", session.id
+            )
+            return event, None
+        session.budget.reach(kind, event.args["consumed"])
+        if session.budget.exceeded is None:
+            self._metrics.budget_exceeded(kind)
+        # Of the agent's report, only the kind and the consumption are trusted.
+        exceeded = session.budget.exceed(kind, datetime.now(UTC))
+        said = exceeded.error().detail
+        return replace(event, args=exceeded.recorded(), error=said), session_rows.with_budget(
+            session
+        )
+
+    async def fill(self, session: Session) -> None:
+        """Ends a session whose record has reached its limit."""
+        self.exceed(session, Kind.AUDIT_BYTES, "system")
+        await self.end(session)
+
+    async def end(self, session: Session) -> None:
+        """Ends a session with an exceeded budget; a failure is retried later."""
+        if session.budget.exceeded is not None:
+            try:
+                await self._end(session)
+            except PaddockError as error:
+                log.error("session %s is over its budget: %s", session.id, error.detail)

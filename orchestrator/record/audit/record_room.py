@@ -1,0 +1,135 @@
+"""Whether there is room to record more: in the quotas of keys, and on the disk."""
+
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError
+from orchestrator.ground.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
+from orchestrator.ground.store.database import Database
+from orchestrator.host.node.resources import free_bytes
+from orchestrator.record.audit.writer import ROW_BYTES, Effect
+from orchestrator.rules.access.keys import KeyRing, Role
+
+log = logging.getLogger(__name__)
+
+QUOTA_REASON, DISK_REASON = "audit_quota", "disk_full"
+# Below this fraction of the minimum, running work is ended as well, because it is recorded, too.
+_CRITICAL = 4
+# The disk is checked at most once in this time.
+_LOOK_SECONDS = 1.0
+
+
+class RecordRoom:
+    """The ledger bytes of each key's sessions, and the free space on the ledger's disk.
+
+    It governs new work only. Ends are always recorded.
+    """
+
+    def __init__(
+        self,
+        keys: KeyRing,
+        defaults: KeyLimits,
+        least_free: int,
+        free: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`free` returns the free bytes; with fewer than `least_free`, nothing new is started."""
+        self._keys = keys
+        self._defaults = defaults
+        self._least_free = least_free
+        self._free = free
+        self._clock = clock
+        self._looked: tuple[float, int] | None = None
+        self._bytes: Counter[str] = Counter()
+
+    async def load(self, database: Database) -> None:
+        """Loads the sizes from the ledger. Raises: StoreError."""
+        rows = await database.read(
+            lambda connection: connection.execute(
+                "SELECT owner, sum(audit_bytes) FROM (SELECT owner, audit_bytes FROM sessions"
+                " UNION ALL SELECT owner, audit_bytes FROM key_usage) GROUP BY owner"
+            ).fetchall()
+        )
+        self._bytes = Counter(dict(rows))
+
+    def add(self, owner: str, size: int) -> None:
+        """Adds bytes to that key's use, or removes them."""
+        self._bytes[owner] += size
+
+    def used(self, owner: str) -> int:
+        """The ledger bytes of that key's sessions, including ended ones."""
+        return self._bytes[owner]
+
+    def check(self, owner: str) -> None:
+        """Raises RateLimitedError, CapacityExhaustedError if nothing new may be recorded."""
+        quota = self._quota(owner)
+        if quota is not None and self._bytes[owner] >= quota:
+            raise RateLimitedError(
+                f"{AUDIT_BYTES} of this key is {quota}, and its sessions have {self._bytes[owner]} "
+                "bytes on record: ask the operator to archive ended ones, or to raise it",
+                limit=AUDIT_BYTES,
+                retry_after=RETRY_SECONDS,
+            )
+        if self._free_bytes() < self._least_free:
+            raise _short("to put anything new on record")
+
+    def check_disk(self, directory: Path) -> None:
+        """Raises CapacityExhaustedError if nothing new may be written there.
+
+        The existing part of the path is checked.
+        """
+        there = next(path for path in (directory, *directory.parents) if path.exists())
+        if free_bytes(there) < self._least_free:
+            raise _short(f"in {there}")
+
+    def stops(self, owner: str) -> str | None:
+        """Why running work must end, if it must."""
+        quota = self._quota(owner)
+        if quota is not None and self._bytes[owner] >= quota:
+            return QUOTA_REASON
+        return DISK_REASON if self._free_bytes() < self._least_free // _CRITICAL else None
+
+    def _quota(self, owner: str) -> int | None:
+        known = self._keys.named(owner)
+        if known is not None and known.role is Role.ADMIN:
+            return None
+        return self._keys.limits(owner).over(self._defaults).max_audit_bytes
+
+    def _free_bytes(self) -> int:
+        now = self._clock()
+        if self._looked is None or now - self._looked[0] >= _LOOK_SECONDS:
+            self._looked = now, self._look()
+        return self._looked[1]
+
+    def _look(self) -> int:
+        """The last known value if the disk can't be examined; an event is on record already."""
+        try:
+            return self._free()
+        except OSError as error:
+            log.error("the free disk space is not known: %s", error)
+            return 0 if self._looked is None else self._looked[1]
+
+
+def charging(owner: str) -> Effect:
+    """An effect that counts the event that it commits with for a key, not for a session."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO key_usage (owner, audit_bytes)"
+            " SELECT ?, length(CAST(body AS BLOB)) + ? FROM events"
+            " WHERE id = (SELECT max(id) FROM events)"
+            " ON CONFLICT (owner) DO UPDATE SET audit_bytes = audit_bytes + excluded.audit_bytes",
+            (owner, ROW_BYTES),
+        )
+
+    return effect
+
+
+def _short(what: str) -> CapacityExhaustedError:
+    return CapacityExhaustedError(
+        f"the host is short of disk space {what}", retry_after=RETRY_SECONDS
+    )

@@ -1,0 +1,219 @@
+"""Records the events of sessions."""
+
+import logging
+from collections.abc import Callable, Container
+from typing import Any
+
+from orchestrator.ground.events import EventDraft, EventError
+from orchestrator.ground.metrics import Metrics
+from orchestrator.host.link.messages import AgentEvent
+from orchestrator.record.audit.cutting import Cutting
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.record_room import RecordRoom, charging
+from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.refusals import Marks, Refusals
+from orchestrator.record.audit.writer import Effect, both
+from orchestrator.state.budget import Kind
+from orchestrator.state.session import Session
+from sandbox_agent import excerpts
+from sandbox_agent.protocol import EVENT_MEMBERS
+
+log = logging.getLogger(__name__)
+
+# The events that running programs cause without a request: what they execute, and their terminal
+# output.
+TOOL_OUTPUT = "pty.output"
+_BY_ITSELF = ("command.exec", TOOL_OUTPUT)
+_LAST = "session.terminated"
+# Operations that count as use of a session and restart its idle time-out.
+_ACTIVITY = (
+    *("command.", "file.", "pty.", "turn."),
+    *("session.create", "session.resume", "session.restored", "session.settings"),
+)
+
+
+class Recorder:
+    """Writes audit events with their session's identity. Every call returns once durable.
+
+    Their ledger bytes are counted for their session and its key.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        room: RecordRoom | None = None,
+        on_full: Callable[[Session], None] = lambda _: None,
+        marks: Marks | None = None,
+    ) -> None:
+        """`room` None: there is always room. `marks`: see `Refusals`.
+
+        `on_full` is called for a session whose record has reached its limit, or that keeps
+        reporting when there is no room.
+        """
+        self._ledger = ledger
+        self._metrics = metrics
+        self._room = room
+        self._on_full = on_full
+        self._cutting = Cutting()
+        self._refusals = Refusals(self._record_counted, marks)
+
+    async def close(self) -> None:
+        """Records refusals that were only counted."""
+        await self._refusals.close()
+
+    async def told(self, session: Session, value: Any) -> Any:
+        """The JSON value without the session's secrets; a thread removes them from a long value.
+
+        The session may have ended meanwhile. Raises: RateLimitedError if many such calls wait;
+        SandboxUnavailableError if it takes too long.
+        """
+        return await self._cutting.value(session, value)
+
+    def check_room(self, session: Session) -> None:
+        """Raises RateLimitedError, CapacityExhaustedError if nothing new may be recorded."""
+        if self._room is not None:
+            self._room.check(session.owner)
+
+    async def record(
+        self,
+        session: Session,
+        draft: EventDraft,
+        effect: Effect | None = None,
+        *,
+        names: Container[str] | None = None,
+    ) -> Recorded:
+        """Records one event of the session; `effect` commits with it or neither does.
+
+        The session's secrets are removed from arguments, results and errors; values that are still
+        long are recorded as their beginning, size and digest. `made` is recorded unchanged, and so
+        are the `names` of members of `args` and `result`, so that they can be found. None: all
+        names are ours. Raises: AuditUnavailableError; EventError for values that can't be recorded;
+        the errors of `Session.check_live` if the session is over.
+        """
+        if session.over.done() and not draft.stop:
+            session.check_live()
+        operation = draft.operation
+        untold = await self._refusals.end(session) if operation == _LAST else None
+        if untold is not None and untold.number:
+            draft = draft._replace(args={**draft.args, "untold_refusals": untold.number})
+        recorded = await self._ledger.append(_completed(session, draft, names), effect)
+        if untold is not None:
+            untold.settle()
+        if draft.decision == "deny":
+            self._metrics.denied(draft.rule)
+        if operation.startswith(_ACTIVITY):
+            session.last_activity_at = max(session.last_activity_at, recorded.time)
+        self.count(session, recorded.bytes, operation)
+        return recorded
+
+    def count(self, session: Session, size: int, operation: str | None = None) -> None:
+        """Adds to the size that is kept for the session: an event or evidence; negative if removed.
+
+        For evidence, TOOL_OUTPUT is a tool's output, and None are notes about it.
+        """
+        budget = session.budget
+        if self._room is not None:
+            self._room.add(session.owner, size)
+        if size < 0:
+            budget.give_back(Kind.AUDIT_BYTES, -size)
+            return
+        budget.consume(Kind.AUDIT_BYTES, size)
+        full = budget.exceeded is None and budget.left(Kind.AUDIT_BYTES) == 0
+        if self._room is not None:
+            full = full or (operation in _BY_ITSELF and self._room.stops(session.owner) is not None)
+        if full and session.live:
+            self._on_full(session)
+
+    async def refuse(self, session: Session, draft: EventDraft, *, alone: bool = True) -> None:
+        """Records a refusal that had no effect; refusals are free.
+
+        Above a rate, identical refusals of a session are counted, and recorded a second later as
+        one event with `args.repeats`. Not `alone`: it is always counted. Raises: the errors of
+        `check_room`, `told` and `Session.check_not_ending`, AuditUnavailableError.
+        """
+        session.check_not_ending()
+        self.check_room(session)
+        *values, error = await self.told(session, [*draft.args.values(), draft.error])
+        session.check_not_ending()  # check again
+        # Shortened, so that what is kept for counting is limited, like what is recorded.
+        refusal = draft._replace(
+            decision="deny",
+            args=excerpts.excerpts(dict(zip(draft.args, values, strict=True))),
+            error=None if error is None else excerpts.text(error),
+        )
+        await self._refusals.record(session, refusal, alone=alone)
+
+    async def record_often(self, session: Session, draft: EventDraft) -> None:
+        """Records an event that can be repeated often without a request.
+
+        Above a rate, identical events of a session are counted, like refusals. The event must be
+        short and without secrets. Raises: AuditUnavailableError.
+        """
+        await self._refusals.record(session, draft)
+
+    async def _record_counted(self, session: Session, draft: EventDraft) -> None:
+        await self.record(session, draft)
+
+    async def record_agent_event(
+        self, session: Session, event: AgentEvent, effect: Effect | None = None
+    ) -> Recorded:
+        """Records an event that the sandbox's agent reported. Raises: AuditUnavailableError."""
+        draft = _reported(event)
+        try:
+            # A compromised agent may report members with any other names.
+            return await self.record(session, draft, effect, names=EVENT_MEMBERS)
+        except EventError as error:
+            # The event must be recorded even if its report can't be.
+            log.warning("session %s: malformed event of the agent: %s", session.id, error)
+            text = f"the agent's report was malformed: {error}"
+            bare = draft._replace(rule=None, args={}, result=None, error=text)
+            return await self.record(session, bare, effect, names=EVENT_MEMBERS)
+
+    async def record_of_key(self, owner: str, draft: EventDraft, effect: Effect) -> Recorded:
+        """Records an event of a key that concerns no single session; the key pays for it.
+
+        Raises: AuditUnavailableError; the errors of `check_room`, except for the record of a stop.
+        """
+        if self._room is not None and not draft.stop:
+            self._room.check(owner)
+        recorded = await self._ledger.append(draft, both(effect, charging(owner)))
+        if self._room is not None:
+            self._room.add(owner, recorded.bytes)
+        return recorded
+
+    async def record_system(self, draft: EventDraft) -> Recorded:
+        """Records an event that concerns no single session. Raises: AuditUnavailableError."""
+        return await self._ledger.append(draft)
+
+
+def _completed(session: Session, draft: EventDraft, names: Container[str] | None) -> EventDraft:
+    """The draft with the session's identity, without its secrets, and shortened for recording."""
+    cut = session.secrets.cut_members
+    result, error = draft.result, draft.error
+    return draft._replace(
+        session_key=session.key,
+        session_id=session.id,
+        incarnation=session.incarnation,
+        permission_level=session.level.name,
+        workspace_root=session.root_dir,
+        args=excerpts.excerpts(cut(draft.args, names)),
+        result=None if result is None else excerpts.excerpts(cut(result, names)),
+        error=None if error is None else excerpts.text(session.secrets.cut(error)),
+    )
+
+
+def _reported(event: AgentEvent) -> EventDraft:
+    return EventDraft(
+        event.operation,
+        actor="agent",
+        source="agent",
+        decision=event.decision,
+        rule=event.rule,
+        args=event.args,
+        result=event.result,
+        error=event.error,
+        command_id=event.command_id,
+        duration_ms=event.duration_ms,
+        agent=(event.boot_id, event.seq),
+    )

@@ -1,0 +1,183 @@
+"""The API keys of the settings: the admin key and the entries of the keys file."""
+
+from datetime import UTC
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.limits import LIMIT_FIELDS, REQUESTS, KeyLimits
+from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE, generated_key
+from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.keys import (
+    ADMIN_NAME,
+    NAME_PATTERN,
+    KeyRing,
+    Principal,
+    Role,
+    digest,
+)
+from orchestrator.settings.operator_files import read_toml
+from orchestrator.settings.schema_errors import place, reason
+from orchestrator.settings.settings import Settings, ensure_state_dir
+from orchestrator.settings.values import IMAGE_PATTERN
+from paddock.contract.words import LEVEL_PATTERN
+
+_Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
+_Count = Annotated[int, Field(ge=0)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Image = Annotated[str, Field(pattern=f"^{IMAGE_PATTERN}$")]
+_Tool = Annotated[str, Field(min_length=1, max_length=128)]
+_BOUND_FIELDS = ("max_level", "images", "tools")
+# The fields that an entry may have besides name, role and sha256.
+_FIELDS_OF_ROLES: dict[Role, frozenset[str]] = {
+    Role.ADMIN: frozenset({REQUESTS, "handle_requests_per_second", "expires_at"}),
+    Role.OPERATOR: frozenset({*LIMIT_FIELDS, *_BOUND_FIELDS, "expires_at"}),
+    Role.VIEWER: frozenset({REQUESTS, "expires_at", "owner", "scope"}),
+    Role.METRICS: frozenset({REQUESTS, "expires_at"}),
+}
+
+
+class KeyEntry(BaseModel):
+    """One `[[keys]]` table of the keys file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    name: _Name
+    role: Literal["admin", "operator", "viewer", "metrics"]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    max_sessions: _Count | None = None
+    max_cpus: _Amount | None = None
+    max_memory_bytes: _Count | None = None
+    max_workspaces: _Count | None = None
+    max_workspace_bytes: _Count | None = None
+    requests_per_second: _Rate | None = None
+    handle_requests_per_second: _Rate | None = None
+    max_audit_bytes: _Count | None = None
+    max_egress_bytes_per_day: _Count | None = None
+    max_level: Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")] | None = None
+    images: Annotated[list[_Image], Field(min_length=1)] | None = None
+    tools: list[_Tool] | None = None
+    expires_at: Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))] | None = (
+        None
+    )
+    # For a viewer: the owner whose sessions it reads, or `all`.
+    owner: _Name | None = None
+    scope: Literal["all"] | None = None
+
+    @model_validator(mode="after")
+    def _check_role(self) -> Self:
+        role = Role(self.role)
+        for name in self.model_fields_set - {"name", "role", "sha256"}:
+            if name not in _FIELDS_OF_ROLES[role]:
+                raise ValueError(f"{name} is not for a key with the role {role}")
+        if role is Role.VIEWER and (self.owner is None) == (self.scope is None):
+            raise ValueError(
+                'a viewer needs either owner, the key whose sessions it reads, or scope = "all"'
+            )
+        return self
+
+    def principal(self) -> Principal:
+        """The principal that the key stands for."""
+        return Principal(
+            self.name,
+            Role(self.role),
+            owner=self.owner,
+            limits=KeyLimits(**{name: getattr(self, name) for name in LIMIT_FIELDS}),
+            bounds=KeyBounds(self.max_level, _tuple(self.images), _tuple(self.tools)),
+            expires_at=self.expires_at,
+        )
+
+
+def load_keys(settings: Settings) -> KeyRing:
+    """The admin key (configured, or created at the first start) and the keys of the keys file.
+
+    Raises: ConfigError that names the file and the entry.
+    """
+    key_file = None
+    if settings.admin_key is not None:
+        secret = settings.admin_key.get_secret_value()
+    else:
+        ensure_state_dir(settings.state_dir)
+        key_file = settings.state_dir / ADMIN_KEY_FILE
+        secret = generated_key(key_file)
+    principals = {digest(secret): Principal(ADMIN_NAME, Role.ADMIN)}
+    # The default file is optional; a configured one is not.
+    if settings.keys_file is not None or settings.keys_path.exists():
+        add_entries(settings.keys_path, read_toml(settings.keys_path), principals)
+    return KeyRing(principals, key_file)
+
+
+def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Principal]) -> None:
+    """Adds the keys of a keys file's table to `principals`, a mapping by digest.
+
+    Raises: ConfigError that names the file and the entry.
+    """
+    entries = table.get("keys", [])
+    for name in table.keys() - {"keys"}:
+        raise ConfigError(f"{path}: {name}: no such field")
+    if not isinstance(entries, list):
+        raise ConfigError(f"{path}: keys must be an array of tables, [[keys]]")
+    for number, value in enumerate(entries, 1):
+        try:
+            _add(_entry(value), principals)
+        except ValueError as error:
+            raise ConfigError(f"{path}: keys entry {number}: {error}") from None
+
+
+def parse_key(members: dict[str, Any]) -> Principal:
+    """The key of an entry's members without its hash. Raises: ValueError that names the member."""
+    return _entry({**members, "sha256": digest("")}).principal()
+
+
+def table(principal: Principal, sha256: str) -> dict[str, Any]:
+    """The members of a key's `[[keys]]` table."""
+    bounds = {name: getattr(principal.bounds, name) for name in _BOUND_FIELDS}
+    members: dict[str, Any] = {
+        "name": principal.name,
+        "role": str(principal.role),
+        "sha256": sha256,
+        **{name: getattr(principal.limits, name) for name in LIMIT_FIELDS},
+        **{
+            name: list(bound) if isinstance(bound, tuple) else bound
+            for name, bound in bounds.items()
+        },
+        "expires_at": principal.expires_at,
+        "owner": principal.owner,
+        "scope": "all" if principal.role is Role.VIEWER and principal.owner is None else None,
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _entry(value: object) -> KeyEntry:
+    """Raises ValueError that names the field."""
+    if not isinstance(value, dict):
+        raise ValueError("must be a table")
+    try:
+        return KeyEntry.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, place(first["loc"])))
+        raise ValueError(f"{where} {reason(first['type'], first['msg'])}".strip()) from None
+
+
+def _add(entry: KeyEntry, principals: dict[str, Principal]) -> None:
+    if entry.name in (ADMIN_NAME, *(known.name for known in principals.values())):
+        raise ValueError(f"name {entry.name!r} is taken")
+    if entry.sha256 in principals:
+        raise ValueError("sha256 belongs to another key")
+    principals[entry.sha256] = entry.principal()
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

@@ -1,0 +1,180 @@
+"""Authentication: API keys, stored as digests only, and session handles.
+
+`key_entries` reads the keys file and `keys_file` edits it.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from uuid import uuid4
+
+from orchestrator.ground.errors import UnauthorizedError
+from orchestrator.ground.limits import KeyLimits
+from orchestrator.rules.access.key_bounds import KeyBounds
+
+ADMIN_NAME = "admin"
+NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
+_HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+# No key has this name.
+_NOBODY = ""
+_OF_NOBODY = KeyBounds(images=(), tools=())
+
+
+class Role(StrEnum):
+    """The rights of a credential."""
+
+    ADMIN = "admin"  # everything
+    OPERATOR = "operator"  # its own sessions
+    VIEWER = "viewer"  # reads one owner's sessions, or all, and changes nothing
+    METRICS = "metrics"  # read the metrics
+    HANDLE = "handle"  # one session's work
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The authenticated caller.
+
+    `session_key` is a handle's session. `owner` is the name of the key that owns a handle's
+    session, or whose sessions a viewer sees (None: all sessions). The other fields come from the
+    key's entry in the keys file; `expires_at` is in UTC.
+    """
+
+    name: str
+    role: Role
+    session_key: str | None = None
+    owner: str | None = None
+    limits: KeyLimits = field(default_factory=KeyLimits)
+    bounds: KeyBounds = field(default_factory=KeyBounds)
+    expires_at: datetime | None = None
+    # The digest of the key; none for a handle.
+    sha256: str = field(default="", compare=False, repr=False)
+
+    @property
+    def account(self) -> str:
+        """The name of the key that is accountable for the caller."""
+        return self.owner or self.name if self.role is Role.HANDLE else self.name
+
+    @property
+    def sees_owner(self) -> str | None:
+        """The owner whose sessions lists and searches show; None for all."""
+        if self.role is Role.ADMIN:
+            return None
+        if self.role is Role.VIEWER:
+            return self.owner
+        return self.name if self.role is Role.OPERATOR else _NOBODY
+
+    def may_see(self, session_key: str, owner: str) -> bool:
+        """Whether this caller may see the session with that key and owner."""
+        if self.role is Role.HANDLE:
+            return self.session_key == session_key
+        return self.sees_owner in (None, owner)
+
+
+class KeyRing:
+    """The API keys of this instance, stored as digests only."""
+
+    def __init__(
+        self, principals: dict[str, Principal], admin_key_file: Path | None = None
+    ) -> None:
+        """`principals` is keyed by sha256; `admin_key_file` is set if the file is in use."""
+        self._principals = {
+            sha256: replace(known, sha256=sha256) for sha256, known in principals.items()
+        }
+        self._by_name = {known.name: known for known in self._principals.values()}
+        # Keys that were removed since the start. Their sessions continue with the same bounds.
+        self._removed: dict[str, Principal] = {}
+        self.admin_key_file = admin_key_file
+        self._listeners: list[Callable[[], None]] = []
+
+    def authenticate(self, secret: str) -> Principal | None:
+        """The principal of a key; None for an unknown key.
+
+        The look-up is by digest, so its timing reveals nothing about a key. Raises:
+        UnauthorizedError if the key has expired.
+        """
+        principal = self._principals.get(digest(secret))
+        if principal is not None and _expired(principal):
+            raise UnauthorizedError("the key has expired: ask the operator for another one")
+        return principal
+
+    def current(self, principal: Principal) -> Principal | None:
+        """The caller's key as it is now; None if it was removed, replaced or has expired."""
+        known = self._principals.get(principal.sha256)
+        return None if known is None or _expired(known) else known
+
+    def named(self, name: str) -> Principal | None:
+        """The principal of the key with that name, expired or not."""
+        return self._by_name.get(name)
+
+    @property
+    def all(self) -> list[Principal]:
+        """The principals of all keys by name, expired ones included."""
+        return sorted(self._by_name.values(), key=lambda known: known.name)
+
+    def limits(self, name: str) -> KeyLimits:
+        """The limits in the entry of the key with that name, or in its last entry if removed."""
+        known = self._entry(name)
+        return KeyLimits() if known is None else known.limits
+
+    def bounds(self, principal: Principal) -> KeyBounds:
+        """The bounds of the caller's sessions: those of its key's entry, or of its last entry.
+
+        A key that was removed before the start is unknown and gets no tools.
+        """
+        if principal.role is not Role.HANDLE:
+            return principal.bounds
+        known = self._entry(principal.account)
+        return _OF_NOBODY if known is None else known.bounds
+
+    def _entry(self, name: str) -> Principal | None:
+        return self._by_name.get(name) or self._removed.get(name)
+
+    @property
+    def next_expiry(self) -> datetime | None:
+        """The time when the next key expires."""
+        now = datetime.now(UTC)
+        moments = (known.expires_at for known in self._principals.values())
+        return min((moment for moment in moments if moment and moment > now), default=None)
+
+    def replace(self, other: "KeyRing") -> None:
+        """Replaces all keys with the other's at once and notifies the listeners."""
+        known = {**self._removed, **self._by_name}
+        self._principals, self._by_name = other._principals, other._by_name
+        self._removed = {n: entry for n, entry in known.items() if n not in self._by_name}
+        self.announce()
+
+    def announce(self) -> None:
+        """Notifies the listeners that keys may have become invalid."""
+        for listener in list(self._listeners):
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` when keys change or expire; returns a function that unsubscribes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(sorted(self._by_name))})"
+
+
+def _expired(principal: Principal) -> bool:
+    return principal.expires_at is not None and principal.expires_at <= datetime.now(UTC)
+
+
+def digest(secret: str) -> str:
+    """The sha256 of a key or handle in hex, which is what is stored and looked up."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_handle() -> str:
+    """A random bearer token for a session."""
+    return f"H-{uuid4()}"
+
+
+def is_handle(text: str) -> bool:
+    """Whether it has the form of a handle."""
+    return _HANDLE.fullmatch(text) is not None

@@ -1,0 +1,1 @@
+"""The rules of the way out: what they are, and what they say of a request."""

@@ -1,0 +1,65 @@
+"""Applies a level's rules to a command's words. Nothing is read or executed."""
+
+from collections.abc import Sequence
+
+from orchestrator.rules.policy.levels import Level
+from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_cwd, parse_command
+
+# A word costs as much as so many characters.
+_WORD_COST = 16
+
+
+def read_command(
+    level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
+) -> tuple[list[str], str]:
+    """The words and the directory of a command, whether it is allowed or not.
+
+    Raises: DeniedError if shell operators make the words ambiguous; CommandError.
+    """
+    words = parse_command(command) if command is not None else list(argv or [])
+    return words, normalize_cwd(cwd or ".", anywhere=level.commands is None)
+
+
+def check_command(
+    level: Level,
+    command: str | None,
+    argv: Sequence[str] | None,
+    cwd: str | None,
+    mounts: Sequence[str] = (),
+) -> tuple[list[str], str]:
+    """The words and the directory of a command that the level allows.
+
+    The command is a `command` line or an `argv`. `cwd` is relative to the workspace or below
+    /workspace; at levels that allow any command it may be anywhere. `mounts` are the targets of
+    the session's writable mounts. Raises: DeniedError with the rule; CommandError if the command
+    is malformed.
+    """
+    words, directory = read_command(level, command, argv, cwd)
+    decision = decide(
+        words,
+        level.commands,
+        cwd=directory,
+        level=level.name,
+        guard_writes=level.guard_writes,
+        mounts=mounts,
+    )
+    if not decision.allow:
+        raise DeniedError(decision.rule, decision.message)
+    return words, directory
+
+
+def command_size(command: str | None, argv: Sequence[str] | None) -> int:
+    """Roughly what deciding costs: the characters, and as many again for each word as a long one.
+
+    It must be cheap itself.
+    """
+    if argv is None:
+        return _WORD_COST * len(command or "")
+    return sum(map(len, argv)) + _WORD_COST * len(argv)
+
+
+def command_field(error: CommandError, command: str | None) -> str:
+    """The request's malformed field."""
+    if str(error).startswith("cwd"):
+        return "cwd"
+    return "command" if command is not None else "argv"

@@ -1,0 +1,269 @@
+"""One level file: its allowed contents, and the places of its errors."""
+
+import posixpath
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+)
+
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.rules.egress.egress_table import EgressTable
+from orchestrator.rules.policy import toml_lines
+from orchestrator.settings.operator_files import read_regular
+from orchestrator.settings.operator_mounts import MountName
+from orchestrator.settings.schema_errors import reason
+from orchestrator.settings.values import IMAGE_PATTERN
+from paddock.contract.words import IdleAction
+
+_MIB = 1024 * 1024
+# The default and the maximum of a session's recorded bytes.
+DEFAULT_AUDIT_BYTES = 256 * _MIB
+MOST_AUDIT_BYTES = 1024 * 1024 * _MIB
+# Below these values, a sandbox's own agent or the engine would not work.
+MINIMUMS: dict[str, float] = {
+    "cpus": 0.05,
+    "memory_bytes": 64 * _MIB,
+    "pids": 16,
+    "tmp_bytes": _MIB,
+    "workspace_bytes": 16 * _MIB,
+}
+# A slower disk delays its own file system's journal, and a slower network delays a whole packet.
+LEAST_DISK_RATE = _MIB
+LEAST_NETWORK_RATE = 16 * 1024
+MOST_RATE = 4_000_000_000
+NetworkMode = Literal["none", "egress", "open"]
+RiskTier = Literal["info", "low", "medium", "high", "critical"]
+# From this version on, Landlock's rules cover truncating, too.
+_TRUNCATE_ABI = 3
+# Views of the kernel: the confinement, not a level, decides what may be read there.
+_KERNEL_PATHS = ("/proc", "/sys", "/run")
+
+# Commands have these from the sandbox; their values are part of its confinement.
+_OWN_VARIABLES = frozenset({"PATH", "HOME", "USER", "LOGNAME"})
+_PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "no_proxy"})
+
+
+class LevelError(ConfigError):
+    """An unusable level file; the message names the file, the line and the field."""
+
+
+def _any_is_none(value: Any) -> Any:
+    return None if value == "any" else value
+
+
+def _listed(value: Any) -> Any:
+    if value is not None and not isinstance(value, list):
+        raise ValueError('must be a list, or "any"')
+    return value
+
+
+def _command(value: str) -> str:
+    if "/" in value:
+        raise ValueError("must be a bare name, without a path")
+    return value
+
+
+def _settable(value: str) -> str:
+    if value in _OWN_VARIABLES or value.lower() in _PROXY_VARIABLES:
+        raise ValueError("is set by the sandbox itself")
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError("must be an absolute path")
+    if value == "/":
+        raise ValueError("must not be the whole image")
+    if posixpath.normpath(value) != value or value.startswith("//") or not value.isprintable():
+        raise ValueError("must be a path without `.`, `..` and unnecessary slashes")
+    if any(value == path or value.startswith(path + "/") for path in _KERNEL_PATHS):
+        raise ValueError(f"must not be below {', '.join(_KERNEL_PATHS)}")
+    return value
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+_Command = Annotated[
+    str, AfterValidator(_command), StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")
+]
+_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
+_Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128),
+    AfterValidator(_settable),
+]
+_Value = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
+_Path = Annotated[str, AfterValidator(_absolute)]
+_Image = Annotated[str, StringConstraints(pattern=f"^{IMAGE_PATTERN}$")]
+# `None` stands for `"any"`. TOML has no null, so both forms have the same place in an error.
+_Commands = Annotated[
+    list[_Command] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
+]
+_Variables = Annotated[
+    list[_Variable] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
+]
+
+
+class RequiresTable(_Table):
+    """What the host must provide."""
+
+    landlock: int = Field(ge=0, le=1000)
+    seccomp: bool
+    mounts: bool
+    quota: bool = False
+
+
+class LevelConfinementTable(_Table):
+    """The kernel's confinement of commands."""
+
+    paths: bool
+    read: list[_Path] = []
+    execute: list[_Path] = []
+    writable_code: bool
+    ptrace: bool = False
+    record_execs: bool = True
+
+
+class TimeoutTable(_Table):
+    """Time-outs in seconds."""
+
+    default: int = Field(ge=1)
+    max: int = Field(ge=1)
+
+
+class LimitsTable(_Table):
+    """Limits of one session."""
+
+    cpus: float = Field(ge=MINIMUMS["cpus"], le=1024, allow_inf_nan=False)
+    memory_bytes: int = Field(ge=int(MINIMUMS["memory_bytes"]))
+    pids: int = Field(ge=int(MINIMUMS["pids"]))
+    tmp_bytes: int = Field(ge=int(MINIMUMS["tmp_bytes"]))
+    shm_bytes: int = Field(ge=0)
+    workspace_bytes: int = Field(ge=int(MINIMUMS["workspace_bytes"]))
+
+
+class RatesTable(_Table):
+    """The highest transfer rates of one session, in bytes per second."""
+
+    disk_read: int | None = Field(default=None, ge=LEAST_DISK_RATE, le=MOST_RATE)
+    disk_write: int | None = Field(default=None, ge=LEAST_DISK_RATE, le=MOST_RATE)
+    network_receive: int | None = Field(default=None, ge=LEAST_NETWORK_RATE, le=MOST_RATE)
+    network_send: int | None = Field(default=None, ge=LEAST_NETWORK_RATE, le=MOST_RATE)
+
+
+class LevelTable(_Table):
+    """A level file; `commands` and `environment` are None for any."""
+
+    rank: int = Field(ge=0, le=1000)
+    risk_tier: RiskTier
+    commands: _Commands
+    network: NetworkMode
+    noexec: bool
+    guard_writes: bool = True
+    environment: _Variables
+    home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
+    output_bytes: int = Field(ge=1024, le=64 * _MIB)
+    audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
+    idle_action: Annotated[IdleAction, Strict(False)] = IdleAction.END
+    mounts: Annotated[list[MountName], Field(max_length=16)] = []
+    images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
+    requires: RequiresTable
+    confinement: LevelConfinementTable
+    timeout: TimeoutTable
+    limits: LimitsTable
+    rates: RatesTable = RatesTable()
+    egress: EgressTable = EgressTable()
+    variables: Annotated[dict[_Name, _Value], Field(max_length=64)] = {}
+
+
+class LevelFile:
+    """A parsed file; `error` makes an error about one of its fields."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises LevelError that names the file, the line and the field."""
+        self.path = path
+        try:
+            self.data = read_regular(path)
+            self._text = self.data.decode()
+            values = tomllib.loads(self._text)
+        except OSError as error:
+            raise LevelError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise LevelError(f"{path}: must be UTF-8") from None
+        except tomllib.TOMLDecodeError as error:
+            line, said = toml_lines.syntax_error(self._text, error)
+            raise LevelError(f"{path}:{line}: {said}") from None
+        try:
+            self.table = LevelTable.model_validate(values)
+        except ValidationError as error:
+            errors = error.errors(include_url=False, include_input=False, include_context=False)
+            # A misspelt field is more helpful to report than the field that is then missing.
+            first = min(errors, key=lambda found: found["type"] == "missing")
+            # Where a name is wrong, not its value, the schema adds "[key]" to the place.
+            place = tuple(part for part in first["loc"] if part != "[key]")
+            raise self.error(place, reason(first["type"], first["msg"])) from None
+        for field, said in _contradictions(self.table):
+            raise self.error(field, said)
+
+    def error(self, field: toml_lines.Path, said: str) -> LevelError:
+        """An error about a field, with its place."""
+        line = toml_lines.line_of(self._text, field)
+        name = ".".join(str(part) for part in field)
+        return LevelError(f"{self.path}:{line}: {name}: {said}")
+
+
+def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
+    """Errors between fields that are valid separately."""
+    confinement, requires = table.confinement, table.requires
+    lists: dict[toml_lines.Path, Sequence[str]] = {
+        ("commands",): table.commands or (),
+        ("environment",): table.environment or (),
+        ("mounts",): table.mounts,
+        ("images",): table.images or (),
+        ("confinement", "read"): confinement.read,
+        ("confinement", "execute"): confinement.execute,
+    }
+    for field, items in lists.items():
+        for index, item in enumerate(items):
+            if item in items[:index]:
+                yield (*field, index), f"{item} is in the list twice"
+    if table.timeout.default > table.timeout.max:
+        yield ("timeout", "default"), "is more than timeout.max"
+    if confinement.paths and table.commands is None:
+        yield (
+            ("confinement", "paths"),
+            'can be true only if commands are listed: with "any" there is nothing to confine to',
+        )
+    for name in ("network_receive", "network_send"):
+        if table.network != "open" and getattr(table.rates, name) is not None:
+            yield ("rates", name), 'has no effect without network = "open"'
+    if table.network != "egress" and (table.egress.allow or table.egress.deny):
+        yield ("egress",), 'has no effect without network = "egress"'
+    for place, said in table.egress.contradictions():
+        yield ("egress", *place), said
+    if not table.guard_writes and table.commands is not None:
+        yield ("guard_writes",), 'can be false only with commands = "any"'
+    for name in ("read", "execute"):
+        if getattr(confinement, name) and not confinement.paths:
+            yield ("confinement", name), "has no effect without confinement.paths"
+    if confinement.paths and requires.landlock < _TRUNCATE_ABI:
+        yield (
+            ("requires", "landlock"),
+            f"must be {_TRUNCATE_ABI} or more with confinement.paths: the kernel's part of it",
+        )
+    for name in ("seccomp", "mounts"):
+        if not getattr(requires, name):
+            yield ("requires", name), "must be true: no session runs without it"

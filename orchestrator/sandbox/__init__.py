@@ -1,0 +1,1 @@
+"""One sandbox's container and its ways in and out."""

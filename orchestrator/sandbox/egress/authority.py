@@ -1,0 +1,200 @@
+"""This instance's own certificate authority, for connections that are inspected.
+
+Its key never leaves this directory. Sandboxes get `public/` only: the certificate, and a bundle of
+it with the roots that this host trusts.
+"""
+
+import os
+import ssl
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.store import directories
+from sandbox_agent.protocol import CA_BUNDLE_NAME, CA_NAME
+
+_KEY_FILE, _LEAF_FILE, _PUBLIC = "ca.pem", "leaf.pem", "public"
+_LIFE, _RENEWED_BEFORE = timedelta(days=730), timedelta(days=90)
+_LEAF_LIFE = timedelta(days=7)
+# Clocks differ.
+_BEFORE = timedelta(hours=1)
+# Where systems keep the roots that they trust, in one file.
+_ROOTS = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def authority_directory(state_dir: Path) -> Path:
+    """Where an instance keeps its authority."""
+    return state_dir / "egress-ca"
+
+
+def public_directory(state_dir: Path) -> Path:
+    """What sandboxes get of it."""
+    return authority_directory(state_dir) / _PUBLIC
+
+
+class Authority:
+    """Its methods use the disk, and are called in one thread at a time."""
+
+    def __init__(self, state_dir: Path, trusted: Path | None = None) -> None:
+        """Made at the first start. `trusted` has more roots for the bundle, in PEM.
+
+        Raises: ConfigError.
+        """
+        self._directory = authority_directory(state_dir)
+        self._public = public_directory(state_dir)
+        self._trusted = trusted
+        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
+        path = self._directory / _KEY_FILE
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            self._public.mkdir(exist_ok=True)
+            self._public.chmod(0o755)
+            if not path.exists():
+                self._make()
+            self._load(path.read_bytes())
+            self._publish()
+            self._renew()
+        except OSError as error:
+            raise ConfigError(f"{error.filename or path}: {error.strerror}") from None
+        except (ValueError, TypeError):
+            raise ConfigError(f"{path}: must be a private key and a certificate in PEM") from None
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """For the server of a host, with a certificate for its name only. Raises: OSError."""
+        self._renew()
+        certificate = self._leaf(host)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # Sessions of earlier versions would be kept here.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.set_alpn_protocols(["http/1.1"])
+        leaf = self._directory / _LEAF_FILE
+        _write(leaf, _private(self._leaf_key) + _pem(certificate), 0o600)
+        context.load_cert_chain(leaf)
+        return context
+
+    def _load(self, data: bytes) -> None:
+        """Raises: ValueError, TypeError."""
+        key = load_pem_private_key(data, None)
+        certificate, *self._former = x509.load_pem_x509_certificates(data)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("not a key of an elliptic curve")
+        if key.public_key() != certificate.public_key():
+            raise ValueError("not the certificate's key")
+        self._key, self._certificate = key, certificate
+
+    def _renew(self) -> None:
+        """Makes another authority before this one ends, which is trusted on. Raises: OSError."""
+        if self._certificate.not_valid_after_utc - datetime.now(UTC) < _RENEWED_BEFORE:
+            self._make(self._certificate)
+            self._load((self._directory / _KEY_FILE).read_bytes())
+            self._publish()
+
+    def _make(self, *former: x509.Certificate) -> None:
+        """Raises: OSError."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name("Paddock inspection")
+        certificate = (
+            _builder(name, name, key.public_key(), _LIFE)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs=True), critical=True)
+            .sign(key, SHA256())
+        )
+        path = self._directory / _KEY_FILE
+        directories.write_file(path, _private(key) + _pem(certificate, *former))
+
+    def _leaf(self, host: str) -> x509.Certificate:
+        issuer = self._certificate
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            _builder(issuer.subject, _name("Inspected"), self._leaf_key.public_key(), _LEAF_LIFE)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(signer, critical=False)
+            .sign(self._key, SHA256())
+        )
+
+    def _publish(self) -> None:
+        """Raises: OSError."""
+        own = _pem(self._certificate, *self._former)
+        more = [] if self._trusted is None else [self._trusted]
+        roots = [path.read_bytes().rstrip() + b"\n" for path in (*_system_roots(), *more)]
+        _write(self._public / CA_NAME, own, 0o644)
+        _write(self._public / CA_BUNDLE_NAME, b"".join([own, *roots]), 0o644)
+
+
+def _system_roots() -> Iterable[Path]:
+    found = ssl.get_default_verify_paths().cafile
+    places = [Path(place) for place in (found, *_ROOTS) if place is not None]
+    return [path for path in places if path.is_file()][:1]
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _builder(
+    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey, life: timedelta
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BEFORE)
+        .not_valid_after(now + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    """`signs`: certificates, otherwise handshakes."""
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(*certificates: x509.Certificate) -> bytes:
+    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Replaces the file at once. Raises: OSError."""
+    draft = path.with_name(f".{path.name}.draft")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(draft, flags, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(data)
+    draft.replace(path)

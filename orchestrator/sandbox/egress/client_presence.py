@@ -1,0 +1,44 @@
+"""Ends what is done for a client once the client has gone: nobody reads an answer any more."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from orchestrator.ground.task_scope import together
+from orchestrator.sandbox.egress.stream import Stream
+
+# What the client has sent before is passed on for so long.
+_PASSING_SECONDS = 5.0
+
+
+class ClientGoneError(Exception):
+    """The client has closed both directions of its connection."""
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def while_present(
+    client: Stream, passed_on: Callable[[], Awaitable[object]] = _never
+) -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]]:
+    """A block as of `together`, which is cancelled and raises ClientGoneError if the client goes.
+
+    `passed_on` returns when everything that the client has sent is on its way; it has a time limit.
+    A client that only sends nothing more is there.
+    """
+    async with together() as start:
+        watching = start(_watch(client, passed_on))
+        yield start
+        watching.cancel()
+
+
+async def _watch(client: Stream, passed_on: Callable[[], Awaitable[object]]) -> None:
+    """Raises: ClientGoneError."""
+    await client.gone()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PASSING_SECONDS):
+            await passed_on()
+    raise ClientGoneError

@@ -1,0 +1,105 @@
+"""The bytes that each key's sessions move to and from the outside, by day, and their limit."""
+
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from orchestrator.ground.limits import EGRESS_BYTES, KeyLimits
+from orchestrator.ground.store.database import Database
+from orchestrator.record.audit.writer import Effect
+from orchestrator.rules.access.keys import KeyRing, Role
+from orchestrator.rules.egress.rules import Decision
+
+KEY_SPENT = "key-egress-bytes"
+
+
+def _today() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+class KeyBytes:
+    """Counts by day in UTC. `total` are the bytes of all keys since the start."""
+
+    def __init__(
+        self, keys: KeyRing, defaults: KeyLimits, today: Callable[[], str] = _today
+    ) -> None:
+        self._keys = keys
+        self._defaults = defaults
+        self._today = today
+        # By key the latest day on which it had a connection, and its bytes on that day.
+        self._used: dict[str, tuple[str, int]] = {}
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self.total = 0
+
+    async def load(self, database: Database) -> None:
+        """Loads what was stored. Raises: StoreError."""
+        self._used = await database.read(_stored)
+
+    def used(self, owner: str) -> int:
+        """The key's bytes of today."""
+        day, used = self._used.get(owner, ("", 0))
+        return used if day == self._today() else 0
+
+    def limit(self, owner: str) -> int | None:
+        """The key's limit; None: it has none, as an admin's."""
+        known = self._keys.named(owner)
+        if known is not None and known.role is Role.ADMIN:
+            return None
+        return self._keys.limits(owner).over(self._defaults).max_egress_bytes_per_day
+
+    def left(self, owner: str) -> int | None:
+        """How many bytes the key has left today; None: any number."""
+        limit = self.limit(owner)
+        return None if limit is None else max(0, limit - self.used(owner))
+
+    def add(self, owner: str, size: int) -> None:
+        """Counts bytes. If none are left, those who listen are told."""
+        self._used[owner] = (self._today(), self.used(owner) + size)
+        self.total += size
+        if size and self.left(owner) == 0:
+            for listener in list(self._listeners.get(owner, ())):
+                listener()
+
+    def decided(self, owner: str, decision: Decision) -> Decision:
+        """The decision about a request; a denial if the key has no bytes left."""
+        if not decision.allow or self.left(owner) != 0:
+            return decision
+        return Decision(
+            False,
+            KEY_SPENT,
+            f"{EGRESS_BYTES} of the key {owner} is {self.limit(owner)}, and its sessions have used "
+            "it up today",
+            "The count begins again at midnight, UTC. The operator can raise the limit.",
+        )
+
+    def on_spent(self, owner: str, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` when the key has nothing left; returns a function that ends that."""
+        self._listeners.setdefault(owner, []).append(listener)
+
+        def forget() -> None:
+            left = self._listeners.get(owner, [])
+            if listener in left:
+                left.remove(listener)
+            if not left:
+                self._listeners.pop(owner, None)
+
+        return forget
+
+    def storing(self, owner: str) -> Effect:
+        """An effect that stores the key's present count."""
+        row = (owner, *self._used.get(owner, ("", 0)))
+
+        def effect(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO key_usage (owner, egress_day, egress_bytes) VALUES (?, ?, ?)"
+                " ON CONFLICT (owner) DO UPDATE SET egress_day = excluded.egress_day,"
+                " egress_bytes = excluded.egress_bytes",
+                row,
+            )
+
+        return effect
+
+
+def _stored(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:
+    rows = connection.execute("SELECT owner, egress_day, egress_bytes FROM key_usage")
+    return {owner: (day, used) for owner, day, used in rows}

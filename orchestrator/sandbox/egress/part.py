@@ -1,0 +1,84 @@
+"""The way out as a part of a sandbox."""
+
+from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.shares import ConnectionShares
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.engine.base import Container
+from orchestrator.host.node.base import Node
+from orchestrator.record.audit.budgets import Budgets
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.rules.egress.limits import EGRESS_LIMITS, EgressLimits
+from orchestrator.sandbox.egress.door import Door, Proxy
+from orchestrator.sandbox.egress.interception import Interception
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.sandbox.egress.resolver import Resolver
+from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.state.budget import Kind
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
+
+
+class EgressPart(Part):
+    """The socket of the way out, if the level has one: from the session's configuration on."""
+
+    name = "way out"
+
+    def __init__(
+        self,
+        node: Node,
+        recorder: Recorder,
+        budgets: Budgets,
+        resolver: Resolver,
+        interception: Interception,
+        secrets: OutsideSecrets,
+        key_bytes: KeyBytes,
+        limits: EgressLimits = EGRESS_LIMITS,
+    ) -> None:
+        self._node = node
+        self._budgets = budgets
+        shares = ConnectionShares(limits.key_connections)
+        self._proxy = Proxy(
+            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopTurns())
+        )
+        self._ends = TaskScope("the end of a session without budget")
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: OSError."""
+        if plan.level.network != "egress":
+            return
+        listener = self._node.listen_for_egress(plan.directory.egress)
+        plan.door = Door(
+            plan.session,
+            plan.name,
+            self._proxy,
+            self._spent,
+        )
+        plan.door.open(listener)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Raises: OSError."""
+        await self.open(plan)
+
+    async def leave(self, plan: Plan) -> None:
+        """Its connections end; the sandbox can make new ones once it is adopted."""
+        await self.close(plan)
+
+    async def close(self, plan: Plan) -> None:
+        """Ends all connections."""
+        if plan.door is not None:
+            await plan.door.close()
+
+    async def settle(self, sandbox: Sandbox) -> None:
+        """Ends a sandbox's connections, and returns when that is recorded."""
+        if sandbox.parts.plan.door is not None:
+            await sandbox.parts.plan.door.settled()
+
+    async def shut_down(self) -> None:
+        """Waits for sessions that are being ended."""
+        await self._ends.drain()
+
+    def _spent(self, session: Session) -> None:
+        if session.budget.exceeded is None and Kind.EGRESS_BYTES in session.budget.limits:
+            self._budgets.exceed(session, Kind.EGRESS_BYTES, "system")
+            self._ends.spawn(self._budgets.end(session))

@@ -1,0 +1,174 @@
+"""Parts of a sandbox that belong to its agent: its control socket, hello and configuration."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
+from orchestrator.ground.log_context import session_context
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.engine.base import Container, ContainerState, Engine
+from orchestrator.host.link.agent_link import REQUEST_SECONDS
+from orchestrator.host.node.base import Node
+from orchestrator.sandbox.sandboxes.configuration import configuration_of
+from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.suitability import Suitability
+
+log = logging.getLogger(__name__)
+
+# The time limit of the engine's answer about a container's first process.
+_LOOK_SECONDS = 5.0
+
+
+class LinkPart(Part):
+    """The control socket, on which the control plane listens before the container starts."""
+
+    name = "link"
+
+    def __init__(self) -> None:
+        self._tasks = TaskScope("the start of a link")
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: OSError."""
+        # The context of all log lines about the agent's actions.
+        context = session_context(plan.tenancy, plan.tenancy.cut)
+        await self._tasks.begin(plan.link.listen(), context=context)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """An agent that was never configured is refused. Raises: OSError."""
+        plan.link.expect_configured()
+        await self.open(plan)
+
+    async def leave(self, plan: Plan) -> None:
+        """The agent reconnects until a control plane listens again."""
+        await plan.link.close()
+
+    async def close(self, plan: Plan) -> None:
+        """Afterwards, everything that the agent reported is recorded."""
+        await plan.link.close()
+
+
+class HelloPart(Part):
+    """The agent's first words: it has what the level requires, and it belongs to nobody."""
+
+    name = "hello"
+
+    def __init__(self, node: Node, suitability: Suitability, hello_timeout: float) -> None:
+        self._node = node
+        self._engine = node.engine
+        self._suitability = suitability
+        self._hello_timeout = hello_timeout
+        self._tasks = TaskScope("the start of a sandbox")
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError, UnmetError."""
+        # Meanwhile, its first process is looked up.
+        looking = self._tasks.begin(self._look(plan))
+        try:
+            async with explained(self._engine, plan):
+                await self._hello(plan)
+                await looking
+        finally:
+            looking.cancel()
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """A paused agent can't connect: its hello comes after it is resumed.
+
+        Raises: SandboxUnavailableError.
+        """
+        if container.state is ContainerState.RUNNING:
+            await plan.link.wait_connected(self._hello_timeout)
+        await self._look(plan)
+
+    async def close(self, plan: Plan) -> None:
+        """Stops listening to the agent."""
+        await plan.link.close()
+
+    async def _hello(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError, UnmetError."""
+        await plan.link.wait_connected(self._hello_timeout)
+        hello = plan.link.hello
+        await self._suitability.check_sandbox(plan.level, hello)
+        if hello is not None and hello.configured:
+            raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
+
+    async def _look(self, plan: Plan) -> None:
+        """Looks up the container's first process and limits while the engine answers."""
+        container_id = plan.container_id or ""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                container = await self._engine.inspect(container_id)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("the first process of sandbox %s is not known: %s", plan.name, error)
+            return
+        if container is None:
+            return
+        plan.container_limits = container.limits
+        if container.pid is None:
+            return
+        try:
+            plan.first = await self._node.first_process(container_id, container.pid)
+        except TimeoutError:
+            plan.first = None
+        if plan.first is None or not plan.first.groups:
+            log.warning(
+                "sandbox %s: %s of its first process %d is not visible here: while the engine does "
+                "not answer, the usual places are searched",
+                *(plan.name, "the control group" if plan.first else "nothing", container.pid),
+            )
+
+
+class PreparePart(Part):
+    """What the agent can find out about its level before it has a session."""
+
+    name = "preparation"
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError."""
+        commands = plan.level.commands
+        if commands is not None and plan.level.confinement.paths:
+            await plan.link.request("prepare", {"commands": sorted(commands)})
+
+
+class AgentPart(Part):
+    """The agent with its session: it is configured, once, and can then run commands."""
+
+    name = "agent"
+
+    def __init__(
+        self, engine: Engine, pip_index: str | None, seconds: float = REQUEST_SECONDS
+    ) -> None:
+        """`seconds` is the time limit for each of the agent's answers."""
+        self._engine = engine
+        self._pip_index = pip_index
+        self._seconds = seconds
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError."""
+        async with explained(self._engine, plan):
+            await self._configure(plan)
+            # The end of a container that has no session yet is not noticed.
+            if not plan.link.connected:
+                raise SandboxUnavailableError("the sandbox agent disconnected")
+
+    async def _configure(self, plan: Plan) -> None:
+        """From here on, the agent can run the session's commands."""
+        configuration = configuration_of(plan, self._pip_index)
+        await plan.link.request("configure", configuration, self._seconds)
+        plan.link.expect_configured()
+        secrets = plan.session.secrets.message()
+        if secrets is not None:
+            await plan.link.request("secrets", secrets, self._seconds)
+
+
+@asynccontextmanager
+async def explained(engine: Engine, plan: Plan) -> AsyncGenerator[None]:
+    """Adds what the agent printed to the error of an agent that failed."""
+    try:
+        yield
+    except SandboxUnavailableError as error:
+        said = (await engine.logs(plan.container_id or "")).strip()[-1000:]
+        if said:
+            raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+        raise

@@ -1,0 +1,93 @@
+"""Whether the engine has the images on the operator's list, and whether sandboxes can have them."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
+from orchestrator.host.engine.image_names import build_command, short_name
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+# An answer of the engine serves all who ask within this time.
+FRESH_SECONDS = 1.0
+
+
+class AllowedImage(NamedTuple):
+    """`id` is None if the engine does not have it; `problem` says why no session can have it."""
+
+    name: str
+    short_name: str
+    id: str | None
+    problem: str | None
+
+
+class AllowedImages:
+    """The images on the operator's list as the engine has them, from one call for all."""
+
+    def __init__(
+        self, engine: Engine, listed: ListedImages, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._engine = engine
+        self._listed = listed
+        self._clock = clock
+        self._looks = TaskScope("a look at the images")
+        self._look: asyncio.Task[dict[str, Image]] | None = None
+        self._names: tuple[str, ...] = ()
+        self._began = 0.0
+
+    async def list(self) -> list[AllowedImage]:
+        """The images, the default one first. Raises: EngineUnavailableError."""
+        names = self._listed.names
+        found = await asyncio.shield(self._latest(names))
+        return [_described(name, found.get(name)) for name in names]
+
+    async def close(self) -> None:
+        """Ends a look at the engine that has not ended."""
+        await self._looks.close()
+
+    def _latest(self, names: tuple[str, ...]) -> asyncio.Task[dict[str, Image]]:
+        """The look that is under way, or that ended just now; otherwise a new one."""
+        look = self._look
+        if look is not None and names == self._names:
+            recent = self._clock() - self._began < FRESH_SECONDS
+            if not look.done() or (recent and not look.cancelled() and not look.exception()):
+                return look
+        self._names, self._began = names, self._clock()
+        self._look = self._looks.begin(self._engine.images(names))
+        return self._look
+
+
+def usable(name: str, image: Image | None) -> Image:
+    """The image that has that name, if sandboxes can have it.
+
+    Raises: ValidationError if the engine does not have it, or if its agent is not this control
+    plane's, or it has none.
+    """
+    if image is None:
+        raise ValidationError(missing_image(name).detail, field="image")
+    protocol = image.labels.get(LABEL_PROTOCOL)
+    if protocol == str(PROTOCOL_VERSION):
+        return image
+    command = build_command(name)
+    remedy = f"`{command}`" if command else "`docker build` on a current image of Paddock's"
+    if protocol is None:
+        said = f"image {name} is not a sandbox image: build it with {remedy}"
+    else:
+        said = (
+            f"image {name} has sandbox protocol {protocol}, but this control plane needs "
+            f"{PROTOCOL_VERSION}: rebuild it with {remedy}"
+        )
+    raise ValidationError(said, field="image")
+
+
+def _described(name: str, image: Image | None) -> AllowedImage:
+    problem = None
+    try:
+        usable(name, image)
+    except PaddockError as error:
+        problem = error.detail
+    return AllowedImage(name, short_name(name), None if image is None else image.id, problem)

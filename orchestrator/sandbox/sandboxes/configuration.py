@@ -1,0 +1,59 @@
+"""The configuration that a sandbox agent receives after its hello. Pure."""
+
+from orchestrator.rules.policy.levels import Level
+from orchestrator.sandbox.packs.configuration import consume_of
+from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.state.budget import Kind
+from orchestrator.state.session import MAX_RUNNING
+from sandbox_agent.protocol import Configuration, Message
+
+# The container's processes that are not the session's: the agent, its forwarder and what finds the
+# programs of connections, a guard for each command, and the agent's file workers. In a session with
+# a pack, each guard has a broker.
+_OWN_PROCESSES = 1 + 2 + MAX_RUNNING + 8
+_BROKERS = MAX_RUNNING
+
+
+def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
+    """The `configure` request. `pip_index` is the index that pip uses, if there is a network."""
+    configuration = _configuration(plan, pip_index)
+    return {
+        **configuration._asdict(),
+        "confinement": configuration.confinement._asdict(),
+        "writable": list(configuration.writable),
+        "consume": consume_of(plan.session.pack, plan.level),
+    }
+
+
+def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
+    level, limits, budget = plan.level, plan.limits, plan.session.budget
+    targets = [mount.target for mount in plan.mounts.values()]
+    confinement = level.confinement
+    own_processes = _OWN_PROCESSES + (_BROKERS if plan.session.pack is not None else 0)
+    return Configuration(
+        level=level.name,
+        uid=plan.session.workspace.uid,
+        commands=None if level.commands is None else sorted(level.commands),
+        environment=None if level.environment is None else list(level.environment),
+        confinement=confinement._replace(read=[*confinement.read, *targets]),
+        home=level.home,
+        cpus=limits.cpus,
+        memory_bytes=limits.memory_bytes,
+        processes=max(8, limits.pids - own_processes),
+        output_bytes=level.output_bytes,
+        max_running=MAX_RUNNING,
+        cpu_used_us=budget.own(Kind.CPU_SECONDS),
+        cpu_budget_us=budget.own_limit(Kind.CPU_SECONDS),
+        output_used_bytes=budget.own(Kind.OUTPUT_BYTES),
+        output_budget_bytes=budget.own_limit(Kind.OUTPUT_BYTES),
+        writable=tuple(mount.target for mount in plan.mounts.values() if not mount.read_only),
+        guard_writes=level.guard_writes,
+        egress=level.network == "egress",
+        variables=_variables(level, pip_index),
+    )
+
+
+def _variables(level: Level, pip_index: str | None) -> dict[str, str]:
+    """The level's file comes first."""
+    usual = {} if pip_index is None or level.network == "none" else {"PIP_INDEX_URL": pip_index}
+    return usual | dict(level.variables)

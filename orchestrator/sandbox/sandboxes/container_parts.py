@@ -1,0 +1,83 @@
+"""Parts of a sandbox in the engine: its container and its rates."""
+
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.host.engine.base import (
+    LABEL_PROTOCOL,
+    LABEL_SESSION,
+    Container,
+    Engine,
+    SandboxSpec,
+)
+from orchestrator.host.node.throttle import node_of
+from orchestrator.sandbox.sandboxes.holding import Holding
+from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
+from paddock.contract.words import Start
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+# Tells an adopted sandbox's start; absent from the containers of earlier versions.
+LABEL_START = "paddock.start"
+
+
+class ContainerPart(Part):
+    """The container, built from what the parts before it offer."""
+
+    name = "container"
+
+    def __init__(self, engine: Engine, runtime: str | None) -> None:
+        self._engine = engine
+        self._runtime = runtime
+
+    async def open(self, plan: Plan) -> None:
+        """Raises EngineUnavailableError; the engine then leaves nothing behind."""
+        plan.container_id = await self._engine.create(self._spec(plan))
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Uses the container that was found."""
+        plan.container_id = container.id
+        plan.start = Start(container.labels.get(LABEL_START, Start.COLD))
+
+    async def close(self, plan: Plan) -> None:
+        """Raises EngineUnavailableError."""
+        if plan.container_id is not None:
+            await self._engine.remove(plan.container_id)
+
+    def _spec(self, plan: Plan) -> SandboxSpec:
+        return SandboxSpec(
+            name=f"paddock-{plan.name}",
+            image=plan.image,
+            labels={
+                # A container's labels can't be changed once its session is known.
+                **({} if plan.tenancy.vacant else {LABEL_SESSION: plan.session.key}),
+                LABEL_START: plan.start,
+                LABEL_SANDBOX: plan.name,
+                LABEL_LEVEL: plan.level.name,
+                LABEL_PROTOCOL: str(PROTOCOL_VERSION),
+                **plan.labels,
+            },
+            binds=tuple(plan.binds),
+            limits=plan.limits,
+            tmp_exec=not plan.level.noexec,
+            network=plan.network,
+            runtime=self._runtime,
+            rates=plan.level.rates,
+            disk=None if plan.disk is None else node_of(plan.disk),
+        )
+
+
+class RatesPart(Part):
+    """Restrictions besides the container's configuration: name servers, and the level's rates."""
+
+    name = "rates"
+
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+
+    async def open(self, plan: Plan) -> None:
+        """Raises EngineUnavailableError; the container must not be used then."""
+        if plan.container_id is None:
+            raise SandboxUnavailableError("the sandbox has no container")
+        await self._holding.begin(plan.level, plan.container_id, plan.network, plan.disk)
+
+    async def close(self, plan: Plan) -> None:
+        """Runs before the container is removed, because the removal waits for pending writes."""
+        await self._holding.end(plan.directory)

@@ -1,0 +1,53 @@
+"""Whether this host, its engine, an image and a sandbox can enforce a level."""
+
+from orchestrator.ground.errors import (
+    EngineUnavailableError,
+    SandboxUnavailableError,
+)
+from orchestrator.host.engine.base import Engine
+from orchestrator.host.link.messages import Hello
+from orchestrator.host.node.host import Host
+from orchestrator.host.node.requirements import check
+from orchestrator.rules.policy.levels import Level
+from orchestrator.sandbox.sandboxes.allowed_images import usable
+
+
+class Suitability:
+    """Refuses what can't be enforced, instead of weakening it."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine = engine
+        self._host = host
+        self._engine_checked = False
+
+    async def check_level(self, level: Level) -> None:
+        """Raises UnmetError if this host can't enforce the level, before anything begins."""
+        facts = await self._host.facts()
+        check(level.name, level.requires, facts, "on this host", level.rates)
+
+    async def image_id(self, image: str) -> str:
+        """The id of the image that has that name now.
+
+        Raises: EngineUnavailableError if this engine can't confine sandboxes; ValidationError if it
+        lacks the image, or if that is not a current sandbox image.
+        """
+        await self._check_engine()
+        return usable(image, await self._engine.image(image)).id
+
+    async def _check_engine(self) -> None:
+        """Raises: EngineUnavailableError if this engine can't confine sandboxes."""
+        if not self._engine_checked:
+            info = await self._engine.info()
+            if info.rootless or info.userns_remap:
+                raise EngineUnavailableError(
+                    "rootless engines and userns-remap are not supported: use a rootful engine"
+                )
+            self._engine_checked = True
+
+    async def check_sandbox(self, level: Level, hello: Hello | None) -> None:
+        """Raises UnmetError if the sandbox lacks a feature: a runtime may offer less."""
+        if hello is None:
+            raise SandboxUnavailableError("the sandbox agent did not report its features")
+        host = await self._host.facts()
+        facts = host.within(hello.landlock_abi, hello.seccomp)
+        check(level.name, level.requires, facts, "in a sandbox of this engine")

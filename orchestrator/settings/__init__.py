@@ -1,0 +1,1 @@
+"""Settings, the operator's files, and parsers of hosts, addresses and URLs."""

@@ -1,0 +1,120 @@
+"""Settings of images, levels, tools and approvals."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import NoDecode
+
+from orchestrator.settings import operator_hooks
+from orchestrator.settings.operator_hooks import OperatorHook
+from orchestrator.settings.operator_models import OperatorModel, check_names
+from orchestrator.settings.value_types import (
+    AbsolutePath,
+    CommaSeparated,
+    ImageName,
+    OrJson,
+    PlainUrl,
+    Secret,
+    Url,
+)
+
+
+def _named(models: dict[str, OperatorModel]) -> dict[str, OperatorModel]:
+    check_names(models)
+    return models
+
+
+def _named_hooks(hooks: dict[str, OperatorHook]) -> dict[str, OperatorHook]:
+    operator_hooks.check_names(hooks)
+    return hooks
+
+
+class RuleSettings(BaseModel):
+    """Settings of images, levels, tools and approvals."""
+
+    image: ImageName = Field(
+        default="paddock/sandbox:latest", description="The default sandbox image of sessions."
+    )
+    images: Annotated[tuple[ImageName, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        description="Additional images that sessions may request, comma-separated, besides those "
+        "of `paddock images add`.",
+    )
+    levels_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
+        "of that name.",
+    )
+    session_policies_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Each `NAME.toml` of this directory is a session policy, besides the built-in "
+        "SAFE_ANALYSIS and SAFE_EDIT.",
+    )
+    models: Annotated[dict[str, OperatorModel], NoDecode, OrJson, AfterValidator(_named)] = Field(
+        default={},
+        description="Language models that turns may call, by name: "
+        '`{"url", "key" or "key_file", "model", "prices": {"input", "output"}, "max_tokens", '
+        '"timeout", "limit_field", "send_back", "stream_usage"}`; prices are dollars for a million '
+        "tokens.",
+    )
+    tools_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Tool manifests, `*.clad.toml`; they replace packaged ones of the same name.",
+    )
+    scope_file: AbsolutePath | None = Field(
+        default=None,
+        description="The targets that tools may use: addresses, networks, domains. Unset: none.",
+    )
+    cedar_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Cedar policies, `*.cedar`, for input that is sent to tools. Unset: policies "
+        "are not evaluated; set: input that no policy permits is denied.",
+    )
+    ca_file: AbsolutePath | None = Field(
+        default=None,
+        description="Certificates of authorities, in PEM, that inspected connections of the way "
+        "out trust in addition to this host's.",
+    )
+    pip_index: Url | None = Field(
+        default=None,
+        description="The index that pip uses in sandboxes with a network, as `PIP_INDEX_URL` of "
+        "their commands, unless the level's file sets that.",
+    )
+    approval_webhook_url: Url | None = Field(
+        default=None,
+        description="The URL that receives a POST for each pending approval, as "
+        "`https://host/path`.",
+    )
+    approval_webhook_secret: Secret | None = Field(
+        default=None,
+        description="The key that signs those messages, at least 16 visible ASCII characters.",
+    )
+    hooks: Annotated[dict[str, OperatorHook], NoDecode, OrJson, AfterValidator(_named_hooks)] = (
+        Field(
+            default={},
+            description="Hooks, by name: URLs that receive a POST for each event of sessions: "
+            '`{"url", "secret" or "secret_file", "events", "key"}`.',
+        )
+    )
+    hook_prefixes: Annotated[
+        tuple[Annotated[str, AfterValidator(operator_hooks.checked_hook_url)], ...],
+        NoDecode,
+        CommaSeparated,
+    ] = Field(
+        default=(),
+        description="Beginnings of URLs to which operators' keys may add hooks, comma-separated, "
+        "as `https://host/path/`. Unset: only admins add hooks.",
+    )
+
+    tool_urls: Annotated[tuple[PlainUrl, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        description="URLs that hosts may register as tools of runs, comma-separated, with those "
+        "below them. Unset: none.",
+    )
+
+    @field_validator("approval_webhook_secret")
+    @classmethod
+    def _check_signed(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None and info.data.get("approval_webhook_url") is not None:
+            raise ValueError("must be set with approval_webhook_url: messages are signed")
+        return value

@@ -1,0 +1,84 @@
+"""The operator's list of hooks: where each sends, what, and of whose sessions."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.operator_files import read_regular
+from orchestrator.settings.value_types import Secret
+from orchestrator.settings.values import check_secret, check_url
+from paddock.contract.words import HOOK_URL, OUTSIDE_NAME, HookEvent
+
+MOST_CONFIGURED = 50
+_MOST_SECRET_BYTES = 4096
+# Ids of hooks that are added over the API begin with it.
+HOOK_PREFIX = "hook-"
+
+
+def checked_hook_url(value: str) -> str:
+    """Raises: ValueError."""
+    check_url(value)
+    if len(value) > HOOK_URL:
+        raise ValueError(f"may have at most {HOOK_URL} characters")
+    parts = urlsplit(value)
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    if parts.fragment:
+        raise ValueError("must not have a fragment")
+    return value
+
+
+class OperatorHook(BaseModel):
+    """A hook, and the key whose sessions it is told of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: Annotated[str, AfterValidator(checked_hook_url)]
+    secret: Secret | None = None
+    secret_file: Path | None = None
+    events: Annotated[tuple[HookEvent, ...], Field(min_length=1, max_length=16)]
+    # None: all sessions.
+    key: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if (self.secret is None) == (self.secret_file is None):
+            raise ValueError("must have either secret or secret_file")
+        return self
+
+
+def check_names(hooks: Mapping[str, OperatorHook]) -> None:
+    """Raises: ValueError."""
+    if len(hooks) > MOST_CONFIGURED:
+        raise ValueError(f"there may be at most {MOST_CONFIGURED}")
+    for name in hooks:
+        if not re.fullmatch(OUTSIDE_NAME, name) or name.startswith(HOOK_PREFIX):
+            raise ValueError(
+                f"{name[:64]!r} is not a name of lower-case letters, digits, _ and -, or begins "
+                f"with {HOOK_PREFIX}"
+            )
+
+
+def load_hook_secret(name: str, hook: OperatorHook) -> SecretStr:
+    """Its secret; may block. Raises: ConfigError that does not contain it."""
+    if hook.secret is not None:
+        return hook.secret
+    try:
+        text = read_regular(hook.secret_file or Path(), _MOST_SECRET_BYTES).decode("ascii").strip()
+        check_secret(text)
+    except OSError as error:
+        reason = error.strerror or "can't be read"
+    except UnicodeDecodeError:
+        reason = "must be ASCII"
+    except ValueError as error:
+        reason = str(error)
+    else:
+        return SecretStr(text)
+    raise ConfigError(f"hooks: {name}: {hook.secret_file}: {reason}")

@@ -1,0 +1,121 @@
+"""The operator's language models: where each is served, with which key, and what it costs."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.operator_files import read_regular
+from orchestrator.settings.values import check_url
+from paddock.contract.words import MODEL_NAME, MOST_CALL_TOKENS
+
+_MOST_KEY_BYTES = 4096
+_KEY = re.compile(rf"[\x21-\x7e]{{1,{_MOST_KEY_BYTES}}}")
+_KEY_RULE = f"must have 1 to {_MOST_KEY_BYTES} visible ASCII characters, and no other"
+
+
+def _endpoint(value: str) -> str:
+    """A key must not travel in the clear: only addresses that can't be elsewhere need no TLS."""
+    check_url(value)
+    parts = urlsplit(value)
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    if parts.query or parts.fragment:
+        raise ValueError("must not have a query or a fragment")
+    if parts.scheme == "http" and not _near(parts.hostname or ""):
+        raise ValueError("must be https: http is for localhost and private addresses only")
+    return value
+
+
+def _near(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or (address.is_private and not address.is_link_local)
+
+
+def _key(value: SecretStr) -> SecretStr:
+    if not _KEY.fullmatch(value.get_secret_value()):
+        raise ValueError(_KEY_RULE)
+    return value
+
+
+# Few enough digits that products with numbers of tokens are exact.
+_Price = Annotated[Decimal, Field(ge=0, le=1_000_000, max_digits=15)]
+
+
+class ModelPrices(BaseModel):
+    """Dollars for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    input: _Price
+    output: _Price
+
+
+class OperatorModel(BaseModel):
+    """A model at an endpoint that speaks OpenAI's protocol."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    # Up to the version: `/chat/completions` is added.
+    url: Annotated[str, AfterValidator(_endpoint)]
+    # Neither: the endpoint needs no key.
+    key: Annotated[SecretStr, AfterValidator(_key)] | None = None
+    key_file: Path | None = None
+    # The endpoint's name of the model; None: its name on the list.
+    model: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    prices: ModelPrices
+    # The most tokens of one answer; None: only the session's policy limits them.
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_CALL_TOKENS)] | None = None
+    # Seconds for one call, its repetitions included.
+    timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 120
+    # How the endpoint calls the limit of tokens.
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    # Whether the model gets back what its endpoint said beside text and calls, such as reasoning.
+    send_back: bool = True
+    # Whether the endpoint is asked to state the usage of a stream (`stream_options`).
+    stream_usage: bool = True
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.key is not None and self.key_file is not None:
+            raise ValueError("must have either key or key_file")
+        return self
+
+
+def check_names(models: Mapping[str, OperatorModel]) -> None:
+    """Raises: ValueError."""
+    for name in models:
+        if not re.fullmatch(MODEL_NAME, name):
+            raise ValueError(f"{name[:64]!r} is not a name of letters, digits and . _ : / -")
+
+
+def load_key(name: str, model: OperatorModel) -> SecretStr | None:
+    """The model's present key; may block. Raises: ConfigError that does not contain it."""
+    if model.key_file is None:
+        return model.key
+    try:
+        text = read_regular(model.key_file, 2 * _MOST_KEY_BYTES).decode("ascii")
+        return _key(SecretStr(text.strip()))
+    except OSError as error:
+        reason = error.strerror or "can't be read"
+    except ValueError:
+        reason = _KEY_RULE
+    raise ConfigError(f"models: {name}: {model.key_file}: {reason}")

@@ -1,0 +1,97 @@
+"""Types of single settings, which check and convert what the environment or the file gives."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+
+from orchestrator.ground.permitted_urls import check_plain_url
+from orchestrator.settings.allowed_hosts import host_name
+from orchestrator.settings.resolvers import check_resolver
+from orchestrator.settings.values import (
+    IMAGE_PATTERN,
+    check_origin,
+    check_secret,
+    check_url,
+    split_address,
+)
+
+_IMAGE = re.compile(IMAGE_PATTERN)
+
+
+def _absolute(value: Path) -> Path:
+    return Path(os.path.abspath(value))
+
+
+def _address(value: str) -> str:
+    split_address(value)
+    host_name(value)
+    return value
+
+
+def _host(value: str) -> str:
+    try:
+        host_name(f"{value}:0")
+    except ValueError:
+        raise ValueError(
+            f"{value!r} must be a host name without a port, an IPv6 address in brackets"
+        ) from None
+    return value
+
+
+def _image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):
+        raise ValueError(f"{value!r} is not an image name")
+    return value
+
+
+def _url(value: str) -> str:
+    check_url(value)
+    return value
+
+
+def _origin(value: str) -> str:
+    check_origin(value)
+    return value
+
+
+def _secret(value: SecretStr) -> SecretStr:
+    check_secret(value.get_secret_value())
+    return value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return value
+
+
+def _parse(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"must be JSON: {error}") from None
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+Address = Annotated[str, AfterValidator(_address)]
+HostName = Annotated[str, AfterValidator(_host)]
+ImageName = Annotated[str, AfterValidator(_image)]
+Url = Annotated[str, AfterValidator(_url)]
+PlainUrl = Annotated[str, AfterValidator(check_plain_url)]
+Origin = Annotated[str, AfterValidator(_origin)]
+Resolver = Annotated[str, AfterValidator(check_resolver)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+# Additions to a type: words in any case, lists in one line, and JSON in a variable.
+AnyCase = BeforeValidator(_lower)
+CommaSeparated = BeforeValidator(_split)
+OrJson = BeforeValidator(_parse)

@@ -1,1 +1,0 @@
-"""Children of sessions: spawned from them, with less, and ended with them."""

@@ -1,0 +1,1 @@
+"""What a session is, in memory and as rows of the database."""

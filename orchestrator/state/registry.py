@@ -1,0 +1,157 @@
+"""Every known session: live ones, and recently ended ones."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
+from orchestrator.ground.limits import KeyUsage
+from orchestrator.rules.policy.levels import SessionLimits
+from orchestrator.state.session import Session
+
+# Ended sessions kept in memory; above this number, the oldest are forgotten early.
+_MOST_ENDED = 10_000
+# Sessions that have not ended, with or without a sandbox.
+_MOST_LIVE = 10_000
+_RETRY_SECONDS = 10
+
+
+class Registry:
+    """Sessions by id, key and handle. Live ids are unique, ignoring case."""
+
+    def __init__(self, terminated_ttl: int) -> None:
+        self._ttl = timedelta(seconds=terminated_ttl)
+        self._live: dict[str, Session] = {}
+        self._by_handle: dict[str, Session] = {}
+        self._ended: dict[str, Session] = {}
+        self._reserved: dict[str, Session] = {}
+        # The limits to which sessions are changing, by their keys.
+        self._changing: dict[str, SessionLimits] = {}
+
+    def __len__(self) -> int:
+        """The number of live sessions, including those being created."""
+        return len(self._live) + len(self._reserved)
+
+    @property
+    def holding(self) -> int:
+        """How many of them have a sandbox, or are about to get one."""
+        return len(self._reserved) + sum(not each.suspended for each in self._live.values())
+
+    def reserve(self, session: Session) -> None:
+        """Reserves the id of a session that is being created.
+
+        Raises: ConflictError; CapacityExhaustedError if there are too many sessions.
+        """
+        if len(self) >= _MOST_LIVE:
+            raise CapacityExhaustedError(
+                f"there are {_MOST_LIVE} sessions: end some", retry_after=_RETRY_SECONDS
+            )
+        name = session.id.casefold()
+        if name in self._live or name in self._reserved:
+            raise ConflictError(f"a session with the id {session.id} exists", field="id")
+        self._reserved[name] = session
+
+    def unreserve(self, session: Session) -> None:
+        """Releases the id that was reserved for the session."""
+        _drop(self._reserved, session.id.casefold(), session)
+
+    @contextmanager
+    def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
+        """Also counts those limits for the session while it changes to them."""
+        self._changing[session.key] = limits
+        try:
+            yield
+        finally:
+            del self._changing[session.key]
+
+    def usage(self, owner: str) -> KeyUsage:
+        """The resources of the owner's sessions, including those being created."""
+        held = [
+            (session.limits, self._changing.get(session.key, session.limits))
+            for session in (*self._live.values(), *self._reserved.values())
+            if session.owner == owner
+        ]
+        return KeyUsage(
+            len(held),
+            sum(max(now.cpus, then.cpus) for now, then in held),
+            sum(max(now.memory_bytes, then.memory_bytes) for now, then in held),
+        )
+
+    def add(self, session: Session) -> None:
+        """Adds a session that exists from now on."""
+        self.unreserve(session)
+        self._live[session.id.casefold()] = session
+        self._by_handle[session.handle_sha256] = session
+
+    def end(self, session: Session) -> None:
+        """Moves a session that has ended; its handle becomes invalid.
+
+        Another session with its id, live or ended later, is not affected.
+        """
+        _drop(self._live, session.id.casefold(), session)
+        _drop(self._by_handle, session.handle_sha256, session)
+        other = self._ended.get(session.id)
+        if other is None or _ended_at(other) <= _ended_at(session):
+            self._ended.pop(session.id, None)
+            self._ended[session.id] = session
+        self._forget_old()
+
+    def rehandle(self, session: Session, handle_sha256: str) -> None:
+        """Replaces a session's handle."""
+        _drop(self._by_handle, session.handle_sha256, session)
+        session.handle_sha256 = handle_sha256
+        self._by_handle[handle_sha256] = session
+
+    def get(self, session_id: str) -> Session | None:
+        """The live session with exactly that id, else the latest ended one still in memory."""
+        live = self._live.get(session_id.casefold())
+        if live is not None and live.id == session_id:
+            return live
+        self._forget_old()
+        return self._ended.get(session_id)
+
+    def by_handle(self, handle_sha256: str) -> Session | None:
+        """The live session of that handle."""
+        return self._by_handle.get(handle_sha256)
+
+    def by_work(self, work_id: str) -> list[Session]:
+        """The sessions of that work, the latest last; ended ones while they are in memory."""
+        found = [session for session in self.all if session.work_id == work_id]
+        return sorted(found, key=lambda session: (session.created_at, session.key))
+
+    def owner(self, session_key: str) -> str | None:
+        """The owner of a known session, or of one being created, by its key."""
+        known = (*self._live.values(), *self._reserved.values(), *self._ended.values())
+        return next((session.owner for session in known if session.key == session_key), None)
+
+    @property
+    def live(self) -> list[Session]:
+        """Every session that has not ended."""
+        return list(self._live.values())
+
+    @property
+    def all(self) -> list[Session]:
+        """Live and recently ended sessions."""
+        self._forget_old()
+        return [*self._live.values(), *self._ended.values()]
+
+    def _forget_old(self) -> None:
+        oldest = _format(datetime.now(UTC) - self._ttl)
+        for session_id, session in list(self._ended.items()):
+            if _ended_at(session) > oldest and len(self._ended) <= _MOST_ENDED:
+                break
+            del self._ended[session_id]
+
+
+def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:
+    """Removes the session where that name still refers to it."""
+    if sessions.get(name) is session:
+        del sessions[name]
+
+
+def _ended_at(session: Session) -> str:
+    return session.termination.terminated_at if session.termination else ""
+
+
+def _format(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

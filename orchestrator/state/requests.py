@@ -1,0 +1,117 @@
+"""Clients' requests to sessions, already validated in form."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from orchestrator.rules.egress.session_rules import OwnRules
+from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.policy.session_policy import SessionPolicy
+from orchestrator.state.budget import Budget
+from orchestrator.state.carrying import Carried
+from orchestrator.state.family import Origin
+from orchestrator.state.pack import Pack
+from orchestrator.state.session import Session
+from paddock.contract.words import IdleAction
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What a session has from its parent. `check` raises if it may not be its child any more."""
+
+    parent: Session
+    origin: Origin
+    level: Level
+    budget: Budget
+    own_rules: OwnRules
+    check: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to create; None means the default. Time-outs are in seconds.
+
+    `budget` has limits by kind, in the units of the API. `mounts` are names on the operator's list,
+    in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
+    it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
+    `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
+    never stored. `consume` is the pack to which it is limited. `policy` is the session
+    policy, its name or its members. `carried` is what a restored session brings along, `child` what
+    a child has from its parent, whatever is said of its level and budget.
+    """
+
+    id: str | None = None
+    permission_level: str | None = None
+    image: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    limits: dict[str, int | float] = field(default_factory=dict)
+    idle_timeout: int | None = None
+    idle_action: IdleAction | None = None
+    wall_timeout: int | None = None
+    budget: dict[str, int | float] = field(default_factory=dict)
+    mounts: tuple[str, ...] = ()
+    role: str | None = None
+    tools: tuple[str, ...] | None = None
+    egress: Mapping[str, Any] | None = None
+    work_id: str | None = None
+    lease_id: str | None = field(default=None, repr=False)
+    policy_resolved_ref: str | None = None
+    episode_id: str | None = None
+    consume: Pack | None = None
+    policy: str | Mapping[str, Any] | SessionPolicy | None = None
+    carried: Carried | None = None
+    child: Child | None = None
+
+
+class Registered(NamedTuple):
+    """A new session, its handle, and the sessions that were suspended to make room for it."""
+
+    session: Session
+    handle: str
+    gave_way: tuple[Session, ...]
+
+
+class Kept(NamedTuple):
+    """The evidence to keep of a oneshot tool's command, whose id is set before it starts.
+
+    `file` is where the command may write, relative to the workspace, in its own directory; None:
+    there is no such file, and its output is kept. Without `capture`, nothing is kept, and the file
+    is removed. `name` is an additional name of the evidence.
+    """
+
+    command_id: str
+    file: str | None
+    capture: bool
+    name: str | None
+
+    @property
+    def printed(self) -> bool:
+        """Whether what the command prints is kept."""
+        return self.capture and self.file is None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecRequest:
+    """A command: either a `command` line, which no shell reads, or an `argv`.
+
+    `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None for the
+    level's default (in the background: no time-out). `collect`: its output is returned with its
+    end. `tool` is the oneshot tool of the words, `approval` the id of their approval, `kept` the
+    evidence to keep.
+    """
+
+    argv: list[str] | None = None
+    command: str | None = None
+    cwd: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    stdin: bytes | None = None
+    stdin_open: bool = False
+    timeout: int | None = None
+    background: bool = False
+    collect: bool = False
+    tool: str | None = None
+    approval: str | None = None
+    kept: Kept | None = None

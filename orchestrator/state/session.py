@@ -1,0 +1,351 @@
+"""A session and its commands, as the control plane keeps them in memory."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from orchestrator.ground.errors import (
+    BusyError,
+    ConflictError,
+    InvalidTransitionError,
+    SandboxUnavailableError,
+    SessionTerminatedError,
+)
+from orchestrator.host.link.messages import Chunk
+from orchestrator.host.workspace.slots import Workspace
+from orchestrator.rules.egress.drafts import Drafts
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules, SessionRules
+from orchestrator.rules.egress.usage import EgressUsage
+from orchestrator.rules.policy.levels import Level, SessionLimits
+from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
+from orchestrator.state.budget import Budget
+from orchestrator.state.family import Family
+from orchestrator.state.lifecycle import LIVE, Suspension, Termination
+from orchestrator.state.open_port import SessionPorts
+from orchestrator.state.outcome import CommandExit
+from orchestrator.state.pack import Pack
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from paddock.contract.words import IdleAction, Status
+from sandbox_agent.protocol import MOST_STORED
+
+if TYPE_CHECKING:
+    from orchestrator.state.sandbox import Sandbox
+
+# Ended commands that a session remembers, in addition to running ones.
+_REMEMBERED_COMMANDS = 64
+# Commands and terminals that may run at the same time.
+MAX_RUNNING = 16
+DEFAULT_ROLE = "agent"
+# Streams of unlimited duration that clients may have open.
+STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """One command, without secrets in its words.
+
+    `result` is set once `done` is; both only after the audit event is durable.
+    """
+
+    id: str
+    argv: list[str]
+    background: bool
+    started_at: str
+    done: asyncio.Future[None]
+    result: CommandExit | None = None
+    # Whether the agent was told, or may have been told, to start it.
+    dispatched: bool = False
+    # Pending while its loss is being recorded: that it never ran, or that its end is lost.
+    losing: asyncio.Future[None] | None = None
+    # Whether the agent was told to end it, and which signals it was told to send.
+    ending: bool = False
+    signals: set[int] = field(default_factory=set)
+    # Whether its printed output is kept as evidence, which reads it at the end.
+    captured: bool = False
+    # The task that keeps evidence of it, if any.
+    keeping: asyncio.Task[None] | None = None
+    # Whether a caller waits for its end together with its output, and the output that came with the
+    # end.
+    collects: bool = False
+    output: tuple[Chunk, ...] | None = field(default=None, repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.result is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has ended and its evidence is complete."""
+        return self.ended and (self.keeping is None or self.keeping.done())
+
+    @property
+    def stored(self) -> bool:
+        """Whether its output was long and is stored in its sandbox."""
+        return self.stored_bytes > 0
+
+    @property
+    def stored_bytes(self) -> int:
+        """How much of its long output is stored, once it has ended."""
+        return 0 if self.result is None else self.result.stored_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """How much it printed, once it has ended."""
+        return 0 if self.result is None else self.result.output_bytes
+
+    def finish(self, result: CommandExit) -> None:
+        """Sets the result and wakes all waiting callers; a second result changes nothing."""
+        if self.result is None:
+            self.result = result
+            self.done.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One session. `key` is unique; several sessions may have the same `id`, one at a time.
+
+    `incarnation` is its number among those, from 1.
+    """
+
+    key: str
+    id: str
+    owner: str
+    status: Status
+    level: Level
+    image: str
+    labels: dict[str, str]
+    env: dict[str, str]
+    requested_limits: dict[str, int | float]
+    limits: SessionLimits
+    idle_timeout: int
+    # The seconds for which it may exist; None: no limit.
+    wall_timeout: int | None
+    budget: Budget
+    handle_sha256: str
+    workspace: Workspace
+    root_dir: str
+    created_at: str
+    last_activity_at: str
+    incarnation: int = 1
+    # The mounts that it requested, in addition to its level's.
+    mounts: tuple[str, ...] = ()
+    # The role of its agent in policies.
+    role: str = DEFAULT_ROLE
+    # The tools that it may open; None: any that its level permits.
+    tools: tuple[str, ...] | None = None
+    # What its turns may do, as it was at its creation.
+    policy: SessionPolicy = SAFE_ANALYSIS
+    # The host's names of its work, of the policy that the host applied, and of the episode.
+    work_id: str | None = None
+    policy_resolved_ref: str | None = None
+    episode_id: str | None = None
+    # The number of episodes that it has had.
+    episodes: int = 0
+    # How often a session of this work was issued again.
+    reissues: int = 0
+    # The rules of its way out besides its level's, what it has used of it, and what was denied.
+    own_rules: OwnRules = NO_OWN_RULES
+    egress_usage: EgressUsage = field(default_factory=EgressUsage)
+    egress_drafts: Drafts = field(default_factory=Drafts)
+    secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
+    # What it may read; None: whatever its level permits. That of an ended session may be unknown.
+    pack: Pack | None = None
+    # Its parent and its children.
+    family: Family = field(default_factory=Family, repr=False)
+    # Whether others have waited for its creation, and have it now.
+    wanted: bool = False
+    termination: Termination | None = None
+    sandbox: "Sandbox | None" = None
+    # Ids of the terminals that have not ended.
+    terminals: set[str] = field(default_factory=set)
+    # The number of terminals that are being started or have pending work.
+    busy_terminals: int = 0
+    commands: dict[str, Command] = field(default_factory=dict)
+    ports: SessionPorts = field(default_factory=SessionPorts)
+    # How far its sandbox is given up; None: it is not.
+    suspension: Suspension | None = None
+    # What it asked for when it is idle; None: its level's.
+    requested_idle_action: IdleAction | None = None
+    # Whether a turn runs in it, which may wait for a model.
+    in_turn: bool = False
+    # The number of requests that need its sandbox now, or will at once.
+    uses: int = 0
+    # Serializes all changes of the status, the level and the sandbox.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Held while evidence of one of its commands is written.
+    capturing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Why an active session takes no new work; None if it does.
+    gate: str | None = None
+    # Whether its last event is being recorded.
+    ending: bool = False
+    # The number of clients' streams, by STREAM_KINDS.
+    streams: Counter[str] = field(default_factory=Counter)
+    # Done once it has ended, including its agent and its terminals. Except for ends that could not
+    # be recorded yet, nothing more will be recorded about it. Its container may exist a while
+    # longer.
+    over: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def __post_init__(self) -> None:
+        if not self.live:
+            self.over.set_result(None)
+
+    @property
+    def live(self) -> bool:
+        """Whether the session has not ended."""
+        return self.status in LIVE
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it has no sandbox until its next use."""
+        return self.suspension is Suspension.SUSPENDED
+
+    @property
+    def stages(self) -> bool:
+        """Whether its changes are proposals until the host commits them."""
+        return self.policy.world_rules.proposal_mode and not self.family.shares
+
+    @property
+    def idle_action(self) -> IdleAction:
+        """What happens when it was idle for its time-out."""
+        return self.requested_idle_action or self.level.idle_action
+
+    @property
+    def egress_rules(self) -> SessionRules:
+        """What it may reach at present."""
+        return SessionRules(self.id, self.level.egress, self.own_rules)
+
+    def set_level(self, level: Level) -> None:
+        """Gives it that level, and takes what an admin allowed to it at the earlier one."""
+        self.level, self.own_rules = level, self.own_rules.at_another_level()
+
+    @property
+    def running(self) -> list[Command]:
+        """The commands that have not ended."""
+        return [command for command in self.commands.values() if not command.ended]
+
+    def latest(self, most: int) -> list[Command]:
+        """The running commands and the latest ended ones; `most` in all, unless more run."""
+        ended = [command for command in self.commands.values() if command.ended]
+        kept = max(0, most - len(self.running))
+        wanted = {command.id for command in (*self.running, *ended[len(ended) - kept :])}
+        return [command for command in self.commands.values() if command.id in wanted]
+
+    @property
+    def at_work(self) -> int:
+        """The number of commands and terminals that are busy; a tool at its prompt is not."""
+        return len(self.running) + self.busy_terminals
+
+    @property
+    def works(self) -> bool:
+        """Whether a command, a terminal or a turn is busy; a turn also while its model is."""
+        return self.at_work > 0 or self.in_turn
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something is running in it or is about to, or in a child."""
+        if self.works or self.uses > 0:
+            return True
+        return any(child.in_use for child in self.family.children.values())
+
+    @property
+    def latest_activity_at(self) -> str:
+        """When something happened last in it or in a child."""
+        children = self.family.children.values()
+        return max([self.last_activity_at, *(child.latest_activity_at for child in children)])
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Counts a request that needs its sandbox."""
+        self.uses += 1
+        try:
+            yield
+        finally:
+            self.uses -= 1
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Counts a terminal as busy."""
+        self.busy_terminals += 1
+        try:
+            yield
+        finally:
+            self.busy_terminals -= 1
+
+    def check_open(self) -> "Sandbox":
+        """The sandbox, if it may receive new work.
+
+        Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError if paused,
+        ConflictError while the level changes, its secrets are unknown or it is suspended;
+        SandboxUnavailableError without a sandbox.
+        """
+        self.check_live()
+        if self.status is Status.PAUSED:
+            raise InvalidTransitionError("the session is paused: resume it first")
+        if self.suspension is not None:
+            raise ConflictError("the session is suspended, and nothing runs in it: try again")
+        if self.gate is not None and self.lock.locked():
+            raise ConflictError(self.gate)  # it is being changed right now
+        if self.gate is not None or self.sandbox is None:
+            raise SandboxUnavailableError(
+                self.gate or "the session's sandbox is not running: set its permission level again"
+            )
+        self.secrets.check_known()
+        return self.sandbox
+
+    def check_room(self) -> None:
+        """Raises BusyError if the maximum of commands and terminals is running.
+
+        A command whose evidence is still being written counts.
+        """
+        at_work = sum(not each.settled for each in self.commands.values())
+        if at_work + len(self.terminals) >= MAX_RUNNING:
+            raise BusyError(
+                f"{MAX_RUNNING} commands and terminals run in this session already: wait for one "
+                "of them to end, or end one"
+            )
+
+    def check_live(self) -> None:
+        """Raises SessionTerminatedError with the rationale if the session has ended.
+
+        Raises BudgetExceededError if its budget has ended it, or is about to.
+        """
+        if self.budget.exceeded is not None:
+            raise self.budget.exceeded.error()
+        if not self.live:
+            termination = self.termination
+            code = termination.rationale_code if termination else None
+            raise SessionTerminatedError(
+                f"the session has ended ({self.status})",
+                session_status=str(self.status),
+                rationale=code,
+            )
+
+    def check_not_ending(self) -> None:
+        """Raises ConflictError while it is ending, and the errors of `check_live`."""
+        self.check_live()
+        if self.ending:
+            raise ConflictError("the session is ending")
+
+    @contextmanager
+    def streaming(self, kind: str) -> Iterator[None]:
+        """Counts an open stream of that kind."""
+        self.streams[kind] += 1
+        try:
+            yield
+        finally:
+            self.streams[kind] -= 1
+
+    def remember(self, command: Command) -> None:
+        """Keeps a command; of ended ones only the latest, and all with stored output."""
+        self.commands[command.id] = command
+        ended = [kept for kept in self.commands.values() if kept.settled]
+        stored = [kept for kept in ended if kept.stored][-MOST_STORED:]
+        for kept in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
+            if kept not in stored:
+                del self.commands[kept.id]

@@ -1,0 +1,189 @@
+"""Writes the rows of sessions. Each function runs inside the caller's transaction."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import asdict
+
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.ground.events import now
+from orchestrator.host.workspace import slots
+from orchestrator.record.audit.stop_records import RecordedBeforeError
+from orchestrator.rules.egress.session_rules import OwnRules
+from orchestrator.rules.policy.levels import Level
+from orchestrator.state import pack_rows
+from orchestrator.state.lifecycle import LIVE, Suspension, Termination
+from orchestrator.state.secret_rows import removing_all
+from orchestrator.state.session import Session
+from paddock.contract.words import Rationale, Status
+
+
+def insert(connection: sqlite3.Connection, session: Session) -> None:
+    """Writes a session that is being created and that its client does not know yet."""
+    origin = session.family.origin
+    connection.execute(
+        "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
+        " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
+        " work_id, reissues, policy_resolved_ref, episode_id, episodes, idle_action,"
+        " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at,"
+        " consume, policy, origin, parent_key, workspace_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)",
+        (
+            session.key,
+            session.id,
+            session.owner,
+            session.status,
+            session.level.name,
+            json.dumps(session.level.stored()),
+            session.image,
+            json.dumps(session.labels),
+            json.dumps(session.env),
+            json.dumps(session.requested_limits),
+            session.idle_timeout,
+            session.wall_timeout,
+            json.dumps(session.budget.stored()),
+            json.dumps(session.mounts),
+            session.role,
+            None if session.tools is None else json.dumps(session.tools),
+            json.dumps(session.own_rules.stored()),
+            session.work_id,
+            session.reissues,
+            session.policy_resolved_ref,
+            session.episode_id,
+            session.episodes,
+            session.requested_idle_action,
+            session.handle_sha256,
+            json.dumps(session.secrets.stored.names),
+            session.secrets.stored.key,
+            session.incarnation,
+            session.created_at,
+            None if session.pack is None else json.dumps(session.pack.recorded()),
+            json.dumps(session.policy.stored()),
+            None if origin is None else json.dumps(origin.stored()),
+            None if origin is None else origin.parent_key,
+            session.workspace.id if session.family.shares else None,
+        ),
+    )
+    if session.pack is not None:
+        pack_rows.insert(connection, session.key, session.id, session.pack)
+    connection.execute(
+        "INSERT INTO incarnations (id, latest) VALUES (?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET latest = excluded.latest",
+        (session.id, session.incarnation),
+    )
+
+
+def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connection], None]:
+    """An effect that sets columns of the session's row."""
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    statement = f"UPDATE sessions SET {assignments} WHERE key = ?"  # noqa: S608 - names are ours
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, (*columns.values(), session.key))
+
+    return apply
+
+
+def with_level(
+    session: Session, level: Level, **columns: object
+) -> Callable[[sqlite3.Connection], None]:
+    """An effect that pins the session to that level, and sets other columns of its row."""
+    stored = json.dumps(level.stored())
+    egress = json.dumps(session.own_rules.at_another_level().stored())
+    return updating(session, permission_level=level.name, level=stored, egress=egress, **columns)
+
+
+def suspending(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that suspends the session: it has no sandbox."""
+    return updating(session, suspension=Suspension.SUSPENDED, sandbox=None, container_id=None)
+
+
+def restored(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that gives the session its present sandbox. Raises: SandboxUnavailableError."""
+    sandbox = session.sandbox
+    if sandbox is None:
+        raise SandboxUnavailableError("the session has no sandbox")
+    return updating(
+        session, suspension=None, sandbox=sandbox.name, container_id=sandbox.container_id
+    )
+
+
+def with_rules(session: Session, rules: OwnRules) -> Callable[[sqlite3.Connection], None]:
+    """An effect that gives the session these rules of its way out."""
+    return updating(session, egress=json.dumps(rules.stored()))
+
+
+def with_end(
+    session: Session, status: Status, termination: Termination
+) -> Callable[[sqlite3.Connection], None]:
+    """An effect that ends the session and forgets its handle and the values of its variables.
+
+    The workspace of a session that was spawned for one run is to be purged then. Raises
+    RecordedBeforeError if the session has ended.
+    """
+    end = updating(
+        session,
+        status=status,
+        handle_sha256=None,
+        env="{}",
+        seal_key=b"",
+        terminated_at=termination.terminated_at,
+        termination=json.dumps(asdict(termination)),
+    )
+
+    def apply(connection: sqlite3.Connection) -> None:
+        (before,) = connection.execute(
+            "SELECT status FROM sessions WHERE key = ?", (session.key,)
+        ).fetchone()
+        if before not in LIVE:
+            raise RecordedBeforeError
+        end(connection)
+        if termination.rationale_code is not Rationale.CONTEXT_MISS:
+            pack_rows.forget(connection, session.key)
+        removing_all(session.key)(connection)
+        origin = session.family.origin
+        if origin is not None and origin.runs and not session.family.shares:
+            slots.order_purge(connection, session.id)
+
+    return apply
+
+
+def counting(session_key: str, size: int) -> Callable[[sqlite3.Connection], None]:
+    """An effect that counts what is kept of the session besides its events."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?", (size, session_key)
+        )
+
+    return apply
+
+
+def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that stores the session's consumption."""
+    return updating(session, budget=json.dumps(session.budget.stored()))
+
+
+def with_usage(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that stores the session's consumption, and what it has used of its way out."""
+    used = json.dumps(session.egress_usage.stored())
+    return updating(session, budget=json.dumps(session.budget.stored()), egress_used=used)
+
+
+def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
+    """An effect that ends a session that its client never knew.
+
+    The owner of its chain stays: the record can be found by its incarnation, and archived.
+    """
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET status = ?, terminated_at = ?, handle_sha256 = NULL, env = '{}',"
+            " seal_key = x'' WHERE key = ?",
+            (Status.ABORTED, now(), session_key),
+        )
+        pack_rows.forget(connection, session_key)
+        removing_all(session_key)(connection)
+
+    return apply

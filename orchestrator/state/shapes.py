@@ -1,0 +1,55 @@
+"""What is fixed when a sandbox's container is created. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.rules.policy.levels import Level, SessionLimits, effective_limits
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sandboxes of equal shapes differ only in their session. They have their level's limits.
+
+    An image's name may get another id, and a level's file another digest: the shape then differs.
+    """
+
+    image: str
+    image_id: str
+    level_name: str
+    level_sha256: str
+    level: Level = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, image: str, image_id: str, level: Level) -> Self:
+        """The shape of a session's sandbox."""
+        return cls(image, image_id, level.name, level.sha256, level)
+
+
+def usual_limits(level: Level) -> SessionLimits:
+    """The limits of a session that requests none of its own."""
+    return effective_limits(level, {})
+
+
+def has_usual_limits(level: Level, limits: SessionLimits) -> bool:
+    """Whether they are the level's own; the workspace's size is set when the session is known."""
+    usual = usual_limits(level)
+    return replace(limits, workspace_bytes=usual.workspace_bytes) == usual
+
+
+def can_wait(level: Level) -> bool:
+    """Whether sandboxes of that level can be started before their session is known.
+
+    The rates of a disk are set on the workspace's device, which is not known then. Mounts of the
+    operator's list are checked for the session that uses them.
+    """
+    return not level.rates.disk and not level.mounts
+
+
+def cold_levels(names: Iterable[str], levels: Mapping[str, Level]) -> list[str]:
+    """Those levels of `warm_least` whose sandboxes can't wait. Raises: ConfigError if unknown."""
+    for name in names:
+        if name not in levels:
+            raise ConfigError(f"warm_least: there is no level {name}")
+    return [name for name in names if not can_wait(levels[name])]

@@ -1,0 +1,275 @@
+"""Reads the rows of sessions. Each function runs inside the caller's transaction."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.host.workspace.slots import Workspace
+from orchestrator.rules.egress.session_rules import OwnRules
+from orchestrator.rules.egress.usage import EgressUsage
+from orchestrator.rules.policy.levels import Level, SessionLimits, restore_level
+from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
+from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.family import Family, Origin
+from orchestrator.state.lifecycle import Suspension, Termination
+from orchestrator.state.pack import Pack
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from paddock.contract.words import IdleAction, Rationale, Status
+
+_COLUMNS = (
+    "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
+    " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, egress, egress_used,"
+    " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
+    " suspension, idle_action,"
+    " handle_sha256,"
+    " acknowledged,"
+    " secret_names, seal_key, incarnation,"
+    " sessions.created_at, consume, policy,"
+    " origin, coalesce(workspace_id, sessions.id) AS workspace_id,"
+    " termination, sandbox,"
+    " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
+    " coalesce(workspaces.created_at, '') AS workspace_created,"
+    " coalesce(workspaces.quota, 'none') AS workspace_quota,"
+    # A suspension is no use of the session.
+    " (SELECT time FROM events WHERE session_key = sessions.key"
+    " AND operation <> 'session.suspended' ORDER BY seq DESC LIMIT 1) AS last_event"
+)
+_SESSIONS = (
+    "sessions LEFT JOIN workspaces ON workspaces.id = coalesce(sessions.workspace_id, sessions.id)"
+)
+# Large: only for sessions that may still be used.
+_PACK = "(SELECT pack FROM packs WHERE session_key = sessions.key) AS pack"
+
+
+class SessionRow:
+    """A stored session: `session`, its sandbox, and whether its client knows of it."""
+
+    def __init__(
+        self,
+        row: sqlite3.Row,
+        root_dir: Callable[[str], str],
+        limits: Callable[[Level, dict[str, int | float]], SessionLimits],
+    ) -> None:
+        level = restore_level(json.loads(row["level"]))
+        requested = json.loads(row["limits"])
+        origin = Origin.restored(None if row["origin"] is None else json.loads(row["origin"]))
+        workspace = Workspace(
+            row["workspace_id"],
+            row["owner"],
+            row["uid"],
+            row["slot"],
+            row["workspace_created"],
+            Quota(row["workspace_quota"]),
+        )
+        self.sandbox: str | None = row["sandbox"]
+        self.suspension = None if row["suspension"] is None else Suspension(row["suspension"])
+        self.acknowledged = bool(row["acknowledged"])
+        self.session = Session(
+            key=row["key"],
+            id=row["id"],
+            owner=row["owner"],
+            status=Status(row["status"]),
+            level=level,
+            image=row["image"],
+            labels=json.loads(row["labels"]),
+            env=json.loads(row["env"]),
+            requested_limits=requested,
+            limits=limits(level, requested),
+            idle_timeout=row["idle_timeout"],
+            wall_timeout=row["wall_timeout"],
+            budget=_budget(row, level),
+            handle_sha256=row["handle_sha256"] or "",
+            workspace=workspace,
+            root_dir=root_dir(row["workspace_id"]),
+            created_at=row["created_at"],
+            last_activity_at=row["last_event"] or row["created_at"],
+            incarnation=row["incarnation"],
+            mounts=tuple(json.loads(row["mounts"])),
+            role=row["role"],
+            tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
+            policy=_policy(row["policy"]),
+            work_id=row["work_id"],
+            policy_resolved_ref=row["policy_resolved_ref"],
+            episode_id=row["episode_id"],
+            episodes=row["episodes"],
+            requested_idle_action=(
+                None if row["idle_action"] is None else IdleAction(row["idle_action"])
+            ),
+            reissues=row["reissues"],
+            own_rules=OwnRules.restored(json.loads(row["egress"])),
+            egress_usage=EgressUsage.restored(json.loads(row["egress_used"])),
+            secrets=SessionSecrets(
+                StoredSecrets(tuple(json.loads(row["secret_names"])), row["seal_key"])
+            ),
+            pack=_pack(row),
+            family=Family(origin),
+            termination=_termination(row["termination"]),
+        )
+
+
+def _pack(row: sqlite3.Row) -> Pack | None:
+    """The session's pack; nothing but its name and mode if it is not kept."""
+    if row["pack"] is not None:
+        return Pack.restored(json.loads(row["pack"]))
+    return None if row["consume"] is None else Pack(**json.loads(row["consume"]))
+
+
+def _policy(text: str | None) -> SessionPolicy:
+    """The default for a session from before there were policies."""
+    return SAFE_ANALYSIS if text is None else SessionPolicy.restored(json.loads(text))
+
+
+def _termination(text: str | None) -> Termination | None:
+    if text is None:
+        return None
+    values = json.loads(text)
+    return Termination(**{**values, "rationale_code": Rationale(values["rationale_code"])})
+
+
+def load(
+    connection: sqlite3.Connection, ended_after: str, sandboxes: Iterable[str]
+) -> list[sqlite3.Row]:
+    """Rows of live sessions, and of those that ended after that time, oldest end first.
+
+    Also of those to which these `sandboxes` (names) belong, whenever they ended. Ended sessions
+    that their clients never knew are left out.
+    """
+    # A copy of the connection's row factory would outlive this read, but cursors have their own.
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    select = f"SELECT {_COLUMNS}, {_PACK} FROM {_SESSIONS}"  # noqa: S608
+    found = cursor.execute(
+        f"{select} WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
+        " ORDER BY terminated_at",
+        (ended_after,),
+    ).fetchall()
+    # All sessions are searched for the others, which exist after a kill only.
+    others = set(sandboxes) - {row["sandbox"] for row in found}
+    if not others:
+        return found
+    older = cursor.execute(
+        f"{select} WHERE terminated_at <= ? AND acknowledged = 1"  # noqa: S608
+        " AND sandbox IN (SELECT value FROM json_each(?)) ORDER BY terminated_at",
+        (ended_after, json.dumps(sorted(others))),
+    ).fetchall()
+    return older + found
+
+
+def load_with_pack(connection: sqlite3.Connection, session_key: str | None) -> sqlite3.Row | None:
+    """The row of one session, with its whole pack if it is kept."""
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    row: sqlite3.Row | None = cursor.execute(
+        f"SELECT {_COLUMNS}, {_PACK} FROM {_SESSIONS} WHERE sessions.key = ?",  # noqa: S608
+        (session_key,),
+    ).fetchone()
+    return row
+
+
+def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:
+    """Ids of the session's terminals without a recorded end."""
+    rows = connection.execute(
+        "SELECT id FROM terminals WHERE session_key = ? AND ended_at IS NULL", (session_key,)
+    )
+    return {str(terminal_id) for (terminal_id,) in rows}
+
+
+def _budget(row: sqlite3.Row, level: Level) -> Budget:
+    """The stored budget; the ledger counts what was recorded."""
+    started_at = datetime.fromisoformat(row["created_at"])
+    budget = Budget.restored(started_at, json.loads(row["budget"]))
+    budget.limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
+    budget.reach(Kind.AUDIT_BYTES, row["audit_bytes"])
+    return budget
+
+
+def ended_after(ttl_seconds: int) -> str:
+    """The time before which ended sessions are no longer shown."""
+    return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
+
+
+def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
+    """The number of the next session with that id."""
+    row = connection.execute(
+        "SELECT latest FROM incarnations WHERE id = ?", (session_id,)
+    ).fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def find_key(
+    connection: sqlite3.Connection,
+    session_id: str,
+    owner: str | None,
+    incarnation: int | None = None,
+) -> str | None:
+    """The key of a session with that id (and owner), by default the latest incarnation.
+
+    Its audit outlives its record. A session that no client knew is found by its number only.
+    """
+    row = connection.execute(
+        "SELECT key FROM sessions WHERE id = :id AND id = :id COLLATE BINARY"
+        " AND (:owner IS NULL OR owner = :owner)"
+        " AND (incarnation = :number OR :number IS NULL AND acknowledged = 1)"
+        " ORDER BY incarnation DESC LIMIT 1",
+        {"id": session_id, "owner": owner, "number": incarnation},
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPage:
+    """Filters for ended sessions, newest first; filters that are None are off.
+
+    `parent_key` is the session whose children they are; None: they are nobody's. `before` is the
+    (created_at, key) of the last session of the previous page.
+    """
+
+    owner: str | None
+    status: str | None
+    label: tuple[str, str] | None
+    before: tuple[str, str] | None
+    limit: int
+    work_id: str | None = None
+    parent_key: str | None = None
+
+
+def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
+    """Rows of ended sessions that their clients knew, however old."""
+    conditions = ["status NOT IN ('active', 'paused')", "acknowledged = 1"]
+    values: list[object] = []
+    for condition, value in (
+        ("sessions.owner = ?", wanted.owner),
+        ("status = ?", wanted.status),
+        ("work_id = ?", wanted.work_id),
+        ("parent_key = ?", wanted.parent_key),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    if wanted.parent_key is None:
+        conditions.append("parent_key IS NULL")
+    if wanted.label is not None:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM json_each(labels) AS label"
+            " WHERE label.key = ? AND label.value = ?)"
+        )
+        values += wanted.label
+    if wanted.before is not None:
+        conditions.append("(sessions.created_at, sessions.key) < (?, ?)")
+        values += wanted.before
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(
+        f"SELECT {_COLUMNS}, NULL AS pack FROM {_SESSIONS}"  # noqa: S608
+        f" WHERE {' AND '.join(conditions)}"
+        " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
+        (*values, wanted.limit),
+    ).fetchall()
+
+
+def _format(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,145 @@
+"""Stored approvals. Each function runs inside the caller's transaction."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from orchestrator.ground.errors import ConflictError
+
+STATUSES = ("pending", "approved", "denied", "expired")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One line of input and a person's decision about it; times are RFC 3339 UTC.
+
+    `incarnation` is the number of the session among those with its id; it is stored with the
+    session.
+    """
+
+    id: str
+    session_key: str
+    session_id: str
+    owner: str
+    terminal_id: str
+    tool: str
+    text: str
+    risk_tier: str
+    status: str
+    requested_by: str
+    requested_at: str
+    decided_by: str | None = None
+    decided_at: str | None = None
+    reason: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    incarnation: int | None = None
+
+
+_NAMES = tuple(each.name for each in fields(Approval))
+_STORED = tuple(name for name in _NAMES if name != "incarnation")
+_INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
+_COLUMNS = ", ".join((*_STORED, _INCARNATION))
+
+
+_FILTERS = {
+    "owner": "owner = :owner",
+    "session_key": "session_key = :session_key",
+    "status": "status = :status",
+    "before": "number < :before",
+}
+
+
+class ApprovalPage(NamedTuple):
+    """Filters for approvals, newest first; filters that are None are off.
+
+    `before` is the number before which the page begins.
+    """
+
+    owner: str | None
+    session_key: str | None
+    status: str | None
+    before: int | None
+    limit: int
+
+
+def inserting(approval: Approval) -> Callable[[sqlite3.Connection], None]:
+    """An effect that stores a new approval."""
+    values = asdict(approval) | {"files": json.dumps(approval.files)}
+    names, marks = ", ".join(_STORED), ", ".join(f":{name}" for name in _STORED)
+    statement = f"INSERT INTO approvals ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, values)
+
+    return apply
+
+
+def deciding(approval: Approval) -> Callable[[sqlite3.Connection], None]:
+    """An effect that decides a pending approval. Raises ConflictError for any other."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        changed = connection.execute(
+            "UPDATE approvals SET status = ?, decided_by = ?, decided_at = ?, reason = ?"
+            " WHERE id = ? AND status = 'pending'",
+            (
+                approval.status,
+                approval.decided_by,
+                approval.decided_at,
+                approval.reason,
+                approval.id,
+            ),
+        )
+        if changed.rowcount != 1:
+            raise ConflictError(f"approval {approval.id} is already decided")
+
+    return apply
+
+
+def find(connection: sqlite3.Connection, approval_id: str) -> Approval | None:
+    """The approval with that id."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM approvals WHERE id = ?",  # noqa: S608
+        (approval_id,),
+    ).fetchone()
+    return None if row is None else _approval(row)
+
+
+def page(connection: sqlite3.Connection, wanted: ApprovalPage) -> tuple[list[Approval], int | None]:
+    """Approvals, newest first, and the number before which the next page begins."""
+    # Include only active conditions, or no index could be used.
+    filters = wanted._asdict().items()
+    conditions = [
+        _FILTERS[name] for name, value in filters if name in _FILTERS and value is not None
+    ]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, number FROM approvals{_index(wanted)}{where}"  # noqa: S608
+        " ORDER BY number DESC LIMIT :most",
+        {**wanted._asdict(), "most": wanted.limit + 1},
+    ).fetchall()
+    shown = rows[: wanted.limit]
+    return [_approval(row) for row in shown], shown[-1][-1] if len(rows) > wanted.limit else None
+
+
+def _index(wanted: ApprovalPage) -> str:
+    """The index that returns them in order: a session's is the most selective."""
+    if wanted.session_key is not None:
+        return " INDEXED BY approvals_session"
+    if None not in (wanted.owner, wanted.status):
+        return " INDEXED BY approvals_owner_status"
+    return ""
+
+
+def pending(connection: sqlite3.Connection) -> list[Approval]:
+    """Every undecided approval, oldest first."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM approvals WHERE status = 'pending' ORDER BY number"  # noqa: S608
+    ).fetchall()
+    return [_approval(row) for row in rows]
+
+
+def _approval(row: tuple[Any, ...]) -> Approval:
+    values = dict(zip(_NAMES, row, strict=False))
+    return Approval(**values | {"files": json.loads(values["files"])})

@@ -1,0 +1,323 @@
+"""Commands of a session: decided, recorded, run, recorded again, answered."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from orchestrator.ground.aside import Aside
+from orchestrator.ground.errors import (
+    BudgetExceededError,
+    ConflictError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    naming,
+)
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.link.held_command import HeldCommand
+from orchestrator.host.link.messages import AgentEvent, Hello
+from orchestrator.record.audit.budgets import Budgets
+from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.writer import Effect
+from orchestrator.rules.access.keys import Principal
+from orchestrator.settings.operator_mounts import MountList
+from orchestrator.state.budget import Kind
+from orchestrator.state.outcome import CommandExit, exit_of
+from orchestrator.state.requests import ExecRequest
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Command, Session
+from orchestrator.work.commands.deciding import CommandRules, described, timeout_of
+from orchestrator.work.commands.started import encoded
+from sandbox_agent import excerpts
+from sandbox_agent.protocol import BUDGET_REASON
+
+# Why commands and terminals are ended when nothing more may be recorded.
+NO_ROOM_REASON = "no_room"
+# The agent ends a command at its time-out, and has this much longer to report it.
+_GRACE_SECONDS = 20.0
+_START_SECONDS = 15.0
+
+
+class Executions:
+    """Runs commands in sandboxes."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        metrics: Metrics,
+        budgets: Budgets,
+        variables: Callable[[Session], Mapping[str, str]],
+        listed_mounts: MountList,
+        aside: Aside,
+    ) -> None:
+        """`variables` are the operator's for the session's commands."""
+        self._recorder = recorder
+        self._metrics = metrics
+        self._budgets = budgets
+        self._rules = CommandRules(recorder, variables, listed_mounts, aside)
+        self._tasks = TaskScope("what follows of a command")
+
+    async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
+        """Decides, records and starts a command.
+
+        Raises: PermissionDeniedError with the rule, ValidationError, BusyError and the errors of
+        `Session.check_open`; BudgetExceededError if the budget is used up, which ends the session;
+        RateLimitedError, CapacityExhaustedError if there is no room to record it;
+        SandboxUnavailableError if the agent does not answer; AuditUnavailableError if nothing can
+        be recorded, in which case nothing was run. Once its start is on record, errors have its
+        `command_id`.
+        """
+        received = time.perf_counter()
+        session.check_open()
+        session.secrets.check()
+        self._recorder.check_room(session)
+        # First, so that refusals are recorded without the secrets, too.
+        given = session.secrets.give(request.secrets)
+        timeout = timeout_of(session, request)
+        command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
+        argv, cwd = await self._rules.decide(principal, session, request, command_id)
+        told = await self._recorder.told(session, argv)
+        sandbox = session.check_open()
+        session.check_room()
+        counted = await self._budgets.admit(principal, session)
+        # The command's output is evidence, which waits for it, whatever else ends meanwhile.
+        captured = request.kept is not None and request.kept.printed
+        collect = request.collect and not captured
+        command = Command(
+            command_id,
+            told,
+            request.background,
+            "",
+            asyncio.get_running_loop().create_future(),
+            captured=captured,
+            collects=collect,
+        )
+        params = {
+            "command_id": command_id,
+            "argv": argv,
+            "cwd": cwd,
+            "env": self._rules.environment(session, request),
+            "secrets": given,
+            "stdin": None if request.stdin is None else encoded(request.stdin),
+            "stdin_open": request.stdin_open,
+            "timeout_ms": None if timeout is None else timeout * 1000,
+            "background": request.background,
+            "collect": collect,
+            "unread": captured,
+        }
+        draft = EventDraft(
+            "command.start",
+            actor=principal.name,
+            decision="allow",
+            args=excerpts.excerpts(described(command_id, told, cwd, request, timeout)),
+            command_id=command_id,
+        )
+        session.remember(command)
+        # The agent makes it ready while its start is recorded, and runs it only after that.
+        with sandbox.link.hold(params) as held:
+            command.started_at = await self._record_start(session, command, draft, counted)
+            FaultPoint.EXEC_RECORDED.reached()
+            with naming(command_id=command_id):
+                await self._dispatch(session, sandbox, command, held)
+        self._metrics.command_started(session.level.name, time.perf_counter() - received)
+        return command
+
+    async def _record_start(
+        self, session: Session, command: Command, draft: EventDraft, counted: Effect | None
+    ) -> str:
+        """Records the start; if that fails, there is no such command."""
+        try:
+            return (await self._recorder.record(session, draft, effect=counted)).time
+        except BaseException:
+            del session.commands[command.id]
+            self._budgets.withdraw(session)
+            raise
+
+    async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
+        """Raises what `start` does for a request that the level's rules refuse; recorded alike."""
+        session.check_open()
+        await self._rules.decide(principal, session, request, secrets.token_hex(8))
+
+    async def _dispatch(
+        self, session: Session, sandbox: Sandbox, command: Command, held: HeldCommand
+    ) -> None:
+        try:
+            if session.check_open() is not sandbox:
+                raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+            if sandbox.freezing is not None or command.ending:
+                # What stops it has begun, and is recorded after this command's start.
+                raise ConflictError("the command was stopped before it ran")
+            held.check()
+            command.dispatched = True
+            await held.go(_START_SECONDS)
+            FaultPoint.EXEC_DISPATCHED.reached()
+        except SandboxUnavailableError as error:
+            held.drop()  # before anything is recorded
+            if not command.dispatched:
+                await self._never_ran(session, command, error)
+                raise
+            # The agent's next hello will tell. Nobody waits for what it prints.
+            command.collects = False
+            detail = f"{error.detail}: command {command.id} may be running, ask for it"
+            raise SandboxUnavailableError(detail) from None
+        except BudgetExceededError as error:
+            await self._never_ran(session, command, error)
+            await sandbox.link.settled()  # the agent reported it before it refused
+            raise await self._budgets.refusal(session) from None
+        except PaddockError as error:
+            held.drop()
+            await self._never_ran(session, command, error)
+            raise
+
+    async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
+        """Records, once, that it did not run, or that nothing more is known about it.
+
+        If that fails, it counts as running. The agent's next hello, or the end of the sandbox,
+        repeats the attempt.
+        """
+        rule = error.fields.get("rule")
+        losing = command.losing = asyncio.get_running_loop().create_future()
+        try:
+            recorded = await self._recorder.record(
+                session,
+                EventDraft(
+                    "command.exit",
+                    actor="system",
+                    decision="deny" if isinstance(error, PermissionDeniedError) else None,
+                    rule=rule,
+                    args={"command_id": command.id},
+                    error=error.detail,
+                    command_id=command.id,
+                ),
+            )
+        except BaseException:
+            command.dispatched = True
+            raise
+        finally:
+            command.losing = None
+            losing.set_result(None)
+        command.dispatched = False
+        detail = recorded.event["error"]
+        command.finish(exit_of(None, detail, rule, None, recorded.seq, recorded.hash))
+
+    # Called for the agent's messages.
+
+    def on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
+        """Ends a command whose exit is recorded."""
+        command = session.commands.get(event.command_id or "")
+        if command is not None:
+            told = recorded.event
+            rule = told["rule"] if told["decision"] == "deny" else None
+            if event.duration_ms is not None and not command.ended:
+                self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
+            if command.collects and not command.ended:
+                command.output = event.output
+            command.finish(
+                exit_of(
+                    *(told["result"], told["error"], rule),
+                    *(told["duration_ms"], recorded.seq, recorded.hash),
+                )
+            )
+
+    def on_full(self, session: Session) -> None:
+        """Handles a session whose record is full, or whose key or disk has no room."""
+        if session.budget.left(Kind.AUDIT_BYTES) == 0:
+            self._tasks.spawn(self._budgets.fill(session))
+        elif not all(command.ending for command in session.running):
+            self._tasks.spawn(self.cancel_all(session, NO_ROOM_REASON))
+
+    def on_hello(self, session: Session, hello: Hello) -> None:
+        """Handles a connected agent.
+
+        After a reconnect, commands that it does not know never started.
+        """
+        self._budgets.learn(session, hello.totals)
+        if session.sandbox is not None:
+            self._metrics.agent_reconnected()
+        suspects = [command for command in session.running if command.dispatched]
+        if suspects and session.sandbox is not None:
+            self._tasks.spawn(self._reconcile(session, session.sandbox, suspects))
+
+    async def reconcile(self, session: Session) -> None:
+        """Ends commands that, according to the agent, neither run nor ended."""
+        if session.sandbox is not None and session.running:
+            await self._reconcile(session, session.sandbox, session.running)
+
+    async def _reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
+        with contextlib.suppress(SandboxUnavailableError):
+            # Repeated events arrive before this answer.
+            stats = await sandbox.link.request("stats", {})
+            await sandbox.link.settled()
+            known = stats.get("running")
+            for command in suspects:
+                # Another check, after another hello, may have declared it lost already.
+                suspect = command.dispatched and not command.ended and command.losing is None
+                if suspect and isinstance(known, list) and command.id not in known:
+                    lost = "the command was not started, or its end is lost"
+                    await self._never_ran(session, command, SandboxUnavailableError(lost))
+
+    # Waiting, ending.
+
+    async def wait(self, session: Session, command: Command) -> CommandExit:
+        """The command's end, once it has ended and its end is recorded.
+
+        Raises: PermissionDeniedError if the sandbox refused it after all; BudgetExceededError if
+        the session's budget ended it and the session is gone; SandboxUnavailableError if its end
+        does not arrive. Each has the `command_id`.
+        """
+        with naming(command_id=command.id):
+            return await self._wait(session, command)
+
+    async def _wait(self, session: Session, command: Command) -> CommandExit:
+        limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.shield(command.done)
+        except TimeoutError:
+            detail = f"the end of command {command.id} is not known yet: request it again"
+            raise SandboxUnavailableError(detail) from None
+        await self._kept(command)
+        FaultPoint.EXEC_ENDED.reached()
+        result = command.result or CommandExit()
+        if result.rule is not None:
+            raise PermissionDeniedError(str(result.error), rule=result.rule)
+        stopped = result.reason == BUDGET_REASON or result.exit_code is None
+        if session.budget.exceeded is not None and stopped:
+            raise await self._budgets.refusal(session)
+        return result
+
+    async def _kept(self, command: Command) -> None:
+        """Waits a limited time for the command's evidence."""
+        if command.keeping is not None:
+            await asyncio.wait([command.keeping])
+
+    async def client_gone(self, session: Session, command: Command) -> None:
+        """Ends a foreground command that nobody waits for any more; returns at once."""
+        command.collects, command.output = False, None
+        self._tasks.spawn(self._cancel(session, command, "client_gone"))
+
+    async def cancel_all(self, session: Session, reason: str) -> None:
+        """Ends every command of the session: TERM, then KILL."""
+        await asyncio.gather(
+            *(self._cancel(session, command, reason) for command in session.running)
+        )
+
+    async def _cancel(self, session: Session, command: Command, reason: str) -> None:
+        if session.sandbox is None or command.ended:
+            return
+        command.ending = True
+        try:
+            params = {"command_id": command.id, "reason": reason}
+            await session.sandbox.link.request("cancel", params)
+        except SandboxUnavailableError:
+            command.ending = False
+
+    async def close(self) -> None:
+        """Ends background work."""
+        await self._tasks.close()

@@ -1,0 +1,1 @@
+"""Files of a session: read, written, listed and archived."""

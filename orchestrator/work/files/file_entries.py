@@ -1,0 +1,59 @@
+"""Validates an agent's answers about files."""
+
+import math
+from typing import Any, NamedTuple
+
+from orchestrator.ground.errors import SandboxUnavailableError
+from sandbox_agent.protocol import Message
+
+# Numbers of an agent must fit JSON numbers of every reader.
+_NUMBERS = 2**53
+_MOST_MODE = 0o7777
+
+
+class FileEntry(NamedTuple):
+    """A file, directory, link or other entry, as reported by the agent.
+
+    `mode` has octal digits, `modified` is in seconds since the epoch, `target` is a link's.
+    """
+
+    path: str
+    type: str
+    size: int
+    mode: str
+    modified: float
+    target: str | None
+
+
+class Listing(NamedTuple):
+    """The contents of a directory; `truncated` if they did not fit a reply."""
+
+    entries: tuple[FileEntry, ...]
+    truncated: bool
+
+
+def parse_entry(entry: Any) -> FileEntry:
+    """An entry of a listing, rebuilt from the agent's answer."""
+    try:
+        target, modified = entry.get("target"), float(entry["modified"])
+        size, mode = whole_number(entry, "size"), whole_number(entry, "mode")
+        if mode > _MOST_MODE or not math.isfinite(modified):
+            raise ValueError
+        return FileEntry(
+            path=str(entry["path"]),
+            type=str(entry["type"]),
+            size=size,
+            mode=f"{mode:04o}",
+            modified=modified,
+            target=None if target is None else str(target),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
+
+
+def whole_number(answer: Message, name: str) -> int:
+    """That member of an answer. Raises: SandboxUnavailableError if it is not such a number."""
+    value = answer.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+    return value

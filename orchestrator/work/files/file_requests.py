@@ -1,0 +1,116 @@
+"""What all file operations share: which path is meant, and when the agent's answer counts."""
+
+from orchestrator.ground.errors import (
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.workspace.paths import PATH_RULE, escape_message, inside_path, outside_path
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.keys import Principal
+from orchestrator.sandbox.packs.firewall import ContextFirewall
+from orchestrator.state.session import Session
+from orchestrator.work.files.file_entries import whole_number
+from orchestrator.work.files.file_stream import FileStream
+from sandbox_agent.protocol import Message
+
+_MOST_PATH_BYTES = 4096
+_READING = ("file.read", "file.list", "file.pack")
+
+
+class FileRequests:
+    """Prepares and sends the requests of file operations to agents."""
+
+    def __init__(self, recorder: Recorder, firewall: ContextFirewall) -> None:
+        self._recorder = recorder
+        self.firewall = firewall
+        self._tasks = TaskScope("the opening of a file")
+
+    async def prepare(
+        self,
+        principal: Principal,
+        session: Session,
+        operation: str,
+        path: str,
+        *,
+        whole: bool = False,
+        name: str = "path",
+    ) -> tuple[AgentLink, str]:
+        """The agent, and the path in its form: relative to the workspace, or absolute.
+
+        `whole` permits the workspace itself.
+
+        A path whose text leaves the workspace is refused here and recorded. The agent's kernel
+        refuses paths that leave it through links.
+        """
+        sandbox = session.check_open()
+        self._recorder.check_room(session)
+        check_path(path, name)
+        await self.firewall.check(principal, session, operation, path)
+        relative = inside_path(path)
+        if relative is None and session.level.commands is None and session.pack is None:
+            relative = outside_path(path, writes=operation not in _READING)
+        if relative is None:
+            raise await self.escape(principal, session, operation, name, path)
+        if relative == "." and not whole:
+            raise ValidationError(f"{name} must name something inside the workspace", field=name)
+        return sandbox.link, relative
+
+    async def escape(
+        self, principal: Principal, session: Session, operation: str, name: str, path: str
+    ) -> PermissionDeniedError:
+        """The recorded refusal of a path that leaves the workspace."""
+        detail = escape_message(path)
+        await self._recorder.refuse(
+            session,
+            EventDraft(
+                operation, actor=principal.name, rule=PATH_RULE, args={name: path}, error=detail
+            ),
+        )
+        return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
+
+    async def open(
+        self, link: AgentLink, operation: str, path: str, **members: int | str | None
+    ) -> Message:
+        """Opens a stream; closes it again if the caller is cancelled meanwhile."""
+
+        def abandoned(opened: Message) -> None:
+            self._tasks.spawn(stream_of(link, opened).close())
+
+        params = {"op": operation, "path": path, **members}
+        return await self._tasks.shield(self.ask(link, "file.open", params), abandoned)
+
+    async def ask(self, link: AgentLink, method: str, params: Message) -> Message:
+        """The agent's answer, or its error, once the reported event is recorded."""
+        try:
+            answer = await link.request(method, params)
+        except SandboxUnavailableError:
+            raise
+        except PaddockError:
+            await link.settled()
+            raise
+        await link.settled()
+        return answer
+
+
+def stream_of(link: AgentLink, opened: Message) -> FileStream:
+    """The stream that the agent opened. Raises: SandboxUnavailableError for a malformed answer."""
+    return FileStream(link, whole_number(opened, "stream"))
+
+
+def check_path(path: str, name: str = "path") -> None:
+    """Raises ValidationError for a path that is empty, too long or not text."""
+    if not path:
+        raise ValidationError(f"{name} must not be empty", field=name)
+    if "\0" in path:
+        raise ValidationError(f"{name} has a NUL character", field=name)
+    try:
+        raw = path.encode()
+    except UnicodeEncodeError:
+        raise ValidationError(f"{name} is not valid Unicode", field=name) from None
+    if len(raw) > _MOST_PATH_BYTES:
+        raise ValidationError(f"{name} is longer than {_MOST_PATH_BYTES} bytes", field=name)

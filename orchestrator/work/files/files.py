@@ -1,0 +1,232 @@
+"""Files of a workspace, read and written through the sandbox's agent."""
+
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from orchestrator.ground.errors import ConflictError, SandboxUnavailableError, TooLargeError
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.workspace.paths import leads_inside
+from orchestrator.rules.access.keys import Principal
+from orchestrator.sandbox.packs.decisions import shown
+from orchestrator.state.session import Session
+from orchestrator.work.files.file_entries import FileEntry, Listing, parse_entry, whole_number
+from orchestrator.work.files.file_requests import FileRequests, check_path, stream_of
+from orchestrator.work.files.file_stream import FileStream
+from paddock.contract.pack_form import absolute
+from sandbox_agent.protocol import CHUNK_BYTES
+
+_MOST_ENTRIES = 10_000
+# Of a file that is compared with its hash before it is returned.
+_MOST_HELD_BYTES = 16 * 1024 * 1024
+
+
+class Held:
+    """Bytes in memory, in the form of a stream."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The bytes, in chunks."""
+        for start in range(0, len(self._data), CHUNK_BYTES):
+            yield self._data[start : start + CHUNK_BYTES]
+
+    async def close(self) -> None:
+        """Frees the bytes."""
+        self._data = b""
+
+
+class FileDownload:
+    """A file being read: its `size` in bytes when it was opened, and its bytes by iteration.
+
+    `permissions` are its nine bits, or 0o644 if its agent does not report them; `modified` is the
+    time of its last change in seconds, None if that is not reported. The caller must close it.
+    """
+
+    def __init__(
+        self,
+        stream: "FileStream | Held",
+        size: int,
+        permissions: int,
+        content_hash: str | None = None,
+        modified: int | None = None,
+    ) -> None:
+        self._stream = stream
+        self.modified = modified
+        self.size = size
+        self.permissions = permissions
+        # Of a file of a context pack.
+        self.content_hash = content_hash
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The file's bytes, in chunks of at most 256 KiB. Raises: SandboxUnavailableError."""
+        return self._stream.chunks()
+
+    async def close(self) -> None:
+        """Releases the stream."""
+        await self._stream.close()
+
+
+class Files:
+    """File operations. Each is recorded before it is answered.
+
+    Paths are relative to the workspace, or absolute under /workspace. Levels that allow any command
+    also accept other paths, for reading, and for writing in /tmp. All methods raise ValidationError
+    for a malformed path, PermissionDeniedError for one that leaves the workspace, NotFoundError,
+    ConflictError (not a regular file, not empty, …), BusyError, SandboxUnavailableError,
+    AuditUnavailableError, the errors of `Session.check_open`, and RateLimitedError,
+    CapacityExhaustedError if there is no room to record them.
+    """
+
+    def __init__(self, requests: FileRequests) -> None:
+        self._requests = requests
+
+    async def read(
+        self, principal: Principal, session: Session, path: str, *, links: bool = True
+    ) -> FileDownload:
+        """Opens a file for reading; without `links`, only if no symbolic link leads to it.
+
+        In a session with a context pack, a file of the pack, with the content that the pack states.
+        Raises: ConflictError if the sandbox is too old to check that.
+        """
+        if session.pack is not None:
+            return await self.read_packed(principal, session, path)
+        return await self._open(principal, session, path, links=links)
+
+    async def read_packed(
+        self, principal: Principal, session: Session, path: str, stated: str | None = None
+    ) -> FileDownload:
+        """A file of the session's pack, for a reader who states that hash of it.
+
+        Its whole content is read and compared before the first byte is returned. Raises:
+        PermissionDeniedError if the pack denies it; TooLargeError for more than 16 MiB.
+        """
+        pack, firewall = session.pack, self._requests.firewall
+        if pack is None:
+            raise ConflictError("the session has no context pack")
+        file = await firewall.file(principal, session, pack, path, stated)
+        opened = await self._open(principal, session, file.path, links=False)
+        try:
+            data = await _whole(opened)
+        finally:
+            await opened.close()
+        found = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        await firewall.verify(principal, session, pack, file, found)
+        return FileDownload(Held(data), len(data), opened.permissions, found, opened.modified)
+
+    async def _open(
+        self, principal: Principal, session: Session, path: str, *, links: bool
+    ) -> FileDownload:
+        link, path = await self._requests.prepare(principal, session, "file.read", path)
+        opened = await self._requests.open(
+            link, "read", path, **({} if links else {"links": False})
+        )
+        if not links and opened.get("links") is not False:
+            await stream_of(link, opened).close()
+            raise ConflictError(
+                "the sandbox was made before files could be read without following links: set the "
+                "session's permission level again"
+            )
+        # Agents of older sandboxes do not report it.
+        known = opened.get("permissions") is not None
+        permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
+        size, modified = whole_number(opened, "size"), opened.get("modified")
+        if not (modified is None or (type(modified) is int and abs(modified) < 2**63)):
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        return FileDownload(stream_of(link, opened), size, permissions, modified=modified)
+
+    async def write(
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        mode: str,
+        chunks: AsyncIterator[bytes],
+        permissions: int | None = None,
+        *,
+        parents: bool = False,
+        modified: int | None = None,
+    ) -> int:
+        """Writes a file, replacing it (`overwrite`) or at its end (`append`); the bytes written.
+
+        It takes effect as a whole after the last chunk: if `chunks` raises, or the call
+        is cancelled, nothing has changed. `permissions` are the nine bits that a replaced
+        or new file gets; without them a file keeps its own. `modified` is the time of its last
+        change in seconds; None: now. With `parents`, missing directories above it are made.
+        """
+        operation = "append" if mode == "append" else "write"
+        link, path = await self._requests.prepare(principal, session, "file.write", path)
+        opened = await self._requests.open(
+            link, operation, path, permissions=permissions, modified=modified, parents=parents
+        )
+        FaultPoint.FILE_OPENED.reached()
+        stream = stream_of(link, opened)
+        try:
+            await stream.push(chunks, session.limits.workspace_bytes)
+            FaultPoint.FILE_PUSHED.reached()
+            commit = {"stream": whole_number(opened, "stream"), "commit": True}
+            done = await self._requests.ask(link, "file.close", commit)
+            FaultPoint.FILE_COMMITTED.reached()
+        except BaseException:
+            await stream.close()
+            raise
+        await link.settled()
+        return whole_number(done, "bytes")
+
+    async def list(self, principal: Principal, session: Session, path: str, depth: int) -> Listing:
+        """What a directory holds, `depth` levels down."""
+        link, path = await self._requests.prepare(principal, session, "file.list", path, whole=True)
+        params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES}
+        listed = await self._requests.ask(link, "file.list", params)
+        entries = listed.get("entries")
+        if not isinstance(entries, list):
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        found = tuple(parse_entry(entry) for entry in entries)
+        if (pack := session.pack) is not None:
+            found = tuple(entry for entry in found if shown(pack, absolute(entry.path)))
+        return Listing(found, listed.get("truncated") is True)
+
+    async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:
+        """One file, directory or link."""
+        link, path = await self._requests.prepare(principal, session, "file.read", path, whole=True)
+        return parse_entry(await self._requests.ask(link, "file.stat", {"path": path}))
+
+    async def mkdir(self, principal: Principal, session: Session, path: str) -> None:
+        """Creates a directory and its parents."""
+        link, path = await self._requests.prepare(principal, session, "file.mkdir", path)
+        await self._requests.ask(link, "file.mkdir", {"path": path})
+
+    async def delete(self, principal: Principal, session: Session, path: str) -> None:
+        """Removes a file, a link or an empty directory."""
+        link, path = await self._requests.prepare(principal, session, "file.delete", path)
+        await self._requests.ask(link, "file.delete", {"path": path})
+
+    async def move(
+        self, principal: Principal, session: Session, source: str, destination: str
+    ) -> None:
+        """Renames a file or directory; a file at the destination is replaced."""
+        link, source = await self._requests.prepare(
+            principal, session, "file.move", source, name="source"
+        )
+        _, destination = await self._requests.prepare(
+            principal, session, "file.move", destination, name="destination"
+        )
+        await self._requests.ask(link, "file.move", {"source": source, "destination": destination})
+
+    async def symlink(self, principal: Principal, session: Session, path: str, target: str) -> None:
+        """Creates a symbolic link, whose target is relative to it and inside the workspace."""
+        link, path = await self._requests.prepare(principal, session, "file.symlink", path)
+        check_path(target, "target")
+        if not leads_inside(path, target):
+            raise await self._requests.escape(principal, session, "file.symlink", "target", target)
+        await self._requests.ask(link, "file.symlink", {"path": path, "target": target})
+
+
+async def _whole(opened: FileDownload) -> bytes:
+    """All bytes of the file. Raises: TooLargeError."""
+    data = bytearray()
+    async for chunk in opened.chunks():
+        data += chunk
+        if len(data) > _MOST_HELD_BYTES:
+            raise TooLargeError(f"a file of a context pack is read up to {_MOST_HELD_BYTES} bytes")
+    return bytes(data)

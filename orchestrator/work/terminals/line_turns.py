@@ -1,0 +1,106 @@
+"""Turns at a terminal: one line holds it at a time, and is charged to the budget."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.record.audit.budgets import Budgets
+from orchestrator.rules.access.keys import Principal
+from orchestrator.work.terminals.evidence import EvidenceError
+from orchestrator.work.terminals.finishing import Finishing
+from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.record import Exchange
+from orchestrator.work.terminals.records import Records
+from orchestrator.work.terminals.terminal import Status
+
+
+@dataclass(slots=True)
+class LineTurn:
+    """What a line does with its turn.
+
+    `started` is in seconds since the epoch. `after` is the terminal's status after the turn;
+    initially it is the status before. `counts`: the line is charged to the budget. `written`: it
+    may have reached the tool. `ends` is why the terminal must be ended, if it must.
+    """
+
+    started: float = field(default_factory=time.time)
+    after: Status = Status.READY
+    counts: bool = False
+    written: bool = False
+    ends: str | None = None
+
+    @property
+    def duration_ms(self) -> int:
+        """The duration so far."""
+        return max(0, int((time.time() - self.started) * 1000))
+
+
+class LineTurns:
+    """Gives turns at the terminals of this instance; `give_up` ends a terminal for a reason."""
+
+    def __init__(
+        self,
+        budgets: Budgets,
+        records: Records,
+        finishing: Finishing,
+        give_up: Callable[[Live, str], Awaitable[None]],
+        tasks: TaskScope,
+    ) -> None:
+        self._budgets = budgets
+        self._records = records
+        self._finishing = finishing
+        self._give_up = give_up
+        self._tasks = tasks
+
+    async def take(
+        self, live: Live, principal: Principal, use: Callable[[LineTurn], Awaitable[Exchange]]
+    ) -> Exchange:
+        """Runs `use`, which then holds the terminal; it continues if the caller is cancelled.
+
+        Raises: ConflictError for a terminal that has ended, BusyError while another line holds it,
+        BudgetExceededError if the budget is used up before or by the line; the errors of
+        `Session.check_open` and `use`.
+        """
+        await self._records.running(live.session, live.id)
+        live.session.check_open()
+        return await self._tasks.shield(self._take(live, principal, LineTurn(), use))
+
+    async def _take(
+        self,
+        live: Live,
+        principal: Principal,
+        turn: LineTurn,
+        use: Callable[[LineTurn], Awaitable[Exchange]],
+    ) -> Exchange:
+        session = live.session
+        # Before the terminal is taken: if the budget is used up, it ends with the session.
+        await self._budgets.admit(principal, session)
+        try:
+            exchange = await self._hold(live, turn, use)
+        finally:
+            if not turn.counts:
+                self._budgets.withdraw(session)
+        if exchange.status == "error" and session.budget.exceeded is not None:
+            raise await self._budgets.refusal(session)
+        return exchange
+
+    async def _hold(
+        self, live: Live, turn: LineTurn, use: Callable[[LineTurn], Awaitable[Exchange]]
+    ) -> Exchange:
+        turn.after = live.take()
+        try:
+            async with live.lock:
+                with live.session.asking():
+                    try:
+                        return await use(turn)
+                    except EvidenceError:
+                        turn.ends = "evidence_unavailable"
+                        raise
+                    finally:
+                        live.status = turn.after
+        finally:
+            if turn.ends is not None:
+                await self._give_up(live, turn.ends)
+            elif live.terminal.exit is not None:
+                await self._finishing.run(live)

@@ -1,0 +1,94 @@
+"""A live terminal: its driver, session, evidence, viewers and activity."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from orchestrator.ground.errors import BusyError, ConflictError, PermissionDeniedError
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
+from orchestrator.work.terminals.evidence import Evidence
+from orchestrator.work.terminals.evidence_files import Digests
+from orchestrator.work.terminals.pages import Exit
+from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.shell import Shell
+from orchestrator.work.terminals.spec import Situation
+from orchestrator.work.terminals.terminal import Status, Terminal
+from orchestrator.work.terminals.viewers import Viewers
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """One terminal. `record` is as stored when it was opened, and finally as of its end."""
+
+    session: Session
+    sandbox: Sandbox
+    opener: Principal
+    terminal: Terminal | Shell
+    evidence: Evidence
+    record: TerminalRecord
+    viewers: Viewers
+    status: Status = Status.SPAWNING
+    interactions: int = 0
+    # Why it is being ended, before the agent reports it.
+    reason: str | None = None
+    # The agent's report of its end.
+    exit: Exit | None = None
+    # Held during a request to the terminal: its end waits for the answer.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    finishing: asyncio.Task[None] | None = None
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def id(self) -> str:
+        """The terminal's id."""
+        return self.terminal.id
+
+    @property
+    def situation(self) -> Situation:
+        """The facts on which decisions depend."""
+        shown = self.terminal.shown
+        state = shown.state if shown else ""
+        return Situation(state, self.interactions, self.terminal.line_bytes)
+
+    @property
+    def tool(self) -> Terminal:
+        """The terminal of a tool. Raises: PermissionDeniedError for a shell."""
+        if isinstance(self.terminal, Shell):
+            raise PermissionDeniedError("this terminal takes no lines", rule="unknown-tool")
+        return self.terminal
+
+    def take(self) -> Status:
+        """Takes the terminal for one line; returns its previous status.
+
+        Raises: BusyError, ConflictError.
+        """
+        if self.finishing is not None or self.reason is not None:
+            raise ConflictError("the terminal has ended: open another one", pty=self.id)
+        if self.status not in (Status.READY, Status.TIMED_OUT):
+            raise BusyError("the terminal is busy: one interaction at a time", pty=self.id)
+        before, self.status = self.status, Status.BUSY
+        return before
+
+    def view(self) -> TerminalRecord:
+        """The terminal as it is now."""
+        shown = self.terminal.shown
+        return replace(
+            self.record,
+            status=self.status,
+            session_state=shown.state if shown else None,
+            prompt=self.session.secrets.cut(shown.prompt.rstrip()) if shown else None,
+            interaction_count=self.interactions,
+        )
+
+    def final(self, reason: str, ended_at: str, digests: Digests | None) -> TerminalRecord:
+        """The terminal after its end."""
+        ending = self.exit or self.terminal.exit
+        return replace(
+            self.view(),
+            status=Status.TERMINATED,
+            ended_at=ended_at,
+            reason=reason,
+            exit_code=ending.exit_code if ending else None,
+            evidence=digests,
+        )

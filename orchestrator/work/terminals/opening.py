@@ -1,0 +1,232 @@
+"""Opens terminals: counted, recorded and started; tools are then at their first prompt."""
+
+import secrets
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orchestrator.ground.errors import (
+    BudgetExceededError,
+    ConflictError,
+    PaddockError,
+    SandboxUnavailableError,
+    naming,
+)
+from orchestrator.ground.events import EventDraft, Made, now
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.threads import Threads
+from orchestrator.record.audit.budgets import Budgets
+from orchestrator.record.audit.cutting import Cutting
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.writer import both
+from orchestrator.rules.access.keys import Principal
+from orchestrator.state import session_rows
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
+from orchestrator.work.terminals import terminal_rows, transcript
+from orchestrator.work.terminals.evidence import Evidence
+from orchestrator.work.terminals.finishing import Finishing
+from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.recording import Recording, shown_columns
+from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.shell import Shell
+from orchestrator.work.terminals.spec import TerminalSpec
+from orchestrator.work.terminals.terminal import Status, Terminal, Wait
+from orchestrator.work.terminals.viewers import Size, Viewers
+from paddock.contract.words import Status as SessionStatus
+from sandbox_agent.protocol import BUDGET_REASON
+
+# Characters of the output that a tool printed instead of its prompt.
+_MOST_SAID = 2000
+
+
+class Opening:
+    """Opens terminals; `give_up` ends one and ensures that its end is recorded."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        budgets: Budgets,
+        directory: Path,
+        live: dict[str, Live],
+        finishing: Finishing,
+        give_up: Callable[[Live, str], Awaitable[None]],
+        threads: Threads,
+    ) -> None:
+        self._recorder = recorder
+        self._budgets = budgets
+        self._directory = directory
+        self._live = live
+        self._finishing = finishing
+        self._give_up = give_up
+        self._threads = threads
+        # None is refused its turn, because each terminal reads its own output.
+        self._cutting = Cutting("pieces of what tools say", sys.maxsize)
+
+    async def run(
+        self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
+    ) -> Live:
+        """A terminal whose tool shows its prompt, or whose shell has started.
+
+        Raises: the errors of `Terminals.open`.
+        """
+        session.check_room()
+        terminal_id = f"pty-{secrets.token_hex(8)}"
+        session.terminals.add(terminal_id)
+        try:
+            live = await self._count(principal, session, sandbox, spec, terminal_id)
+        except BaseException:
+            session.terminals.discard(terminal_id)
+            raise
+        with session.asking(), naming(pty=terminal_id):
+            await self._start(live)
+        return live
+
+    async def _count(
+        self,
+        principal: Principal,
+        session: Session,
+        sandbox: Sandbox,
+        spec: TerminalSpec,
+        terminal_id: str,
+    ) -> Live:
+        """A terminal that is charged to the budget and recorded, but not started."""
+        await self._budgets.admit(principal, session)
+        FaultPoint.TERMINAL_COUNTED.reached()
+        try:
+            live = await self._make(principal, session, sandbox, spec, terminal_id)
+            await self._record(live)
+            FaultPoint.TERMINAL_RECORDED.reached()
+        except BaseException:
+            self._budgets.withdraw(session)
+            raise
+        return live
+
+    async def _make(
+        self,
+        principal: Principal,
+        session: Session,
+        sandbox: Sandbox,
+        spec: TerminalSpec,
+        terminal_id: str,
+    ) -> Live:
+        secrets = session.secrets
+        directory = self._directory / session.key / terminal_id
+        terminal_type = spec.env.get("TERM", "dumb")
+        recording = Recording(spec.columns, spec.rows, terminal_type) if spec.recorded else None
+        evidence = await Evidence.open(
+            lambda: Evidence(
+                directory,
+                lambda: secrets.redactor,
+                lambda size, what: self._recorder.count(session, size, what),
+                capture=spec.capture,
+                recording=recording,
+                name=spec.evidence_name,
+                threads=self._threads,
+            ),
+            self._threads,
+        )
+
+        def said(keep: Callable[[bytes], None]) -> Said:
+            return Said(
+                keep,
+                lambda: secrets.redactor,
+                lambda window: self._cutting.spans(session.key, window, sandbox.link.spend),
+            )
+
+        viewers = Viewers(Size(shown_columns(spec.columns), spec.rows))
+        terminal: Terminal | Shell
+        if spec.is_shell:
+            terminal = Shell(
+                *(terminal_id, spec, sandbox.link, said(evidence.raw), said(evidence.typed)),
+                *(evidence.flush, viewers.show),
+                watched=lambda: len(viewers) > 0,
+                frozen=lambda: session.status is SessionStatus.PAUSED,
+            )
+        else:
+            terminal = Terminal(
+                *(terminal_id, spec, sandbox.link, said(evidence.raw)),
+                *(evidence.flush, viewers.show),
+            )
+        opened = TerminalRecord.opened(terminal_id, spec, now())
+        return Live(session, sandbox, principal, terminal, evidence, opened, viewers)
+
+    async def _record(self, live: Live) -> None:
+        """Makes it known; one that can't be recorded leaves nothing."""
+        session, spec = live.session, live.terminal.spec
+        self._live[live.id] = live
+        try:
+            live.evidence.begin()
+            live.evidence.note("STARTUP", transcript.startup(spec.startup_command))
+            await live.evidence.flush()
+            await self._recorder.record(
+                session,
+                EventDraft(
+                    "pty.open",
+                    actor=live.opener.name,
+                    decision="allow",
+                    args={"tool": spec.tool, "argv": list(spec.argv)},
+                    made=Made({"terminal_id": live.id, "manifest_sha256": spec.manifest_sha256}),
+                ),
+                effect=both(
+                    session_rows.with_budget(session),
+                    terminal_rows.opening(session.key, live.record),
+                ),
+            )
+        except BaseException:
+            del self._live[live.id]
+            await live.evidence.discard()
+            raise
+
+    async def _start(self, live: Live) -> None:
+        try:
+            async with live.lock:
+                if live.session.check_open() is not live.sandbox:
+                    raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+                wait = await self._begin(live)
+                FaultPoint.TERMINAL_STARTED.reached()
+                if wait is None:
+                    return
+        except BudgetExceededError:
+            await live.sandbox.link.settled()  # the agent reported it before it refused
+            await self._give_up(live, BUDGET_REASON)
+            raise await self._budgets.refusal(live.session) from None
+        except PaddockError:
+            await self._give_up(live, "failed")
+            raise
+        await self._no_prompt(live, wait)
+
+    async def _begin(self, live: Live) -> Wait | None:
+        """Starts it; returns why a tool is not at its prompt, and None if all is well."""
+        if isinstance(live.terminal, Shell):
+            await live.terminal.begin()
+        else:
+            wait = await live.terminal.start()
+            shown = live.terminal.shown
+            if wait is not Wait.PROMPT or shown is None:
+                return wait
+            live.evidence.note("READY", [transcript.shown(*shown)])
+            await live.evidence.flush()
+        live.status = Status.READY
+        return None
+
+    async def _no_prompt(self, live: Live, wait: Wait) -> None:
+        """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for a budget."""
+        seconds = live.terminal.spec.startup_timeout_seconds
+        text = live.tool.said().text
+        if wait is Wait.TIMEOUT:
+            await self._give_up(live, "startup_timeout")
+            what = f"did not show its prompt within {seconds} s"
+        else:
+            await self._finishing.run(live)
+            what = "ended before it showed its prompt"
+        if live.session.budget.exceeded is not None:
+            raise await self._budgets.refusal(live.session)
+        # Secrets are removed before shortening, because a secret's end alone would not be
+        # recognized.
+        said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
+        live.session.check_live()
+        raise ConflictError(
+            f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record.reason
+        )

@@ -1,0 +1,65 @@
+"""Validates an agent's answers when a terminal is read, because they can't be trusted."""
+
+import base64
+from typing import Any, NamedTuple
+
+from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
+from sandbox_agent.protocol import Message
+from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
+
+# The output of one answer.
+READ_BYTES = 128 * 1024
+
+
+class Exit(NamedTuple):
+    """How a program ended."""
+
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+
+
+class Page(NamedTuple):
+    """A piece of a program's output.
+
+    `waits`: it printed nothing and waits for input; `line_bytes`: the longest line that it accepts
+    now.
+    """
+
+    data: bytes
+    waits: bool
+    line_bytes: int
+    ended: Exit | None
+
+
+def parse_exit(value: Any) -> Exit:
+    """How a program ended, as reported by the agent. Raises: SandboxUnavailableError."""
+    if not isinstance(value, dict):
+        raise garbage()
+    exit_code, signal, reason = (value.get(name) for name in ("exit_code", "signal", "reason"))
+    texts = all(
+        text is None or (isinstance(text, str) and len(text) < 128) for text in (signal, reason)
+    )
+    if not isinstance(exit_code, int) or isinstance(exit_code, bool) or not texts:
+        raise garbage()
+    return Exit(exit_code, signal, reason)
+
+
+def parse_page(answer: Message, position: int) -> Page:
+    """The result of reading from `position` on. Raises: SandboxUnavailableError."""
+    try:
+        data = base64.b64decode(answer["data"], validate=True)
+        sound = len(data) <= READ_BYTES and answer["next"] == position + len(data)
+        line_bytes, ended = answer["line_bytes"], answer["ended"]
+        sound = sound and type(line_bytes) is int
+    except (KeyError, TypeError, ValueError):
+        raise garbage() from None
+    if not sound:
+        raise garbage()
+    ending = None if ended is None else parse_exit(ended)
+    return Page(data, answer.get("waits") is True, min(line_bytes, MAX_LINE_BYTES), ending)
+
+
+def garbage() -> PaddockError:
+    """The error for an answer that can't be trusted."""
+    return SandboxUnavailableError("the sandbox agent sent a malformed answer")

@@ -1,0 +1,50 @@
+"""The operator's tools from the point of view of one session, or of a level."""
+
+from orchestrator.rules.access.key_bounds import KeyBounds
+from orchestrator.rules.access.keys import KeyRing, Principal
+from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.tools.listing import Asker, ListedTool, list_tools
+from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.state.session import DEFAULT_ROLE, Session
+
+
+class SessionTools:
+    """Lists the tools in force."""
+
+    def __init__(self, rules: ToolRules, keys: KeyRing) -> None:
+        self._rules = rules
+        self._keys = keys
+
+    def of_session(self, principal: Principal, session: Session) -> list[ListedTool]:
+        """All tools, and whether the session could be allowed to use each."""
+        level = session.level
+        asker = Asker(
+            level.risk_tier,
+            level.name,
+            session.role,
+            session.tools,
+            level.confinement.ptrace,
+            _mounts(session),
+            self._keys.bounds(principal),
+        )
+        return list_tools(self._rules, asker)
+
+    def of_level(self, level: Level, bounds: KeyBounds) -> list[ListedTool]:
+        """The same for a session at that level with the usual role, and its level's mounts."""
+        asker = Asker(
+            level.risk_tier,
+            level.name,
+            DEFAULT_ROLE,
+            None,
+            level.confinement.ptrace,
+            level.mounts,
+            bounds,
+        )
+        return list_tools(self._rules, asker)
+
+
+def _mounts(session: Session) -> tuple[str, ...]:
+    """The operator's mounts that it has, or will have when it is restored."""
+    if session.suspended:
+        return (*session.level.mounts, *session.mounts)
+    return () if session.sandbox is None else session.sandbox.mounts

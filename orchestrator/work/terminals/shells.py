@@ -1,0 +1,171 @@
+"""Shells of persons: who may open one, who watches, and what ends it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from orchestrator.ground.errors import BusyError, PermissionDeniedError
+from orchestrator.ground.events import EventDraft
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.sandbox.packs.decisions import outside_pack
+from orchestrator.state.session import Session
+from orchestrator.work.terminals.evidence import EvidenceError
+from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.shell import NAME, SHELL_LIMITS, Shell, ShellLimits, shell_spec
+from orchestrator.work.terminals.terminal import Status
+from orchestrator.work.terminals.viewers import Size, Viewer
+
+LEVEL_RULE = "shell-level"
+REVOKED = "key_revoked"
+# The program, as the shell allowlist of a context pack names it.
+_PROGRAM = "bash"
+# Whose shells stay open.
+_ROLES = (Role.ADMIN, Role.OPERATOR)
+
+
+class Watched(NamedTuple):
+    """A terminal and one of its viewers; `shell` is set if the viewer may type.
+
+    `give_up` ends a shell whose evidence can't be kept.
+    """
+
+    live: Live
+    viewer: Viewer
+    shell: Shell | None
+    give_up: Callable[[], None]
+
+    async def type(self, data: bytes) -> None:
+        """Types into the shell.
+
+        Raises: PermissionDeniedError if the viewer only watches; the errors of `Shell.write`.
+        """
+        if self.shell is None:
+            raise PermissionDeniedError("this viewer only watches")
+        if data:
+            with self._recorded():
+                await self.shell.write(data)
+
+    async def resize(self, size: Size) -> None:
+        """Gives a shell another size, for all viewers; one who only watches changes nothing.
+
+        Raises: the errors of `Shell.resize`.
+        """
+        if self.shell is None or size == self.live.viewers.size:
+            return
+        with self._recorded():
+            self.live.evidence.resized(*size)
+            await self.live.evidence.flush()
+        await self.shell.resize(size)
+        self.live.viewers.resize(size)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Ends the shell if its evidence can't be kept, so that nothing happens unrecorded."""
+        try:
+            yield
+        except EvidenceError:
+            self.give_up()
+            raise
+
+
+class Shells:
+    """The shells of this instance, and the viewers of all terminals."""
+
+    def __init__(
+        self,
+        keys: KeyRing,
+        terminals: Terminals,
+        recorder: Recorder,
+        limits: ShellLimits = SHELL_LIMITS,
+    ) -> None:
+        self._keys = keys
+        self._terminals = terminals
+        self._recorder = recorder
+        self._limits = limits
+        # By the session's key.
+        self._opening: Counter[str] = Counter()
+        self._ignore_keys = keys.on_change(self._recheck)
+
+    def close(self) -> None:
+        """Takes no notice of keys any more."""
+        self._ignore_keys()
+
+    async def open(self, principal: Principal, session: Session, size: Size) -> Live:
+        """A new shell, where the session's level permits one.
+
+        Raises: PermissionDeniedError with the rule, BusyError if the session has too many, and the
+        errors of `Terminals.open_shell`.
+        """
+        session.check_open()
+        session.secrets.check()
+        refused = _refused(session)
+        if refused is not None:
+            rule, message = refused
+            draft = EventDraft(
+                "pty.open", actor=principal.name, rule=rule, args={"tool": NAME}, error=message
+            )
+            await self._recorder.refuse(session, draft)
+            raise PermissionDeniedError(message, rule=rule)
+        most = self._limits.shells
+        if self._count(session) >= most:
+            raise BusyError(f"{most} shells are open in this session already: end one")
+        spec = shell_spec(size, session.env, self._limits)
+        self._opening[session.key] += 1
+        try:
+            idle_seconds = self._limits.idle_seconds
+            return await self._terminals.open_shell(principal, session, spec, idle_seconds)
+        finally:
+            self._opening -= Counter([session.key])
+
+    def _count(self, session: Session) -> int:
+        """The session's shells, with those that are being opened."""
+        opened = sum(
+            isinstance(live.terminal, Shell) and live.status is not Status.SPAWNING
+            for live in self._terminals.live(session)
+        )
+        return opened + self._opening[session.key]
+
+    @contextmanager
+    def watching(self, live: Live, *, types: bool) -> Iterator[Watched]:
+        """Watches a live terminal meanwhile; with `types`, a shell's viewer may type.
+
+        Raises: BusyError if it has too many viewers.
+        """
+        shell = live.terminal if isinstance(live.terminal, Shell) else None
+        viewer = live.viewers.join()
+        try:
+            if shell is not None:
+                shell.use()
+            yield Watched(
+                live,
+                viewer,
+                shell if types else None,
+                lambda: self._terminals.end(live, "evidence_unavailable"),
+            )
+        finally:
+            live.viewers.leave(viewer)
+            if shell is not None:
+                shell.use()
+
+    def _recheck(self) -> None:
+        """Ends the shells of keys that may not have them any more."""
+        for live in self._terminals.all_live:
+            if isinstance(live.terminal, Shell) and not self._may_have(live):
+                self._terminals.end(live, REVOKED)
+
+    def _may_have(self, live: Live) -> bool:
+        key = self._keys.current(live.opener)
+        if key is None or key.role not in _ROLES:
+            return False
+        return key.may_see(live.session.key, live.session.owner)
+
+
+def _refused(session: Session) -> tuple[str, str] | None:
+    """The rule and the reason if the session may have no shell."""
+    if session.level.commands is not None:
+        message = f"the level {session.level.name} permits single commands, and no shell"
+        return LEVEL_RULE, message
+    return outside_pack(session.pack, _PROGRAM)

@@ -11,7 +11,8 @@ from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
 from api.views.commands import exit_members
 from orchestrator.ground.errors import SandboxUnavailableError
-from orchestrator.state.session import Command, Session
+from orchestrator.state.command import Command
+from orchestrator.state.session import Session
 from orchestrator.work.commands import started
 from orchestrator.work.commands.started import OutputPage
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData

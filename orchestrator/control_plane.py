@@ -381,8 +381,9 @@ class ControlPlane:
         self._subscribers.on_gone(way_out.settle)
         self.egress = SessionEgress(self._recorder, self._stops)
         secret = generated_key(settings.state_dir / "preview.key")
+        way_in = PortsPart(self.node, PORT_LIMITS)
         self.ports = Ports(
-            self.database, self._recorder, self._stops, self.keys, secret, PORT_LIMITS
+            self.database, self._recorder, self._stops, self.keys, secret, way_in, PORT_LIMITS
         )
         self._resources.push_async_callback(self.ports.shut_down)
         self._subscribers.on_end(self.ports.ended)
@@ -390,8 +391,7 @@ class ControlPlane:
             self.turns.running_number,
             lambda asker, session: self.proposals.show(asker, session, "", _MOST_STAGED),
         )
-        ports = PortsPart(self.node, PORT_LIMITS)
-        return way_out, ports, QuestionsPart(self.node, questions)
+        return way_out, way_in, QuestionsPart(self.node, questions)
 
     def _open_sessions(self, ways: tuple[Part, ...]) -> None:
         """Sandboxes and sessions, and what follows them."""
@@ -429,7 +429,9 @@ class ControlPlane:
         )
         self.spawned_runs = SpawnedRuns(self.spawning, self.sessions, self.turns)
         suspensions = self.sessions.suspensions
-        self.proposals = Proposals(self.database, self._recorder, self.node.storage, suspensions)
+        self.proposals = Proposals(
+            self.database, self._recorder, self.node.storage, suspensions.without_sandbox
+        )
         self.snapshots = Snapshots(
             settings,
             self.database,

@@ -16,8 +16,9 @@ from api.views.commands import command as view
 from api.views.commands import exec_request
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
-from orchestrator.state import session as domain
+from orchestrator.state import command as domain
 from orchestrator.state.requests import ExecRequest
+from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, CommandResult, PendingCommand
@@ -72,9 +73,7 @@ async def execute(
         return await output.collect(context, session, command)
 
 
-async def _request(
-    context: Context, session: domain.Session, body: ExecBody
-) -> ExecRequest | Approval:
+async def _request(context: Context, session: Session, body: ExecBody) -> ExecRequest | Approval:
     """The command to run, or the approval that a tool's command waits for."""
     request = exec_request(body)
     if body.tool is None:
@@ -83,7 +82,7 @@ async def _request(
     return await context.plane.governed_commands.request(context.principal, session, *given)
 
 
-async def _change_level(context: Context, session: domain.Session, level: str | None) -> None:
+async def _change_level(context: Context, session: Session, level: str | None) -> None:
     if level is None:
         return
     if context.principal.role is Role.HANDLE:
@@ -95,7 +94,7 @@ async def _change_level(context: Context, session: domain.Session, level: str | 
 
 
 @contextmanager
-def _attended(context: Context, session: domain.Session, command: domain.Command) -> Iterator[None]:
+def _attended(context: Context, session: Session, command: domain.Command) -> Iterator[None]:
     """Attends a foreground command: if the client disconnects meanwhile, the command is ended."""
     try:
         yield
@@ -104,7 +103,7 @@ def _attended(context: Context, session: domain.Session, command: domain.Command
         raise
 
 
-def _leave(context: Context, session: domain.Session, command: domain.Command) -> None:
+def _leave(context: Context, session: Session, command: domain.Command) -> None:
     # At a shutdown, it is not the client that left, and the result can still be fetched.
     if not command.background and not context.work.stopping:
         context.work.detach(context.plane.executions.client_gone(session, command))

@@ -11,7 +11,8 @@ from api.operation import SESSION, Events, operation
 from api.views.commands import command as view
 from api.views.commands import command_members
 from orchestrator.ground.errors import NotFoundError, PaddockError
-from orchestrator.state.session import Command, Session
+from orchestrator.state.command import Command
+from orchestrator.state.session import Session
 from orchestrator.work.commands import started
 from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (

@@ -28,7 +28,6 @@ from orchestrator.ground.errors import (
     BusyError,
     NotFoundError,
     PaddockError,
-    SandboxUnavailableError,
     UnauthorizedError,
 )
 from orchestrator.ground.shares import ConnectionShares
@@ -100,9 +99,7 @@ class _Previews:
     ) -> web.StreamResponse:
         """Raises: PaddockError."""
         session, port = admitted.session, admitted.port
-        tunnels = session.check_open().parts.plan.tunnels
-        if tunnels is None:
-            raise SandboxUnavailableError("the session's sandbox has no ports")
+        tunnels = self._plane.ports.tunnels(session)
         with self._share(session), port.in_use.by_this_task(), tunnels.used():
             port.requests += 1
             connect = partial(tunnels.connect, port.port)

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from api.views.members import members
-from orchestrator.state import session as domain
-from orchestrator.state.outcome import CommandExit
+from orchestrator.state import command as domain
+from orchestrator.state.command import CommandExit
 from orchestrator.state.requests import ExecRequest
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, Exit

@@ -130,3 +130,7 @@ class EngineUnavailableError(PaddockError):
     """The container engine does not answer or refused; the call may be repeated."""
 
     code = "engine_unavailable"
+
+
+class RecordedBeforeError(Exception):
+    """It is already recorded: an attempt that was given up has succeeded after all."""

@@ -14,9 +14,8 @@ from prometheus_client.registry import Collector
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.limits import LIMIT_NAMES
 from orchestrator.ground.tasks import TaskName
-from orchestrator.state.budget import Kind
 from paddock.contract import remedies
-from paddock.contract.words import LEVEL_NAMES
+from paddock.contract.words import LEVEL_NAMES, Kind
 
 # Every Prometheus reads this version. Names and labels are plain.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

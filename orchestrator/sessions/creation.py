@@ -18,9 +18,9 @@ from orchestrator.ground.fair_queue import Turn
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import both
 from orchestrator.host.workspace.paths import validate_id
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import both
 from orchestrator.rules.access.keys import Principal, digest, new_handle
 from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
@@ -42,14 +42,13 @@ from orchestrator.sessions.under_way import CreationsUnderWay
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state import pack_rows, stored_sessions
-from orchestrator.state.budget import Budget, Kind, limits_of
-from orchestrator.state.family import Family
+from orchestrator.state.budget import Budget, limits_of
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import DEFAULT_ROLE, Session
+from orchestrator.state.session import DEFAULT_ROLE, Family, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
-from paddock.contract.words import Status
+from paddock.contract.words import Kind, Status
 from sandbox_agent.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 log = logging.getLogger(__name__)

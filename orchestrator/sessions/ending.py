@@ -21,11 +21,10 @@ from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ends import SpawnEnds
 from orchestrator.state import session_rows
-from orchestrator.state.family import leave
 from orchestrator.state.lifecycle import Termination
 from orchestrator.state.registry import Registry
 from orchestrator.state.sandbox import Sandbox
-from orchestrator.state.session import Session
+from orchestrator.state.session import Session, leave
 from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import BUDGET_REASON
 

@@ -5,10 +5,9 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.sessions import spawn_rows
-from orchestrator.state.budget import Kind
 from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
-from paddock.contract.words import Status
+from paddock.contract.words import Kind, Status
 
 
 class SpawnEnds:

@@ -28,9 +28,9 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows, stored_sessions
+from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.directory import SandboxDirectory, left_over
-from orchestrator.state.outcome import CommandExit, exit_of
-from orchestrator.state.session import Command, Session
+from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.proposals.service import Proposals

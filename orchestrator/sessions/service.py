@@ -47,15 +47,13 @@ from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
-from orchestrator.state.family import join
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import Session
+from orchestrator.state.session import Session, join
 from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.commands.execution import Executions
-from paddock.contract.words import IdleAction, Rationale, Status
+from paddock.contract.words import IdleAction, Kind, Rationale, Status
 
 T = TypeVar("T")
 

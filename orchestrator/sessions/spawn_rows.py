@@ -5,9 +5,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.record.audit.stop_records import RecordedBeforeError
-from orchestrator.state.budget import Kind
+from orchestrator.ground.errors import RecordedBeforeError
 from orchestrator.state.family import OpenSpawn, Origin
+from paddock.contract.words import Kind
 
 # Those that have ended, with all of theirs: what a live child uses is in its own budget.
 _ENDED = (

@@ -3,25 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from orchestrator.ground.errors import BudgetExceededError
-
-
-class Kind(StrEnum):
-    """The limited kinds, by their API names, in the order in which exhaustion is checked."""
-
-    TIME = "time"
-    ITERATIONS = "iterations"
-    COMMANDS = "commands"
-    CPU_SECONDS = "cpu_seconds"
-    OUTPUT_BYTES = "output_bytes"
-    AUDIT_BYTES = "audit_bytes"
-    TOKENS = "tokens"
-    COST = "cost"
-    EGRESS_BYTES = "egress_bytes"
-
+from paddock.contract.words import Kind
 
 # Kinds that the API counts in seconds or dollars. Internally, every amount is a whole number, here
 # of millionths, so that sums stay exact and audit events may contain them.

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.ground.events import now
-from orchestrator.record.audit.writer import Effect, both
+from orchestrator.ground.store.effect import Effect, both
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import Session
+from paddock.contract.words import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from datetime import datetime
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.policy.session_policy import OPERATIONS, SessionPolicy
-from orchestrator.state.budget import Budget, Kind, limits_of, outside
+from orchestrator.state.budget import Budget, limits_of, outside
+from paddock.contract.words import Kind
 
 # The rules that refuse spawns.
 LEVEL, POLICY = "parent-level", "parent-policy"

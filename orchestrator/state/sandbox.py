@@ -1,15 +1,38 @@
 """One session's sandbox, as the rest of the control plane uses it."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.node.killing import FirstProcess
 from orchestrator.host.node.processes import Earlier, Measured
-from orchestrator.sandbox.sandboxes.parts import Assembly
 from orchestrator.state.directory import SandboxDirectory
 from paddock.contract.words import Start
+
+
+class Parts(Protocol):
+    """What a sandbox consists of; only `Sandboxes` releases it."""
+
+    async def close(self) -> None:
+        """Removes the sandbox, and returns when it is removed as far as possible."""
+
+    async def leave(self) -> None:
+        """Releases the sandbox without ending it."""
+
+
+class Way(Protocol):
+    """A connection of a sandbox with the outside."""
+
+    def shut(self) -> None:
+        """Ends its connections at once; refuses others until `reopen`."""
+
+    def recheck(self) -> None:
+        """Ends its connections that are not allowed any more."""
+
+    def reopen(self) -> None:
+        """Its connections are decided again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +48,8 @@ class Looks:
 class Sandbox:
     """A sandbox whose agent has said hello (or will, once it is resumed)."""
 
-    parts: Assembly
+    parts: Parts
+    session_key: str  # whose it is for good
     directory: SandboxDirectory
     container_id: str
     link: AgentLink
@@ -36,6 +60,7 @@ class Sandbox:
     # Reported by the engine: cpus, memory_bytes, pids; None: it did not answer.
     limits: dict[str, float] | None
     start: Start = Start.COLD
+    ways: Sequence[Way] = ()
     looks: Looks = field(default_factory=Looks)
     # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
@@ -47,35 +72,15 @@ class Sandbox:
 
     def shut_off(self) -> None:
         """Ends its connections with the outside at once; refuses others until `reopen`."""
-        for way in (self.parts.plan.door, self.parts.plan.tunnels):
-            if way is not None:
-                way.shut()
+        for way in self.ways:
+            way.shut()
 
     def recheck_connections(self) -> None:
         """Ends its connections to the outside that are not allowed any more."""
-        if self.parts.plan.door is not None:
-            self.parts.plan.door.recheck()
+        for way in self.ways:
+            way.recheck()
 
     def reopen(self) -> None:
         """Its connections with the outside are decided again."""
-        for way in (self.parts.plan.door, self.parts.plan.tunnels):
-            if way is not None:
-                way.reopen()
-
-
-def assembled(parts: Assembly) -> Sandbox:
-    """The sandbox with these open parts. Raises: SandboxUnavailableError without a container."""
-    plan = parts.plan
-    if plan.container_id is None:
-        raise SandboxUnavailableError("the sandbox has no container")
-    return Sandbox(
-        parts,
-        plan.directory,
-        plan.container_id,
-        plan.link,
-        plan.network,
-        plan.mount_names,
-        plan.first,
-        plan.container_limits,
-        plan.start,
-    )
+        for way in self.ways:
+            way.reopen()

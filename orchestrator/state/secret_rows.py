@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import Any
 
-from orchestrator.record.audit.writer import Effect
+from orchestrator.ground.store.effect import Effect
 from orchestrator.state.secret import Holder, Secret
 
 

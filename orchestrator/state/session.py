@@ -1,11 +1,10 @@
-"""A session and its commands, as the control plane keeps them in memory."""
+"""A session and its place in the tree, as the control plane keeps them in memory."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from orchestrator.ground.errors import (
     BusyError,
@@ -14,7 +13,6 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
     SessionTerminatedError,
 )
-from orchestrator.host.link.messages import Chunk
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.rules.egress.drafts import Drafts
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules, SessionRules
@@ -22,86 +20,88 @@ from orchestrator.rules.egress.usage import EgressUsage
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.state.budget import Budget
-from orchestrator.state.family import Family
+from orchestrator.state.command import Command
+from orchestrator.state.family import OpenSpawn, Origin, SpawnResult
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
 from orchestrator.state.open_port import SessionPorts
-from orchestrator.state.outcome import CommandExit
 from orchestrator.state.pack import Pack
+from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from paddock.contract.words import IdleAction, Status
 from sandbox_agent.protocol import MOST_STORED
-
-if TYPE_CHECKING:
-    from orchestrator.state.sandbox import Sandbox
 
 # Ended commands that a session remembers, in addition to running ones.
 _REMEMBERED_COMMANDS = 64
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
 DEFAULT_ROLE = "agent"
+# A session that a client has created has depth 0.
+MAX_DEPTH = 10
+# Children of one session that live, or are being created.
+MAX_CHILDREN = 32
 # Streams of unlimited duration that clients may have open.
 STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
 
 
 @dataclass(slots=True, eq=False)
-class Command:
-    """One command, without secrets in its words.
+class Family:
+    """One session's place in the tree.
 
-    `result` is set once `done` is; both only after the audit event is durable.
+    `parent` is None for a root, and for a child whose parent is not known any more. `children` are
+    those that live, by their keys. `births` are set when a child that is being created lives or
+    could not be created. `unended` are its spawns whose end is not on record, by their ids.
+    `result` is how the run ended for which the session was spawned.
     """
 
-    id: str
-    argv: list[str]
-    background: bool
-    started_at: str
-    done: asyncio.Future[None]
-    result: CommandExit | None = None
-    # Whether the agent was told, or may have been told, to start it.
-    dispatched: bool = False
-    # Pending while its loss is being recorded: that it never ran, or that its end is lost.
-    losing: asyncio.Future[None] | None = None
-    # Whether the agent was told to end it, and which signals it was told to send.
-    ending: bool = False
-    signals: set[int] = field(default_factory=set)
-    # Whether its printed output is kept as evidence, which reads it at the end.
-    captured: bool = False
-    # The task that keeps evidence of it, if any.
-    keeping: asyncio.Task[None] | None = None
-    # Whether a caller waits for its end together with its output, and the output that came with the
-    # end.
-    collects: bool = False
-    output: tuple[Chunk, ...] | None = field(default=None, repr=False)
+    origin: Origin | None = None
+    parent: "Session | None" = None
+    children: dict[str, "Session"] = field(default_factory=dict)
+    births: set[asyncio.Future[None]] = field(default_factory=set)
+    unended: dict[str, OpenSpawn] = field(default_factory=dict)
+    result: SpawnResult | None = None
 
     @property
-    def ended(self) -> bool:
-        """Whether nothing of it runs any more."""
-        return self.result is not None
+    def depth(self) -> int:
+        """How many sessions are above it."""
+        return 0 if self.origin is None else self.origin.depth
 
     @property
-    def settled(self) -> bool:
-        """Whether it has ended and its evidence is complete."""
-        return self.ended and (self.keeping is None or self.keeping.done())
+    def parent_key(self) -> str | None:
+        """The key of its parent, which may have ended long ago; None for a root."""
+        return None if self.origin is None else self.origin.parent_key
 
     @property
-    def stored(self) -> bool:
-        """Whether its output was long and is stored in its sandbox."""
-        return self.stored_bytes > 0
+    def shares(self) -> bool:
+        """Whether it has no workspace of its own, but reads its parent's."""
+        return self.origin is not None and self.origin.workspace != "own"
 
     @property
-    def stored_bytes(self) -> int:
-        """How much of its long output is stored, once it has ended."""
-        return 0 if self.result is None else self.result.stored_bytes
+    def descendants(self) -> Iterator["Session"]:
+        """The live sessions below it, parents before their children."""
+        for child in list(self.children.values()):
+            yield child
+            yield from child.family.descendants
 
-    @property
-    def output_bytes(self) -> int:
-        """How much it printed, once it has ended."""
-        return 0 if self.result is None else self.result.output_bytes
+    def check_room(self) -> None:
+        """Raises: ConflictError at the maximum depth; BusyError with the most children."""
+        if self.depth >= MAX_DEPTH:
+            raise ConflictError(f"Maximum spawn depth ({MAX_DEPTH}) exceeded")
+        if len(self.children) + len(self.births) >= MAX_CHILDREN:
+            raise BusyError(
+                f"{MAX_CHILDREN} children of this session live already: wait for one of them to "
+                "end, or close one"
+            )
 
-    def finish(self, result: CommandExit) -> None:
-        """Sets the result and wakes all waiting callers; a second result changes nothing."""
-        if self.result is None:
-            self.result = result
-            self.done.set_result(None)
+    @contextmanager
+    def bearing(self) -> Iterator[None]:
+        """Counts a child that is being created."""
+        birth = asyncio.get_running_loop().create_future()
+        self.births.add(birth)
+        try:
+            yield
+        finally:
+            self.births.discard(birth)
+            birth.set_result(None)
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +159,7 @@ class Session:
     # Whether others have waited for its creation, and have it now.
     wanted: bool = False
     termination: Termination | None = None
-    sandbox: "Sandbox | None" = None
+    sandbox: Sandbox | None = None
     # Ids of the terminals that have not ended.
     terminals: set[str] = field(default_factory=set)
     # The number of terminals that are being started or have pending work.
@@ -277,7 +277,7 @@ class Session:
         finally:
             self.busy_terminals -= 1
 
-    def check_open(self) -> "Sandbox":
+    def check_open(self) -> Sandbox:
         """The sandbox, if it may receive new work.
 
         Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError if paused,
@@ -349,3 +349,18 @@ class Session:
         for kept in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
             if kept not in stored:
                 del self.commands[kept.id]
+
+
+def join(parent: Session, child: Session) -> None:
+    """Makes the live session a child of the other one, which pays for it."""
+    child.family.parent = parent
+    parent.family.children[child.key] = child
+    if not any(each is child.budget for each in parent.budget.children):
+        parent.budget.children.append(child.budget)  # after a restart
+
+
+def leave(child: Session) -> None:
+    """Takes a child that has ended from its parent; what it has not used is free again."""
+    parent, child.family.parent = child.family.parent, None
+    if parent is not None and parent.family.children.pop(child.key, None) is not None:
+        parent.budget.settle(child.budget)

@@ -5,10 +5,9 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import asdict
 
-from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.ground.errors import RecordedBeforeError, SandboxUnavailableError
 from orchestrator.ground.events import now
 from orchestrator.host.workspace import slots
-from orchestrator.record.audit.stop_records import RecordedBeforeError
 from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
 from orchestrator.state import pack_rows

@@ -12,13 +12,13 @@ from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.egress.usage import EgressUsage
 from orchestrator.rules.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
-from orchestrator.state.budget import Budget, Kind
-from orchestrator.state.family import Family, Origin
+from orchestrator.state.budget import Budget
+from orchestrator.state.family import Origin
 from orchestrator.state.lifecycle import Suspension, Termination
 from orchestrator.state.pack import Pack
-from orchestrator.state.session import Session
+from orchestrator.state.session import Family, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
-from paddock.contract.words import IdleAction, Rationale, Status
+from paddock.contract.words import IdleAction, Kind, Rationale, Status
 
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"

@@ -114,6 +114,20 @@ class Rationale(StrEnum):
     CONTEXT_MISS = "CONTEXT_MISS"
 
 
+class Kind(StrEnum):
+    """What a budget limits, in the order in which exhaustion is checked."""
+
+    TIME = "time"
+    ITERATIONS = "iterations"
+    COMMANDS = "commands"
+    CPU_SECONDS = "cpu_seconds"
+    OUTPUT_BYTES = "output_bytes"
+    AUDIT_BYTES = "audit_bytes"
+    TOKENS = "tokens"
+    COST = "cost"
+    EGRESS_BYTES = "egress_bytes"
+
+
 def argument_bytes(words: Iterable[str], variables: Mapping[str, str]) -> int:
     """The size that the kernel counts for a program's words and variables."""
     pairs = (f"{name}={value}" for name, value in variables.items())

@@ -12,9 +12,9 @@ import pytest
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.tools.catalog import read_catalog
 from orchestrator.settings.settings import Settings
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import MAX_RUNNING
 from orchestrator.work.terminals.evidence_files import RAW_NAME
+from paddock.contract.words import Kind
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each
 

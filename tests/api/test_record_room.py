@@ -11,8 +11,8 @@ from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.record.audit import query, refusals
 from orchestrator.settings.settings import Settings
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import Session
+from paddock.contract.words import Kind
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS

@@ -38,11 +38,10 @@ from orchestrator.rules.egress.session_rules import NO_OWN_RULES, Narrowing, Own
 from orchestrator.sessions import recovery
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
 from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.requests import ExecRequest, NewSession
 from orchestrator.state.session import Session
-from paddock.contract.words import Status
+from paddock.contract.words import Kind, Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE
 from tests.support.egress import Names, NamesResolver, level_with

@@ -13,7 +13,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.programs.turns.running import TurnRunner
 from orchestrator.sessions.deadlines import Deadline, due
 from orchestrator.settings.operator_models import OperatorModel
-from orchestrator.state.budget import Kind
+from paddock.contract.words import Kind
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api, served
 from tests.api.test_turns import EDIT
 from tests.support.fake_agent import Agents, Play

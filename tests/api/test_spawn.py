@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.rules.access.keys import KeyRing
-from orchestrator.state import family
+from orchestrator.state import session as state
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_packs import opened as with_pack
 from tests.support.fake_agent import Play
@@ -151,7 +151,7 @@ async def test_what_is_above_the_parent_s_is_refused_and_changes_nothing(
 
 async def test_ten_levels_and_no_more(api: Api) -> None:
     path = top = await root(api)
-    for depth in range(1, family.MAX_DEPTH + 1):
+    for depth in range(1, state.MAX_DEPTH + 1):
         child = await spawned(api, path)
         assert child["depth"] == depth
         path = path_of(child)
@@ -163,7 +163,7 @@ async def test_ten_levels_and_no_more(api: Api) -> None:
 
 
 async def test_children_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "MAX_CHILDREN", 2)
+    monkeypatch.setattr(state, "MAX_CHILDREN", 2)
     path = await root(api)
     answers = await asyncio.gather(
         *(api.call("POST", f"{path}/spawn", json={}, key=OPERATOR_KEY) for _ in range(4))

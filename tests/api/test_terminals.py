@@ -14,10 +14,10 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import Session
 from orchestrator.work.terminals.record import Exchange
 from orchestrator.work.terminals.spec import SentLine
+from paddock.contract.words import Kind
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT
 from tests.support.tool import Verdict, always, results, spec

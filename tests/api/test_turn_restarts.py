@@ -29,10 +29,9 @@ from orchestrator.programs.turns.running import RunningTurn, TurnRunner
 from orchestrator.programs.turns.turn import OperationCall, TurnRecord
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.state.budget import Kind
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
-from paddock.contract.words import Status
+from paddock.contract.words import Kind, Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE, usual_settings
 from tests.support.fake_agent import Agents

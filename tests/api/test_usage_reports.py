@@ -8,9 +8,9 @@ import pytest
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
-from orchestrator.state.budget import Kind
 from orchestrator.state.requests import NewSession
 from paddock.client import Paddock
+from paddock.contract.words import Kind
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_stopping import ADMIN, full
 from tests.support.cli import run_beside

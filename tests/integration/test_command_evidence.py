@@ -12,8 +12,8 @@ from api.views.commands import exit_members
 from orchestrator.rules.tools.catalog import Catalog
 from orchestrator.rules.tools.oneshot import Oneshot
 from orchestrator.rules.tools.reading import parse_tool
+from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest
-from orchestrator.state.session import Command
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.commands import captures
 from tests.conftest import BoxFactory

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.rules.egress.session_egress import narrowing_of
-from orchestrator.state.budget import Kind
+from paddock.contract.words import Kind
 from tests.support.box import TESTER, Box
 from tests.support.egress import (
     Endless,

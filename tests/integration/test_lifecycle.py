@@ -5,6 +5,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import docker
 import psutil
@@ -28,7 +29,7 @@ from orchestrator.host.workspace.mounts import MountError
 from orchestrator.rules.access.keys import Principal, Role, digest
 from orchestrator.sandbox.sandboxes.agent_parts import AgentPart
 from orchestrator.sandbox.sandboxes.configuration import configuration_of
-from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.sandbox.sandboxes.parts import Assembly, Plan
 from orchestrator.state.requests import NewSession
 from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
@@ -230,7 +231,8 @@ async def test_an_agent_is_configured_once(new_box: BoxFactory) -> None:
     assert box.session.sandbox is not None
     sandbox = box.session.sandbox
     assert list(sandbox.directory.run.iterdir()) == [sandbox.directory.socket]
-    laxer = {**configuration_of(sandbox.parts.plan), "commands": None, "level": "high"}
+    plan = cast(Assembly, sandbox.parts).plan
+    laxer = {**configuration_of(plan), "commands": None, "level": "high"}
     with pytest.raises(ConflictError, match="already configured"):
         await sandbox.link.request("configure", laxer)
     with pytest.raises(ConflictError, match="already configured"):

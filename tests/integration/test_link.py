@@ -15,7 +15,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import AgentEvent
-from orchestrator.state.session import Command
+from orchestrator.state.command import Command
 from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended

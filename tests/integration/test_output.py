@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.ground.errors import SandboxUnavailableError
-from orchestrator.state.session import Command
+from orchestrator.state.command import Command
 from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box

@@ -19,12 +19,12 @@ from orchestrator.ground.errors import (
     PermissionDeniedError,
 )
 from orchestrator.ground.events import EventDraft
+from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorded import Recorded
-from orchestrator.record.audit.writer import Effect
-from orchestrator.state.budget import Kind
 from orchestrator.work.terminals import evidence
 from orchestrator.work.terminals.record import Results
 from orchestrator.work.terminals.spec import Needs, Situation
+from paddock.contract.words import Kind
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.tool import Pattern, Person, Tool, Verdict, results

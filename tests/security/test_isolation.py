@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.state.session import Command
+from orchestrator.state.command import Command
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box, inner_pid

@@ -156,7 +156,7 @@ async def test_it_is_nowhere_in_the_sandbox(plane: ControlPlane, servers: dict[s
 def memory_with(box: Box, wanted: bytes) -> list[str]:
     """The memory of the sandbox's processes in which a text is, seen from the host."""
     assert box.session.sandbox is not None
-    first = box.session.sandbox.parts.plan.first
+    first = box.session.sandbox.first
     assert first is not None
     found = []
     for pid in _processes(first.pid):

@@ -15,8 +15,9 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.base import Container
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest, NewSession
-from orchestrator.state.session import Command, Session
+from orchestrator.state.session import Session
 from orchestrator.work.commands import started
 from orchestrator.work.files.file_archives import ArchiveDownload, ArchiveSummary
 from orchestrator.work.files.file_entries import FileEntry, Listing

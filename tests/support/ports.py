@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from aiohttp import ClientResponse
 
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal, Role
-from orchestrator.state.session import Command
+from orchestrator.state.command import Command
 from tests.support.box import Box
 from tests.support.previews import Previews
 

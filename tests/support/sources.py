@@ -2,7 +2,7 @@
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,57 @@ class Source(NamedTuple):
 def modules(package: str) -> list[Path]:
     """The modules below a folder of the project."""
     return sorted((ROOT / package).rglob("*.py"))
+
+
+def graph(package: str) -> dict[str, set[str]]:
+    """The modules of the package that each of its modules imports, by their dotted names."""
+    known = {_dotted(path): path for path in modules(package)}
+    return {name: _imported(path, known) - {name} for name, path in known.items()}
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(path: Path, known: Mapping[str, Path]) -> set[str]:
+    """A member of a package that is a module of its own counts as that module only."""
+    found = {name for name in source(path).imports if name in known}
+    packages = {name.rpartition(".")[0] for name in found} & found
+    return found - {name for name in packages if known[name].name == "__init__.py"}
+
+
+def circles(imports: Mapping[str, Set[str]]) -> list[set[str]]:
+    """The largest sets of modules of which each imports, at last, all the others."""
+    sorter = {name: set(others) for name, others in imports.items()}
+    # What imports nothing that is left, or is imported by nothing that is left, is in no circle.
+    while True:
+        used = set().union(*sorter.values())
+        left = {name: others & sorter.keys() for name, others in sorter.items() if name in used}
+        left = {name: others for name, others in left.items() if others}
+        if left == sorter:
+            break
+        sorter = left
+    return _joined(sorter)
+
+
+def _joined(imports: Mapping[str, Set[str]]) -> list[set[str]]:
+    reached = {name: _reach(name, imports) for name in imports}
+    found: list[set[str]] = []
+    for name in imports:
+        circle = {other for other in reached[name] if name in reached[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reach(name: str, imports: Mapping[str, Set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        new = imports.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+    return reached
 
 
 @functools.cache

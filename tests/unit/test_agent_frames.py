@@ -11,7 +11,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.strict_json import count
 from orchestrator.host.link.frames import EVENT, HELLO, Bounds, bounds, parse_frame
 from orchestrator.host.link.messages import AgentEvent, domain_error, parse_event, parse_hello
-from orchestrator.state.outcome import exit_of
+from orchestrator.state.command import exit_of
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.output import Output
 from sandbox_agent.outputs import told

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.state.budget import (
-    OF_COMMANDS,
-    Budget,
-    Exceeded,
-    Kind,
-    inside,
-    limits_of,
-    outside,
-)
-from paddock.contract.words import MOST_BUDGET
+from orchestrator.state.budget import OF_COMMANDS, Budget, Exceeded, inside, limits_of, outside
+from paddock.contract.words import MOST_BUDGET, Kind
 
 START = datetime(2026, 3, 4, 9, 30, tzinfo=UTC)
 CONSUMED = [kind for kind in Kind if kind is not Kind.TIME]

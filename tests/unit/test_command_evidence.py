@@ -34,10 +34,10 @@ from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Budget, Kind
-from orchestrator.state.outcome import CommandExit
+from orchestrator.state.budget import Budget
+from orchestrator.state.command import Command, CommandExit
 from orchestrator.state.requests import Kept
-from orchestrator.state.session import MAX_RUNNING, Command, Session
+from orchestrator.state.session import MAX_RUNNING, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.work.commands import captures as captures_module
 from orchestrator.work.commands.captures import Captures
@@ -50,7 +50,7 @@ from orchestrator.work.terminals.finishing import Finishing
 from orchestrator.work.terminals.record import TerminalRecord
 from orchestrator.work.terminals.terminal_rows import TerminalRow
 from paddock.audit.archive_file import _evidence_of
-from paddock.contract.words import Status
+from paddock.contract.words import Kind, Status
 from tests.support.limits import WAIT_SECONDS
 from tests.support.tool import spec
 from tests.support.until import until

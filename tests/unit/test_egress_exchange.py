@@ -32,7 +32,8 @@ from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.meter import Meter, SpentError
 from orchestrator.sandbox.egress.stream import READ_BYTES, accepted
 from orchestrator.settings.hosts import Address
-from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.budget import Budget
+from paddock.contract.words import Kind
 from tests.support.egress import Endless, Names, NamesResolver, Web, hello, web
 from tests.unit.test_egress_requests import client_hello
 

@@ -12,7 +12,7 @@ from orchestrator.ground.errors import AuditUnavailableError, ConflictError
 from orchestrator.ground.events import EventDraft
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.audit.stop_records import StopRecords
-from orchestrator.state.session import Command
+from orchestrator.state.command import Command
 from orchestrator.work.commands.execution import Executions
 from tests.support.until import until
 

@@ -98,7 +98,9 @@ async def test_the_syntax_of_queries_is_text(database: Database, words: str) -> 
 def test_any_text_is_searched(words: list[str]) -> None:
     with sqlite3.connect(":memory:") as connection:
         connection.executescript(
-            (Path(memory_rows.__file__).parents[1] / "store/migrations/0033_memory.sql").read_text()
+            (
+                Path(memory_rows.__file__).parents[2] / "ground/store/migrations/0033_memory.sql"
+            ).read_text()
         )
         memory_rows.saving(entry("a text", 1))(connection)
         memory_rows.found(connection, "ci", "default", " ".join(words), 10)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.state.session import Command
+from orchestrator.state.command import Command
 from orchestrator.work.commands import started
 
 

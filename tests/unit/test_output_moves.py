@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.ground.errors import NotFoundError, SandboxUnavailableError
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.state.outcome import CommandExit
-from orchestrator.state.session import Command, Session
+from orchestrator.state.command import Command, CommandExit
+from orchestrator.state.session import Session
 from orchestrator.work.commands.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
 from sandbox_agent.output import STDERR, STDOUT, Chunk, Output
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS

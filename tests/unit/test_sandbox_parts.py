@@ -38,9 +38,10 @@ from orchestrator.sandbox.sandboxes.placing import Places
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.tenancy import Tenancy
 from orchestrator.settings.operator_mounts import OperatorMount
-from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.budget import Budget
 from orchestrator.state.directory import SandboxDirectory
-from orchestrator.state.family import Family
+from orchestrator.state.session import Family
+from paddock.contract.words import Kind
 from sandbox_agent.configuration import parse
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.fake_node import FakeNode

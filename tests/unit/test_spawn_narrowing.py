@@ -17,8 +17,9 @@ from orchestrator.rules.policy.session_policy import (
     SAFE_EDIT,
     SessionPolicy,
 )
-from orchestrator.state.budget import Budget, Kind, limits_of
+from orchestrator.state.budget import Budget, limits_of
 from orchestrator.state.narrowing import child_budget, child_level, child_policy, covers
+from paddock.contract.words import Kind
 
 LEVELS = load_levels()
 START = datetime(2026, 3, 4, tzinfo=UTC)

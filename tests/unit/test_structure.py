@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.contract.base import Model
-from tests.support.sources import ROOT, examined, modules, source
+from tests.support.sources import ROOT, circles, examined, graph, modules, source
 
 # The packages of ours that each package may import; host and agent share the pure modules.
 PURE_AGENT = {
@@ -99,7 +99,7 @@ def test_operations_know_no_http() -> None:
 def test_only_the_engine_talks_to_the_engine() -> None:
     for package in ("orchestrator", "api"):
         for path in modules(package):
-            if path.is_relative_to(ROOT / "orchestrator" / "engine"):
+            if path.is_relative_to(ROOT / "orchestrator" / "host" / "engine"):
                 continue
             assert not any(name.partition(".")[0] == "docker" for name in source(path).imports), (
                 path
@@ -186,15 +186,15 @@ def test_tasks_have_owners() -> None:
     """A task without a reference may vanish at any time, and its failure goes unnoticed."""
     for package in ("orchestrator", "api"):
         for path in modules(package):
-            if path == ROOT / "orchestrator" / "task_scope.py":
+            if path == ROOT / "orchestrator" / "ground" / "task_scope.py":
                 continue
             used = source(path).names
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
 
 
-# The packages that look at the host: node, installation checks, and workspace drivers.
+# The packages that look at the host: its floor, and the checks of an installation.
 # The engine's package is allowed because its paths in /proc belong to sandboxes.
-_HOST_ROOMS = ("node", "checks", "workspace", "engine")
+_HOST_ROOMS = ("orchestrator/host", "orchestrator/operate/checks")
 _HOST_CALLS = {"statvfs", "disk_usage", "getloadavg", "sysconf", "pidfd_open", "AF_UNIX"}
 _HOST_PATHS = re.compile(r"/(proc|sys)/")
 
@@ -202,11 +202,10 @@ _HOST_PATHS = re.compile(r"/(proc|sys)/")
 def test_only_the_node_looks_at_the_host() -> None:
     for package in ("orchestrator", "api"):
         for path in modules(package):
-            room = path.relative_to(ROOT / package).parts[0]
-            if package == "orchestrator" and room == "node":
+            if path.is_relative_to(ROOT / "orchestrator" / "host" / "node"):
                 continue
             assert "psutil" not in source(path).imports, path
-            if package == "orchestrator" and room in _HOST_ROOMS:
+            if any(path.is_relative_to(ROOT / room) for room in _HOST_ROOMS):
                 continue
             assert not source(path).names & _HOST_CALLS, path
             named = [text for text in source(path).texts if _HOST_PATHS.match(text)]
@@ -223,9 +222,45 @@ def test_a_word_means_one_thing() -> None:
                 assert other == path, f"{name} is in {other} and in {path}"
 
 
-def test_modules_are_in_rooms() -> None:
-    """The top of the domain holds only what all its packages need, and what connects them."""
-    found = {path.stem for path in (ROOT / "orchestrator").glob("*.py")}
-    shared = {"errors", "fault_points", "http_connector", "http_post", "loop_turns"}
-    shared |= {"aside", "strict_json", "task_scope", "tasks", "threads"}
-    assert found == {"__init__", "control_plane", "reload", *shared}
+# The floors of the domain, from the lowest: each imports only itself and what is below it.
+FLOORS = (
+    "ground",
+    "settings",
+    "host",
+    "rules",
+    "state",
+    "record",
+    "sandbox",
+    "work",
+    "sessions",
+    "programs",
+    "operate",
+)
+
+
+def test_modules_are_on_floors() -> None:
+    """The top of the domain holds the floors, and what opens them."""
+    domain = ROOT / "orchestrator"
+    assert {path.stem for path in domain.glob("*.py")} == {"__init__", "control_plane"}
+    assert {path.parent.name for path in domain.glob("*/__init__.py")} == set(FLOORS)
+
+
+def test_floors_import_downwards() -> None:
+    """Imports of types and imports within functions count."""
+    assert not [
+        f"{name} imports {other}"
+        for name, others in graph("orchestrator").items()
+        for other in others
+        if _floor(other) > _floor(name)
+    ]
+
+
+def _floor(module: str) -> int:
+    """The number of a module's floor; what opens the floors is above all of them."""
+    room = module.partition(".")[2].partition(".")[0]
+    return FLOORS.index(room) if room in FLOORS else len(FLOORS) if room else -1
+
+
+@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+def test_no_imports_go_in_circles(package: str) -> None:
+    assert not circles(graph(package))

@@ -13,7 +13,8 @@ from orchestrator.rules.tools import statements
 from orchestrator.rules.tools.loader import ManifestError
 from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.rules.tools.sql import read_statement
-from orchestrator.rules.tools.statements import Reader, Reading, SqlError, refusal
+from orchestrator.rules.tools.statement import SqlError
+from orchestrator.rules.tools.statements import Reader, Reading, refusal
 from tests.support.manifests import parse
 from tests.support.raised import raised
 from tests.support.until import until

@@ -4,8 +4,9 @@ import json
 import sqlite3
 from collections.abc import Collection
 
+from orchestrator.ground.store.effect import Effect
 from orchestrator.operate.hooks.hook import Hook
-from orchestrator.record.audit.writer import Effect, last_id
+from orchestrator.record.audit.writer import last_id
 
 _COLUMNS = "id, url, events, key, managed_by, set_by, created_at, sealed"
 

@@ -13,6 +13,7 @@ from orchestrator.ground.errors import AuditUnavailableError, ConflictError, Not
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Supervised, TaskName, Tasks
 from orchestrator.operate.hooks import delivery_rows, hook_rows
 from orchestrator.operate.hooks.clock import WallClock
@@ -22,7 +23,6 @@ from orchestrator.operate.hooks.hook import Hook
 from orchestrator.operate.hooks.hook_rules import HookRules, WantedHook, manager_of, may_see
 from orchestrator.record.audit.follow import Followers
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import Effect
 from orchestrator.record.secrets.sealing import Sealer
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
 from orchestrator.settings.operator_hooks import HOOK_PREFIX, OperatorHook, load_hook_secret

@@ -28,9 +28,10 @@ from orchestrator.programs.turns.turn import LispCode, TurnRecord
 from orchestrator.rules.egress.session_rules import NO_NARROWING, Narrowing
 from orchestrator.rules.policy.session_policy import BUILT_IN
 from orchestrator.settings.schema_errors import place, reason
-from orchestrator.state.budget import Kind, outside
+from orchestrator.state.budget import outside
 from orchestrator.state.session import Session
 from paddock.contract.early import StopsEarly
+from paddock.contract.words import Kind
 
 VERSION = 1
 _MOST = 2**53

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field
 
+from orchestrator.ground.store.effect import Effect, both
 from orchestrator.programs.turns.runs import queue, timeline_rows
 from orchestrator.programs.turns.runs.timeline import MAX_TIMELINE_ENTRIES, TimelineEntry, kept
-from orchestrator.record.audit.writer import Effect, both
 from orchestrator.work.models.messages import ModelMessage, ToolCall
 from paddock.contract.early import StopsEarly
 

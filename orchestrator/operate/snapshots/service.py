@@ -16,6 +16,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect, both
 from orchestrator.ground.threads import Threads
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.operate.snapshots import manifest as manifests
@@ -35,7 +36,6 @@ from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.runs import queue, timeline_rows
 from orchestrator.programs.turns.turn import TurnRecord
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import Effect, both
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces

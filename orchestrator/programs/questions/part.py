@@ -15,13 +15,15 @@ class QuestionsPart(Part):
     def __init__(self, node: Node, questions: Questions) -> None:
         self._node = node
         self._questions = questions
+        # By the sandboxes' names.
+        self._doors: dict[str, QuestionDoor] = {}
 
     async def open(self, plan: Plan) -> None:
         """Raises: OSError."""
         uid = plan.session.workspace.uid
         listener = self._node.listen_for_questions(plan.directory.questions, uid)
-        plan.questions = QuestionDoor(plan.session, self._questions)
-        plan.questions.open(listener)
+        door = self._doors[plan.name] = QuestionDoor(plan.session, self._questions)
+        door.open(listener)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """Raises: OSError."""
@@ -34,5 +36,5 @@ class QuestionsPart(Part):
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""
-        if plan.questions is not None:
-            await plan.questions.close()
+        if (door := self._doors.pop(plan.name, None)) is not None:
+            await door.close()

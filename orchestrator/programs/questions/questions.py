@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from orchestrator.ground.errors import PaddockError
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.session_policy import PolicyRefusalError
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import Session
 from orchestrator.work.proposals.listing import ProposalPage
+from paddock.contract.words import Kind
 
 # Bytes of a question, and of what is printed.
 MOST_QUESTION_BYTES = 4096

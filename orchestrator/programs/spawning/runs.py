@@ -15,11 +15,10 @@ from orchestrator.programs.turns.turn import AgentRun, TurnRecord
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions
-from orchestrator.state.budget import Kind
 from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
 from paddock.audit.chain import Event
-from paddock.contract.words import Rationale, Status
+from paddock.contract.words import Kind, Rationale, Status
 
 # How long to wait for an event before asking whether there will be one.
 _WAIT_SECONDS = 60.0

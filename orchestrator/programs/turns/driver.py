@@ -11,6 +11,7 @@ from orchestrator.ground.errors import BudgetExceededError, PaddockError
 from orchestrator.ground.events import NOTHING_MADE, EventDraft, Made
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.store.effect import together
 from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.ticks import TICK
@@ -34,11 +35,10 @@ from orchestrator.programs.turns.runs.conversation import saving
 from orchestrator.programs.turns.scopes import KINDS
 from orchestrator.programs.turns.turn import MOST_OPERATIONS
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import together
 from orchestrator.rules.policy.policy_remedies import remedy_of
 from orchestrator.rules.policy.session_policy import EXECUTIONS, PolicyRefusalError
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
+from paddock.contract.words import Kind
 
 # What ends a turn in its middle: tokens and cost are used by it, and time passes.
 _CHECKED = (Kind.TIME, Kind.TOKENS, Kind.COST)

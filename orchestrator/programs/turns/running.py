@@ -13,6 +13,7 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
 from orchestrator.programs.turns.driver import ProgramDriver, SessionExceeded
@@ -36,11 +37,10 @@ from orchestrator.programs.turns.terminals import TurnTerminals
 from orchestrator.programs.turns.turn import StagedProposal, TurnRecord
 from orchestrator.programs.turns.turn_rows import Before
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import together
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import Session
+from paddock.contract.words import Kind
 
 log = logging.getLogger(__name__)
 

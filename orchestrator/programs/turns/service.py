@@ -11,6 +11,7 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
 from orchestrator.programs.turns.ending import INTERRUPTED, shown
@@ -29,16 +30,15 @@ from orchestrator.programs.turns.turn import MOST_OPERATIONS, AgentRun, Script, 
 from orchestrator.record.audit import query
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import together
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
 from orchestrator.state.lifecycle import Suspension
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.work.models.messages import ModelMessage
 from paddock.audit.chain import Event
 from paddock.contract.turns import USUAL_TIMEOUT
+from paddock.contract.words import Kind
 
 # The end of a sandbox waits so long for the record of its turn.
 _GONE_SECONDS = 10.0
@@ -274,11 +274,9 @@ class SessionTurns:
 
         A session that is in use is suspended by its turn only, which goes on.
         """
-        session = sandbox.parts.plan.session
-        if session.suspension is Suspension.BEGINNING:
-            return
-        running = self._stop(session, "the sandbox has ended")
-        if running is not None:
+        running = self._running.get(sandbox.session_key)
+        if running is not None and running.session.suspension is not Suspension.BEGINNING:
+            running.stop("the sandbox has ended")
             await asyncio.wait([running.whole], timeout=_GONE_SECONDS)
 
     async def recover(self, sessions: Iterable[Session]) -> None:

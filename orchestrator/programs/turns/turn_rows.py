@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from orchestrator.ground.store.effect import Effect
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.turn import TurnRecord
-from orchestrator.record.audit.writer import Effect
-from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.budget import Budget
+from paddock.contract.words import Kind
 
 # Characters of the results on one page.
 _MOST_PAGE = 4 * 1024 * 1024

@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.effect import Effect
 from orchestrator.host.link.messages import AgentEvent, session_totals
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
-from orchestrator.record.audit.writer import Effect
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
-from orchestrator.state.budget import OF_COMMANDS, Kind
+from orchestrator.state.budget import OF_COMMANDS
 from orchestrator.state.session import Session
+from paddock.contract.words import Kind
 
 log = logging.getLogger(__name__)
 

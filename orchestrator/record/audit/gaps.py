@@ -5,7 +5,7 @@ import asyncio
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
-from orchestrator.state.outcome import CommandExit, exit_of
+from orchestrator.state.command import CommandExit, exit_of
 from orchestrator.state.session import Session
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
 

@@ -10,9 +10,10 @@ from typing import NamedTuple, TypeVar
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import EventDraft, members
 from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorded import Recorded
-from orchestrator.record.audit.writer import Batch, Effect, Head, Heads, Item, chain_head, last_id
+from orchestrator.record.audit.writer import Batch, Head, Heads, Item, chain_head, last_id
 
 # Limits the duration of a transaction, for which every other writer waits.
 _MAX_BATCH = 1024

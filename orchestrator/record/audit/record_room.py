@@ -10,8 +10,9 @@ from pathlib import Path
 from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError
 from orchestrator.ground.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect
 from orchestrator.host.node.resources import free_bytes
-from orchestrator.record.audit.writer import ROW_BYTES, Effect
+from orchestrator.record.audit.writer import ROW_BYTES
 from orchestrator.rules.access.keys import KeyRing, Role
 
 log = logging.getLogger(__name__)

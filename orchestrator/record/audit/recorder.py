@@ -6,15 +6,15 @@ from typing import Any
 
 from orchestrator.ground.events import EventDraft, EventError
 from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.effect import Effect, both
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom, charging
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.record.audit.refusals import Marks, Refusals
-from orchestrator.record.audit.writer import Effect, both
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import Session
+from paddock.contract.words import Kind
 from sandbox_agent import excerpts
 from sandbox_agent.protocol import EVENT_MEMBERS
 

@@ -5,7 +5,7 @@ import sqlite3
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import now
 from orchestrator.ground.store.database import Database, StoreError
-from orchestrator.record.audit.writer import Effect
+from orchestrator.ground.store.effect import Effect
 
 
 class RefusalMarks:

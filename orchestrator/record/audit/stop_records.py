@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.errors import PaddockError, RecordedBeforeError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.state.session import Session
 
@@ -18,10 +18,6 @@ PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 
 Write = Callable[[], Awaitable[object]]
-
-
-class RecordedBeforeError(Exception):
-    """It is already recorded: an attempt that was given up has succeeded after all."""
 
 
 @dataclass(slots=True, eq=False)

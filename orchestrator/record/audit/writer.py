@@ -1,16 +1,13 @@
 """Writes a batch of events to their chains, in the thread of the ledger's writer."""
 
-import functools
 import sqlite3
 from collections import Counter, OrderedDict
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from orchestrator.ground.events import written
+from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorded import SELECT_RECORDED, Recorded
 from paddock.audit.chain import GENESIS_HASH, Event, chain_hash
-
-Effect = Callable[[sqlite3.Connection], None]
 
 _INSERT = """
     INSERT INTO events (id, session_key, session_id, seq, time, operation, decision, turn,
@@ -41,22 +38,6 @@ _COUNT = """
     VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET events = events + excluded.events, tokens = tokens + excluded.tokens
 """
-
-
-def both(first: Effect, second: Effect) -> Effect:
-    """An effect that runs one, then the other."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        first(connection)
-        second(connection)
-
-    return apply
-
-
-def together(*effects: Effect | None) -> Effect | None:
-    """An effect that runs those that there are; None if there are none."""
-    found = [each for each in effects if each is not None]
-    return functools.reduce(both, found) if found else None
 
 
 class Head(NamedTuple):

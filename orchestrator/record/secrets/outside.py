@@ -14,8 +14,8 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import Effect
 from orchestrator.record.secrets.configured import ConfiguredSecrets
 from orchestrator.record.secrets.placeholders import filled
 from orchestrator.record.secrets.request_head import RequestHead

@@ -10,6 +10,7 @@ from orchestrator.ground.fair_queue import FairQueue, Turn
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import KeyedThreads
 from orchestrator.rules.tools.manifest import UNPARSED, Manifest, ToolCommand
+from orchestrator.rules.tools.statement import SqlError, Statement
 from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters
 
 _AT_ONCE = 1
@@ -19,21 +20,6 @@ _MOST_WAITING = 32
 _SECONDS = 30.0
 # More than one, so that a line that takes forever delays its own session only.
 _MOST_THREADS = 4
-
-
-class SqlError(ValueError):
-    """A text that is not one statement with known effects; the message says why."""
-
-
-class Statement(NamedTuple):
-    """The effects of a statement. `select` appears alone, because everything else reads, too.
-
-    `functions` are those that are not known to be harmless, in lower case and with their schema if
-    it is given.
-    """
-
-    actions: frozenset[str]
-    functions: frozenset[str]
 
 
 class Reading(NamedTuple):

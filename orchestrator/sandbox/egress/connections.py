@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import Effect
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
 

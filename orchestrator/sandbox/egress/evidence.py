@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.fair_share import Pace
+from orchestrator.ground.store.effect import both
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import both
 from orchestrator.record.secrets.request_head import RequestHead
 from orchestrator.rules.egress.drafts import Denied
 from orchestrator.rules.egress.rules import Decision

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from orchestrator.ground.limits import EGRESS_BYTES, KeyLimits
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit.writer import Effect
+from orchestrator.ground.store.effect import Effect
 from orchestrator.rules.access.keys import KeyRing, Role
 from orchestrator.rules.egress.rules import Decision
 

@@ -3,7 +3,8 @@
 from orchestrator.ground.limits import EGRESS_BYTES
 from orchestrator.rules.egress.usage import EgressUsage
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.state.budget import Budget, Kind
+from orchestrator.state.budget import Budget
+from paddock.contract.words import Kind
 
 
 class SpentError(Exception):

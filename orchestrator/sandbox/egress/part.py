@@ -14,9 +14,9 @@ from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
-from orchestrator.state.budget import Kind
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
+from paddock.contract.words import Kind
 
 
 class EgressPart(Part):
@@ -41,6 +41,8 @@ class EgressPart(Part):
         self._proxy = Proxy(
             *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopTurns())
         )
+        # By the sandboxes' names.
+        self._doors: dict[str, Door] = {}
         self._ends = TaskScope("the end of a session without budget")
 
     async def open(self, plan: Plan) -> None:
@@ -48,13 +50,9 @@ class EgressPart(Part):
         if plan.level.network != "egress":
             return
         listener = self._node.listen_for_egress(plan.directory.egress)
-        plan.door = Door(
-            plan.session,
-            plan.name,
-            self._proxy,
-            self._spent,
-        )
-        plan.door.open(listener)
+        door = self._doors[plan.name] = Door(plan.session, plan.name, self._proxy, self._spent)
+        plan.ways.append(door)
+        door.open(listener)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """Raises: OSError."""
@@ -66,13 +64,13 @@ class EgressPart(Part):
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""
-        if plan.door is not None:
-            await plan.door.close()
+        if (door := self._doors.pop(plan.name, None)) is not None:
+            await door.close()
 
     async def settle(self, sandbox: Sandbox) -> None:
         """Ends a sandbox's connections, and returns when that is recorded."""
-        if sandbox.parts.plan.door is not None:
-            await sandbox.parts.plan.door.settled()
+        if (door := self._doors.get(sandbox.name)) is not None:
+            await door.settled()
 
     async def shut_down(self) -> None:
         """Waits for sessions that are being ended."""

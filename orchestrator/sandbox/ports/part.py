@@ -2,11 +2,13 @@
 
 from functools import partial
 
+from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.sandbox.ports.tunnels import Tunnels
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.state.sandbox import Sandbox
 
 
 class PortsPart(Part):
@@ -17,11 +19,15 @@ class PortsPart(Part):
     def __init__(self, node: Node, limits: PortLimits) -> None:
         self._node = node
         self._limits = limits
+        # By the sandboxes' names.
+        self._tunnels: dict[str, Tunnels] = {}
 
     async def open(self, plan: Plan) -> None:
         """Opens nothing yet."""
         listen = partial(self._node.listen_for_ports, plan.directory.ports)
-        plan.tunnels = Tunnels(listen, partial(plan.link.request, "ports", {}), self._limits)
+        ask = partial(plan.link.request, "ports", {})
+        tunnels = self._tunnels[plan.name] = Tunnels(listen, ask, self._limits)
+        plan.ways.append(tunnels)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """The sandbox connects again at the first use."""
@@ -33,5 +39,11 @@ class PortsPart(Part):
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""
-        if plan.tunnels is not None:
-            await plan.tunnels.close()
+        if (tunnels := self._tunnels.pop(plan.name, None)) is not None:
+            await tunnels.close()
+
+    def tunnels(self, sandbox: Sandbox) -> Tunnels:
+        """The connections of that sandbox. Raises: SandboxUnavailableError."""
+        if (tunnels := self._tunnels.get(sandbox.name)) is None:
+            raise SandboxUnavailableError("the session's sandbox has no ports")
+        return tunnels

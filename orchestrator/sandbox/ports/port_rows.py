@@ -4,7 +4,7 @@ import sqlite3
 from datetime import datetime
 from typing import NamedTuple
 
-from orchestrator.record.audit.writer import Effect
+from orchestrator.ground.store.effect import Effect
 from orchestrator.state.open_port import OpenPort
 
 

@@ -22,6 +22,8 @@ from orchestrator.sandbox.packs.decisions import TOOL
 from orchestrator.sandbox.ports import port_rows
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.sandbox.ports.links import expiry, link_token
+from orchestrator.sandbox.ports.part import PortsPart
+from orchestrator.sandbox.ports.tunnels import Tunnels
 from orchestrator.state.open_port import OpenPort, time_text
 from orchestrator.state.session import Session
 
@@ -42,6 +44,7 @@ class Ports:
         stops: StopRecords,
         keys: KeyRing,
         secret: str,
+        way: PortsPart,
         limits: PortLimits,
     ) -> None:
         """`secret` signs links."""
@@ -50,6 +53,7 @@ class Ports:
         self._stops = stops
         self._keys = keys
         self._secret = secret
+        self._way = way
         self._limits = limits
         # Sessions with open ports, by key.
         self._sessions: dict[str, Session] = {}
@@ -92,6 +96,10 @@ class Ports:
             if not session.live:  # it ended meanwhile
                 self._end(session, opened, _SYSTEM, "session ended")
         return opened
+
+    def tunnels(self, session: Session) -> Tunnels:
+        """The connections to its ports. Raises: the errors of `Session.check_open`."""
+        return self._way.tunnels(session.check_open())
 
     async def _check_pack(self, principal: Principal, session: Session, port: int) -> None:
         """Raises: PermissionDeniedError if the session is limited to a context pack."""

@@ -78,6 +78,9 @@ class Tunnels:
         self._shut = True
         self._in_use.cut()
 
+    def recheck(self) -> None:
+        """No rule ends a connection to a port; a closed port ends its own."""
+
     def reopen(self) -> None:
         """Connections can be used again."""
         self._shut = False

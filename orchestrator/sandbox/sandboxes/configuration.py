@@ -3,8 +3,8 @@
 from orchestrator.rules.policy.levels import Level
 from orchestrator.sandbox.packs.configuration import consume_of
 from orchestrator.sandbox.sandboxes.parts import Plan
-from orchestrator.state.budget import Kind
 from orchestrator.state.session import MAX_RUNNING
+from paddock.contract.words import Kind
 from sandbox_agent.protocol import Configuration, Message
 
 # The container's processes that are not the session's: the agent, its forwarder and what finds the

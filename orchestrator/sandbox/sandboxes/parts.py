@@ -8,21 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Bind, Container
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.node.killing import FirstProcess
 from orchestrator.host.workspace.staging import StagingArea
-from orchestrator.programs.questions.door import QuestionDoor
 from orchestrator.rules.policy.levels import Level, SessionLimits
-from orchestrator.sandbox.egress.door import Door
-from orchestrator.sandbox.ports.tunnels import Tunnels
 from orchestrator.sandbox.sandboxes.slow_steps import with_steps
 from orchestrator.sandbox.sandboxes.tenancy import Tenancy
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.state.directory import SandboxDirectory
+from orchestrator.state.sandbox import Sandbox, Way
 from orchestrator.state.session import Session
 from paddock.contract.words import Start
 
@@ -51,9 +49,7 @@ class Plan:
     mount_names: tuple[str, ...] = ()
     network: str | None = None  # None: no network
     resolvers: tuple[str, ...] = ()  # IPv4 addresses
-    door: Door | None = None  # None: no way out
-    tunnels: Tunnels | None = None  # None: its session is not known yet
-    questions: QuestionDoor | None = None  # likewise
+    ways: list[Way] = field(default_factory=list)
     data: Path = Path()  # the workspace's files
     staging: StagingArea | None = None  # None: its session writes to its workspace
     disk: str | None = None  # the workspace's device, `major:minor`, if it has rates
@@ -121,6 +117,25 @@ class Assembly:
         self._releases = releases
         self._release_task: asyncio.Task[None] | None = None
         self._removes = False
+
+    def sandbox(self) -> Sandbox:
+        """The sandbox of the open parts. Raises: SandboxUnavailableError without a container."""
+        plan = self.plan
+        if plan.container_id is None:
+            raise SandboxUnavailableError("the sandbox has no container")
+        return Sandbox(
+            self,
+            plan.session.key,
+            plan.directory,
+            plan.container_id,
+            plan.link,
+            plan.network,
+            plan.mount_names,
+            plan.first,
+            plan.container_limits,
+            plan.start,
+            plan.ways,
+        )
 
     async def open(self) -> None:
         """Opens every part. If one fails, or this is cancelled, closes those that were begun.

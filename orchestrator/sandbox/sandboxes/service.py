@@ -24,7 +24,7 @@ from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.settings.operator_mounts import OperatorMount, chosen
 from orchestrator.settings.settings import Settings
-from orchestrator.state.sandbox import Sandbox, assembled
+from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.state.shapes import Shape, can_wait, has_usual_limits
 
@@ -97,7 +97,7 @@ class Sandboxes:
         # The image may have been removed or replaced since the last session had it.
         await asyncio.shield(looking)
         await self.pool.make_room()
-        return assembled(await self._starter.start(session, level, limits, mounts))
+        return (await self._starter.start(session, level, limits, mounts)).sandbox()
 
     async def _taken_over(
         self, session: Session, level: Level, limits: SessionLimits, looking: asyncio.Task[str]
@@ -126,14 +126,14 @@ class Sandboxes:
         if not taken:
             return None
         self.pool.taken_over(waiting, session.owner)
-        return assembled(waiting.parts)
+        return waiting.parts.sandbox()
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:
         """Adopts a sandbox that an earlier control plane started. If that fails, the sandbox stays.
 
         Raises: SandboxUnavailableError, OSError.
         """
-        return assembled(await self._starter.adopt(session, container))
+        return (await self._starter.adopt(session, container)).sandbox()
 
     async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> bool:
         """Ends running commands and takes over their events, unless the agent can't respond.

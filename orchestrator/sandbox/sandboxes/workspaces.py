@@ -9,6 +9,7 @@ from orchestrator.ground.errors import ConflictError, NotFoundError, PaddockErro
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.effect import Effect
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.paths import slots_path, visible_path
 from orchestrator.host.workspace.quota import DiskUsage
@@ -16,7 +17,6 @@ from orchestrator.host.workspace.slots import Workspace
 from orchestrator.host.workspace.staging import StagingArea
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.host.workspace.uid_range import UidRange
-from orchestrator.record.audit.writer import Effect
 from orchestrator.settings.settings import Settings
 from orchestrator.state import pack_rows, session_rows
 from orchestrator.state.session import Session

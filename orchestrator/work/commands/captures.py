@@ -26,13 +26,13 @@ from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.recorder import TOOL_OUTPUT, Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
-from orchestrator.state.budget import Kind
-from orchestrator.state.outcome import KeptEvidence
+from orchestrator.state.command import Command, KeptEvidence
 from orchestrator.state.requests import Kept
-from orchestrator.state.session import Command, Session
+from orchestrator.state.session import Session
 from orchestrator.work.commands import started
 from orchestrator.work.commands.evidence_file import EvidenceFile
 from orchestrator.work.files.files import Files
+from paddock.contract.words import Kind
 from sandbox_agent.redaction import RedactedStream, Window
 
 log = logging.getLogger(__name__)

@@ -18,22 +18,22 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import Effect
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.operator_mounts import MountList
-from orchestrator.state.budget import Kind
-from orchestrator.state.outcome import CommandExit, exit_of
+from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.sandbox import Sandbox
-from orchestrator.state.session import Command, Session
+from orchestrator.state.session import Session
 from orchestrator.work.commands.deciding import CommandRules, described, timeout_of
 from orchestrator.work.commands.started import encoded
+from paddock.contract.words import Kind
 from sandbox_agent import excerpts
 from sandbox_agent.protocol import BUDGET_REASON
 

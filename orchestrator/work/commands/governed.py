@@ -28,8 +28,9 @@ from orchestrator.rules.tools.oneshot import (
 )
 from orchestrator.rules.tools.rules import ToolRules
 from orchestrator.rules.tools.states import READY
+from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest, Kept
-from orchestrator.state.session import Command, Session
+from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.approvals.service import NO_TERMINAL, Approvals, Line
 from orchestrator.work.commands.captures import Captures

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from orchestrator.ground.errors import NotFoundError, PaddockError, SandboxUnavailableError
 from orchestrator.ground.metered import Metered
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.state.session import Command, Session
+from orchestrator.state.command import Command
+from orchestrator.state.session import Session
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS, Message
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from orchestrator.ground.errors import NotFoundError, PaddockError, SandboxUnavailableError
 from orchestrator.host.link.messages import Chunk, parse_page
-from orchestrator.state.session import Command, Session
+from orchestrator.state.command import Command
+from orchestrator.state.session import Session
 from sandbox_agent.protocol import CHUNK_BYTES
 
 # The agent answers once it has waited for output, and has this much longer to do so.

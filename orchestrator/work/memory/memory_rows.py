@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.record.audit.writer import Effect
+from orchestrator.ground.store.effect import Effect
 from orchestrator.work.memory.entries import MemoryEntry
 
 _COLUMNS = "id, owner, namespace, kind, text, tags, session_id, written_by, created_at, changed_at"

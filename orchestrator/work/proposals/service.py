@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from orchestrator.ground.errors import (
@@ -26,7 +27,6 @@ from orchestrator.host.workspace.process import (
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sessions.suspension import Suspensions
 from orchestrator.state.session import Session
 from orchestrator.work.proposals.commit_ends import SPARE_SECONDS, CommitEnds
 from orchestrator.work.proposals.forbidden import forbidden
@@ -52,6 +52,15 @@ _CHECK_SECONDS = 60
 Expected = Mapping[str, tuple[str | None, int | None]]
 
 
+class WithoutSandbox(Protocol):
+    """Holds a session that has no sandbox meanwhile."""
+
+    def __call__(
+        self, principal: Principal, session: Session, reason: str, own_uses: int = 0
+    ) -> AbstractAsyncContextManager[None]:
+        """`own_uses`: how often the caller itself is using the session."""
+
+
 class ProposalConflictError(ConflictError):
     """A commit that was not made; `conflicts` and `refused` name the paths."""
 
@@ -67,11 +76,12 @@ class Proposals:
         database: Database,
         recorder: Recorder,
         storage: Storage,
-        suspensions: Suspensions,
+        without_sandbox: WithoutSandbox,
     ) -> None:
+        """`without_sandbox` is that of `Suspensions`."""
         self._recorder = recorder
         self._storage = storage
-        self._suspensions = suspensions
+        self._without_sandbox = without_sandbox
         self._showing = Threads("proposals that are shown", _MOST_SHOWN)
         self._committing = Threads("proposals that are committed", _MOST_COMMITS)
         self._ends = CommitEnds(database, recorder, storage, self._committing)
@@ -115,7 +125,7 @@ class Proposals:
         if not session.stages:
             return None
         async with (
-            self._suspensions.without_sandbox(principal, session, "proposals"),
+            self._without_sandbox(principal, session, "proposals"),
             self._lock(session),
         ):
             await self._ends.conclude(session, "the commit was interrupted")
@@ -189,7 +199,7 @@ class Proposals:
             return StagedCounts()
         own = 0 if turn is None else 1
         async with (
-            self._suspensions.without_sandbox(principal, session, "proposals", own),
+            self._without_sandbox(principal, session, "proposals", own),
             self._lock(session),
         ):
             await self._ends.conclude(session, "the commit was interrupted")

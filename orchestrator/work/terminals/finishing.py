@@ -11,10 +11,10 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft, Made, now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import both
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import both
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
 from orchestrator.work.terminals import late, terminal_rows, transcript

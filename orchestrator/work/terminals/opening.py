@@ -14,11 +14,11 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft, Made, now
 from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.store.effect import both
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import both
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox

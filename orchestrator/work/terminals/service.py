@@ -15,7 +15,6 @@ from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
-from orchestrator.state.budget import Kind
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import NO_ROOM_REASON
@@ -31,6 +30,7 @@ from orchestrator.work.terminals.record import Exchange, TerminalRecord
 from orchestrator.work.terminals.records import Records
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import Ask, Decide, SentLine, TerminalSpec
+from paddock.contract.words import Kind
 
 T = TypeVar("T")
 

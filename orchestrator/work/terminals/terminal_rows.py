@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import NamedTuple
 
-from orchestrator.record.audit.writer import Effect
+from orchestrator.ground.store.effect import Effect
 from orchestrator.work.terminals.record import TerminalRecord
 
 

@@ -7,8 +7,8 @@ from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.turn_operation import Done, StagedChange, turn_operation
 from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
+from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest
-from orchestrator.state.session import Command
 from orchestrator.work.commands import started
 from orchestrator.work.commands.head_and_tail import HeadAndTail
 

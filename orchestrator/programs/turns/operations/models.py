@@ -8,10 +8,10 @@ from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.turn_operation import Done, Needed, turn_operation
 from orchestrator.programs.turns.outcome import needs
 from orchestrator.programs.turns.programs import OperationFailed
-from orchestrator.state.budget import Kind
 from orchestrator.work.models.errors import ModelError
 from orchestrator.work.models.messages import ModelMessage, Prompt
 from orchestrator.work.models.metering import CallMeter, Completion
+from paddock.contract.words import Kind
 
 # The longest call; a model's own time-out is usually shorter.
 _SECONDS = 600.0

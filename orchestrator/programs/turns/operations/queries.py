@@ -8,9 +8,10 @@ from orchestrator.programs.turns.operations.turn_operation import Done, Needed, 
 from orchestrator.programs.turns.outcome import Symbol, Value, needs
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.rules.policy.session_policy import COMMANDS, PolicyRefusalError
-from orchestrator.state.budget import Amounts, Kind
+from orchestrator.state.budget import Amounts
 from orchestrator.work.commands import started
 from orchestrator.work.commands.output_pages import page_text
+from paddock.contract.words import Kind
 
 OF_TURNS = (Kind.TOKENS, Kind.COST, Kind.TIME, Kind.ITERATIONS)
 

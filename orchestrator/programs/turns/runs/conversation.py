@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ground.events import now
+from orchestrator.ground.store.effect import Effect, both
 from orchestrator.programs.turns.runs import timeline_rows
 from orchestrator.programs.turns.runs.feed import RunFeed
 from orchestrator.programs.turns.runs.queue import QueuedMessage, removing
@@ -18,7 +19,6 @@ from orchestrator.programs.turns.runs.timeline import (
     surplus,
 )
 from orchestrator.programs.turns.turn import AgentRun
-from orchestrator.record.audit.writer import Effect, both
 from orchestrator.state import session_rows
 from orchestrator.work.models.messages import ModelMessage, ToolCall
 from orchestrator.work.models.metering import Completion

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 from orchestrator.ground.errors import BusyError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.effect import Effect, both
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.writer import Effect, both
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session

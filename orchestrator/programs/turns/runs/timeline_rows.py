@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Sequence
 
+from orchestrator.ground.store.effect import Effect
 from orchestrator.programs.turns.runs.timeline import TimelineEntry
-from orchestrator.record.audit.writer import Effect
 
 # Characters on one page.
 _MOST_PAGE = 4 * 1024 * 1024

@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+# A variable that makes an unexpected failure show its traceback.
+TRACEBACK_VARIABLE = "PADDOCK_TRACEBACK"
 SIGNALLED = 128  # plus the signal's number, as in shells
 
 

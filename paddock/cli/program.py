@@ -34,11 +34,10 @@ from paddock.cli import (
     tools,
     turns,
 )
-from paddock.cli.exits import MEANINGS, SIGNALLED, Failure, Status
+from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
 from paddock.cli.options import group
 from paddock.cli.server import server
 
-TRACEBACK_VARIABLE = "PADDOCK_TRACEBACK"
 _SIGPIPE = 13
 _SIGINT = 2
 

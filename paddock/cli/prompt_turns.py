@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 from paddock.cli.errors import explain
-from paddock.cli.exits import Failure
-from paddock.cli.program import TRACEBACK_VARIABLE
+from paddock.cli.exits import TRACEBACK_VARIABLE, Failure
 from paddock.cli.remote import Connection
 from paddock.cli.terminal import complain, note
 from paddock.cli.turns import follow

@@ -1,16 +1,32 @@
-"""The server's additions to the command line; paddock-server provides them."""
+"""The server's additions to the command line: paddock-server's, or what stands in for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
-from paddock.cli.exits import Failure
+from paddock.cli.exits import Failure, Status
 
 # The entry point group that names an installed server's `Server`.
 GROUP = "paddock.server"
+_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
+_MACHINE = {
+    "serve": "Run the control plane here.",
+    "doctor": "Check whether this machine can run sandboxes.",
+    "backup": "Write a backup of the state directory to a file.",
+    "restore": "Restore a backup of the state directory.",
+    "openapi": "Print the OpenAPI document of the HTTP API.",
+    "keys": "API keys of the control plane on this machine.",
+    "images": "Images on this machine's container engine.",
+}
+_TOOLS = {
+    "check": "Check manifests.",
+    "list": "List the tools of the tools folder and the packaged ones.",
+}
+_REMEDY = "install paddock-server, or run it in the server's image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,45 @@ def server() -> Server:
             what = f"the installed server can't be loaded: {error}"
             raise Failure(what, "is a package of the same name in this directory?") from None
         return found
-    from paddock.cli.absent import absent
+    return _absent()
 
-    return absent()
+
+def _absent() -> Server:
+    """A placeholder for the missing server."""
+    return Server(
+        machine=_commands("paddock", _MACHINE),
+        tools=_commands("paddock tools", _TOOLS),
+        explain=lambda _error: None,
+        find_url=_no_url,
+        find_key=_no_key,
+        check_announced=_no_url,
+        tool_names=list,
+    )
+
+
+def _commands(above: str, commands: Mapping[str, str]) -> typer.Typer:
+    """Commands that accept any arguments and only report what they need."""
+    app = typer.Typer()
+    for name, help_text in commands.items():
+        app.command(
+            name,
+            help=f"{help_text} Needs paddock-server.",
+            context_settings=_ANY_ARGUMENTS,
+        )(_refusal(f"{above} {name}"))
+    return app
+
+
+def _refusal(command: str) -> Callable[[], None]:
+    def refuse() -> NoReturn:
+        what = f"`{command}` needs the server, which is not installed here"
+        raise Failure(what, _REMEDY, Status.NOT_INSTALLED)
+
+    return refuse
+
+
+def _no_url() -> NoReturn:
+    raise Failure("no control plane is named", "set PADDOCK_URL, or give --url URL", Status.USAGE)
+
+
+def _no_key() -> NoReturn:
+    raise Failure("no key", "set PADDOCK_KEY, or give --key-file FILE", Status.USAGE)

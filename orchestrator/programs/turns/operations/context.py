@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from orchestrator.programs.turns.host_tools import HostTools
+from orchestrator.programs.turns.inheritance import SpawnRequest
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.operation_log import OperationLog
 from orchestrator.programs.turns.operations.turn_operation import StagedChange
@@ -15,6 +16,7 @@ from orchestrator.programs.turns.scopes import Scopes
 from orchestrator.programs.turns.terminals import TurnTerminals
 from orchestrator.programs.turns.turn import AgentRun
 from orchestrator.rules.access.keys import Principal
+from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed import GovernedCommands
@@ -26,15 +28,27 @@ from orchestrator.work.terminals.governed import GovernedTerminals
 from orchestrator.work.terminals.service import Terminals
 from orchestrator.work.terminals.session_tools import SessionTools
 
-if TYPE_CHECKING:
-    from orchestrator.programs.spawning.runs import SpawnedRun
-    from orchestrator.programs.turns.inheritance import SpawnRequest
+
+class SpawnedChild(Protocol):
+    """A child whose run has ended, and how."""
+
+    @property
+    def spawn_id(self) -> str:
+        """The id of the spawn."""
+
+    @property
+    def child(self) -> Session:
+        """The child."""
+
+    @property
+    def result(self) -> SpawnResult:
+        """How its run ended."""
 
 
 # The caller, the parent, the child to spawn, the run in it, where it is told, and the tool's call.
 Spawn: TypeAlias = Callable[
-    [Principal, Session, "SpawnRequest", AgentRun, RunFeed | None, str | None],
-    Awaitable["SpawnedRun"],
+    [Principal, Session, SpawnRequest, AgentRun, RunFeed | None, str | None],
+    Awaitable[SpawnedChild],
 ]
 
 

@@ -16,7 +16,7 @@ from orchestrator.state.session import Session
 from orchestrator.work.commands import started
 from orchestrator.work.commands.started import OutputPage
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
-from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
+from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_CHUNKS
 
 STREAMS = ("stdout", "stderr")
 # The sandbox agent redials after a lost connection; more failures in a row are not an accident.

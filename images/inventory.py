@@ -24,7 +24,7 @@ from images.recipes import (
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, Image
 from orchestrator.sandbox.sandboxes.allowed_images import usable
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 _SILENCE_SECONDS = 10
 

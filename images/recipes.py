@@ -9,7 +9,7 @@ from images.errors import BuildError
 from images.package_lists import PackageList, read_list
 from orchestrator.host.engine.base import LABEL_PROTOCOL
 from orchestrator.host.engine.image_names import familiar
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 # The lists of the Debian packages in a base made here, and of the files that are left out.

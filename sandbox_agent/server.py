@@ -9,19 +9,16 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from sandbox_agent import params as given
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.budget import BudgetError
-from sandbox_agent.commands import CommandError
-from sandbox_agent.configuration import parse
-from sandbox_agent.confine import privileges, profile, seccomp, syscalls
-from sandbox_agent.confine.libraries import Libraries
-from sandbox_agent.confine.profile import ConfinementError
-from sandbox_agent.connection import Connection
-from sandbox_agent.errors import AgentError
-from sandbox_agent.loop import Loop
-from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import (
+from sandbox_agent.core import params as given
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.budget import BudgetError
+from sandbox_agent.core.configuration import parse
+from sandbox_agent.core.connection import Connection
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide.commands import CommandError
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import (
     PROTOCOL_VERSION,
     RUN_DIR,
     SOCKET_NAME,
@@ -31,8 +28,11 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from sandbox_agent.enforce import privileges, profile, seccomp, syscalls
+from sandbox_agent.enforce.libraries import Libraries
+from sandbox_agent.enforce.profile import ConfinementError
+from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.service import Service
-from sandbox_agent.session_secrets import SessionSecrets
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096

@@ -3,19 +3,19 @@
 import functools
 from collections.abc import Callable
 
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.confine.libraries import Libraries
-from sandbox_agent.executor import Executor
-from sandbox_agent.forwarder import Forwarder
-from sandbox_agent.guard import Guards
-from sandbox_agent.loop import Loop
-from sandbox_agent.outputs import Reply
-from sandbox_agent.ports import Ports
-from sandbox_agent.protocol import Configuration, Message
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide.protocol import Configuration, Message
+from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.libraries import Libraries
+from sandbox_agent.files.transfers import Transfers
+from sandbox_agent.net.forwarder import Forwarder
+from sandbox_agent.net.ports import Ports
 from sandbox_agent.pty.terminals import Terminals
-from sandbox_agent.session_secrets import SessionSecrets
-from sandbox_agent.transfers import Transfers
-from sandbox_agent.work import Work
+from sandbox_agent.run.executor import Executor
+from sandbox_agent.run.session_secrets import SessionSecrets
+from sandbox_agent.run.work import Work
 
 
 class Service:

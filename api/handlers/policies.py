@@ -19,7 +19,7 @@ from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.settings.operator_mounts import writable_targets
 from paddock.contract.policies import OperationArgs
 from paddock.contract.system import ExplainBody, Explanation, Level, Levels
-from sandbox_agent.commands import CommandError
+from sandbox_agent.decide.commands import CommandError
 
 
 @operation(

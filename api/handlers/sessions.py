@@ -23,7 +23,7 @@ from paddock.contract.session_requests import (
     SessionsQuery,
 )
 from paddock.contract.sessions import CreatedSession, Handle, PurgedWorkspace, Session, Sessions
-from sandbox_agent.redaction import Redactor
+from sandbox_agent.decide.redaction import Redactor
 
 # Statuses of sessions that are not kept in memory permanently.
 ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})

@@ -49,7 +49,7 @@ from orchestrator.state.session import DEFAULT_ROLE, Family, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Kind, Status
-from sandbox_agent.variables import INERT_PREFIX, allowed_secret, allowed_variable
+from sandbox_agent.decide.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 log = logging.getLogger(__name__)
 

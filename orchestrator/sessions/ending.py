@@ -26,7 +26,7 @@ from orchestrator.state.registry import Registry
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session, leave
 from paddock.contract.words import Rationale, Status
-from sandbox_agent.protocol import BUDGET_REASON
+from sandbox_agent.decide.protocol import BUDGET_REASON
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from orchestrator.ground.errors import EngineUnavailableError, ValidationError
 from paddock.contract.words import MOUNT_NAME
-from sandbox_agent.protocol import RUN_DIR
+from sandbox_agent.decide.protocol import RUN_DIR
 
 MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
 # The image keeps no programs or settings of its own there.

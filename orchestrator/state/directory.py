@@ -10,7 +10,11 @@ from typing import NamedTuple, Self
 from orchestrator.host.workspace import mounts, overlay
 from orchestrator.host.workspace.staging import StagingArea
 from orchestrator.settings.resolvers import resolv_conf
-from sandbox_agent.protocol import EGRESS_SOCKET_NAME, PORTS_SOCKET_NAME, QUESTIONS_SOCKET_NAME
+from sandbox_agent.decide.protocol import (
+    EGRESS_SOCKET_NAME,
+    PORTS_SOCKET_NAME,
+    QUESTIONS_SOCKET_NAME,
+)
 
 # The only files in a run directory; nothing else is ever removed from it. Earlier versions created
 # boot.json.

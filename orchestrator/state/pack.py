@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from paddock.contract.pack_form import WORKSPACE, ToolClass, directories
-from sandbox_agent.reads.manifest import HARD_FAIL
+from sandbox_agent.decide.manifest import HARD_FAIL
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from orchestrator.state.pack import Pack
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from paddock.contract.words import IdleAction, Status
-from sandbox_agent.protocol import MOST_STORED
+from sandbox_agent.decide.protocol import MOST_STORED
 
 # Ended commands that a session remembers, in addition to running ones.
 _REMEMBERED_COMMANDS = 64

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, ValidationError
 from orchestrator.host.link.messages import HeldSecrets
-from sandbox_agent.protocol import Message
-from sandbox_agent.redaction import Redactor
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.decide.redaction import Redactor
 
 # The limit for one session, because every recorded text is searched for each secret.
 MOST_VALUES = 64

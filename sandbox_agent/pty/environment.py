@@ -1,6 +1,6 @@
 """The environment of a terminal's program: always the same, independent of the workspace."""
 
-from sandbox_agent.programs import PATH
+from sandbox_agent.enforce.programs import PATH
 
 # These disable pagers, colours and history, and the workspace's start-up files, which could
 # otherwise change how the program interprets its input.

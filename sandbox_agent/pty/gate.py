@@ -3,7 +3,7 @@
 The control plane has already decided with patterns and policies; this check holds even if it erred.
 """
 
-from sandbox_agent.pty.sanitize import LINE_INJECTION, control_characters, injection
+from sandbox_agent.decide.sanitize import LINE_INJECTION, control_characters, injection
 
 # Names of additional sanitizers, and the characters that each refuses.
 SANITIZERS = {"injection": LINE_INJECTION}

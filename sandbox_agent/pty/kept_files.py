@@ -8,8 +8,8 @@ import os
 import re
 from contextlib import suppress
 
-from sandbox_agent.errors import AgentError
-from sandbox_agent.protocol import KEPT_PREFIX
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import KEPT_PREFIX
 
 # The directory's name can't be guessed, so no one can create it first.
 _PATH = re.compile(re.escape(KEPT_PREFIX) + r"[0-9a-f]{16}/[0-9]{1,2}(?:\.[A-Za-z0-9]{1,8})?")

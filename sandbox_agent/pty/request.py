@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from sandbox_agent import params as given
-from sandbox_agent.command_process import Plan
-from sandbox_agent.confine.profile import Tool
-from sandbox_agent.errors import AgentError
-from sandbox_agent.protocol import WORKSPACE_DIR, Message
+from sandbox_agent.core import params as given
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import WORKSPACE_DIR, Message
+from sandbox_agent.enforce.command_process import Plan
+from sandbox_agent.enforce.profile import Tool
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS
 

@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sandbox_agent import params as given
-from sandbox_agent.command_process import Pipes
-from sandbox_agent.errors import AgentError
-from sandbox_agent.guard import Guard
-from sandbox_agent.loop import READ, WRITE, Loop, Timer
-from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import CHUNK_BYTES, Message
+from sandbox_agent.core import params as given
+from sandbox_agent.core.loop import READ, WRITE, Loop, Timer
+from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import CHUNK_BYTES, Message
+from sandbox_agent.enforce.command_process import Pipes
+from sandbox_agent.enforce.guard import Guard
+from sandbox_agent.enforce.tree import Tree
 from sandbox_agent.pty import device, gate
 from sandbox_agent.pty.held import Held
 from sandbox_agent.pty.kept_files import KeptFiles
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.typed import Typed
 from sandbox_agent.pty.waiting import Program, Waiting
-from sandbox_agent.tree import Tree
 
 _READ_BYTES = 65536
 # Reads in one go before others get their turn.

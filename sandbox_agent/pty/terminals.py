@@ -3,21 +3,21 @@
 import functools
 from collections import OrderedDict
 
-from sandbox_agent import params as given
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.confine.landlock import SCOPES_ABI
-from sandbox_agent.confine.profile import ConfinementError
-from sandbox_agent.errors import AgentError
-from sandbox_agent.guard import Guards
-from sandbox_agent.loop import Loop
-from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import Configuration, Message
-from sandbox_agent.proxy_variables import proxy_variables
+from sandbox_agent.core import params as given
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.outputs import Reply
+from sandbox_agent.core.proxy_variables import proxy_variables
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import Configuration, Message
+from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.landlock import SCOPES_ABI
+from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.pty.request import LARGEST_SIDE, parse
 from sandbox_agent.pty.terminal import Terminal
 from sandbox_agent.pty.waiting import Waiting
-from sandbox_agent.session_secrets import SessionSecrets
-from sandbox_agent.work import Work
+from sandbox_agent.run.session_secrets import SessionSecrets
+from sandbox_agent.run.work import Work
 
 # How long the last output of ended terminals stays readable, and of how many of them.
 _KEPT_SECONDS = 30.0

@@ -2,9 +2,9 @@
 
 import os
 
-from sandbox_agent.errors import AgentError
-from sandbox_agent.loop import Loop, Timer
-from sandbox_agent.outputs import Reply
+from sandbox_agent.core.loop import Loop, Timer
+from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide.errors import AgentError
 
 # Of one request to type; the next one waits until the kernel has taken it.
 MOST_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from sandbox_agent.confine.syscalls import borrow_file_identity
+from sandbox_agent.enforce.syscalls import borrow_file_identity
 from sandbox_agent.pty import device
 
 # Limits of one check: a program can have many threads, and each can wait for many descriptors.

@@ -22,7 +22,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.access.keys import Principal, Role, digest
 from orchestrator.settings.settings import Settings
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.contract import check_response
 from tests.support.fake_agent import Agents, FakeAgent
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
 from paddock.contract.words import MAX_ARGUMENT_BYTES
-from sandbox_agent.protocol import MOST_CHUNKS, MOST_TOLD_BYTES
+from sandbox_agent.decide.protocol import MOST_CHUNKS, MOST_TOLD_BYTES
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.contract import check_event

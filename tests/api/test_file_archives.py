@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError
 
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 from tests.api.conftest import Api
 from tests.support.archives import Entry, tar_of
 from tests.support.cases import each

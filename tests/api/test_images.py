@@ -10,7 +10,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.image_list import add_image, remove_image
 from orchestrator.settings.settings import Settings
 from paddock import Paddock
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.egress import level_with

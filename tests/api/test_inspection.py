@@ -26,7 +26,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.access.keys_file import add_key, remove_key
 from orchestrator.settings.settings import Settings
 from paddock.contract.inspection import InspectedSession
-from sandbox_agent.redaction import MARK
+from sandbox_agent.decide.redaction import MARK
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.fake_agent import Play
 from tests.support.limits import WAIT_SECONDS

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_inspection import ended
 from tests.support.fake_agent import Agents, Play

@@ -12,7 +12,7 @@ from orchestrator.record.audit import query
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import MAX_RUNNING
 from paddock import ApprovalPendingError, Paddock, PermissionDeniedError
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import run_beside

@@ -42,7 +42,7 @@ from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.requests import ExecRequest, NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind, Status
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE
 from tests.support.egress import Names, NamesResolver, level_with
 from tests.support.fake_agent import Agents

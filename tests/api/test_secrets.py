@@ -32,7 +32,7 @@ from orchestrator.state import session_rows
 from orchestrator.state.requests import ExecRequest, NewSession
 from paddock import Paddock
 from paddock.contract.words import Status
-from sandbox_agent.redaction import MARK, Redactor
+from sandbox_agent.decide.redaction import MARK, Redactor
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.cli import run_beside

@@ -21,7 +21,7 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from paddock import Paddock
 from paddock.client.errors import ConflictError
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents

@@ -33,7 +33,7 @@ from orchestrator.state.requests import ExecRequest, NewSession
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import MAX_RUNNING
 from paddock.contract.words import Rationale, Status
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents, Play
 from tests.support.limits import WAIT_SECONDS

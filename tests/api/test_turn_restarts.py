@@ -32,7 +32,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind, Status
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE, usual_settings
 from tests.support.fake_agent import Agents
 from tests.support.limits import WAIT_SECONDS

@@ -13,7 +13,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.rules.policy import levels as level_files
-from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS
+from sandbox_agent.decide.protocol import MOST_UNACKNOWLEDGED_EXECS
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
 from tests.support.box import PATIENCE, Box, ended

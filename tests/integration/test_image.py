@@ -11,7 +11,7 @@ from images.builder import Result, build
 from images.errors import BuildError
 from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT
 from orchestrator.host.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.bench.confinement import confinement_costs
 from tests.bench.reads import manifest_costs
 from tests.support.limits import PROGRAM_SECONDS

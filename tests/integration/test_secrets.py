@@ -22,7 +22,7 @@ import pytest_asyncio
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.engine.base import LABEL_INSTANCE
 from orchestrator.host.link.messages import AgentEvent
-from sandbox_agent.redaction import MARK
+from sandbox_agent.decide.redaction import MARK
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER
 from tests.support.leaks import NOTHING, instance, left_behind

@@ -26,7 +26,7 @@ from orchestrator.record.audit import query
 from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 from tests.support.box import PATIENCE, TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.until import until

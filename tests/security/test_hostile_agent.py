@@ -27,7 +27,7 @@ from orchestrator.host.link.connection import Connection
 from orchestrator.host.link.frames import Bounds, parse_frame
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.host.node.sockets import listening
-from sandbox_agent.protocol import (
+from sandbox_agent.decide.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     SOCKET_NAME,

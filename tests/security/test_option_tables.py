@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from images import base
-from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE
+from sandbox_agent.decide.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.traced_box import TracedBox
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE, Table
+from sandbox_agent.decide.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE, Table
 from tests.support.traced.web import PORT
 
 # Options that run, read, write or follow something: none may be accepted.

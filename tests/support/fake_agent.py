@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.host.engine.base import SandboxSpec
-from sandbox_agent.protocol import (
+from sandbox_agent.decide.protocol import (
     MOST_TOLD_BYTES,
     MOST_TOLD_CHUNKS,
     PROTOCOL_VERSION,

@@ -6,7 +6,7 @@ import posixpath
 import tarfile
 from collections.abc import Iterable, Mapping
 
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 from tests.support.archives import Entry, tar_of, zip_of
 
 

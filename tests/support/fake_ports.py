@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from sandbox_agent.ports_process import PortRelays
-from sandbox_agent.protocol import PORTS_SOCKET_NAME
+from sandbox_agent.decide.protocol import PORTS_SOCKET_NAME
+from sandbox_agent.net.ports_process import PortRelays
 
 
 class FakePorts:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 
 PROMPT = b"tool=> "
 

@@ -10,17 +10,17 @@ from collections.abc import Callable
 
 sys.path.insert(0, "/opt/paddock")
 
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.command_process import Plan
-from sandbox_agent.confine import profile, syscalls
-from sandbox_agent.exec_record import ExecRecorder
-from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Setup
-from sandbox_agent.limits import Meter
-from sandbox_agent.loop import Loop
-from sandbox_agent.output import Output
-from sandbox_agent.process import Command, Request
-from sandbox_agent.protocol import Configuration, Confinement
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.limits import Meter
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.output import Output
+from sandbox_agent.decide.protocol import Configuration, Confinement
+from sandbox_agent.enforce import profile, syscalls
+from sandbox_agent.enforce.command_process import Plan
+from sandbox_agent.enforce.exec_record import ExecRecorder
+from sandbox_agent.enforce.guard import Guard
+from sandbox_agent.enforce.guard_process import Setup
+from sandbox_agent.run.process import Command, Request
 
 UID = 54321
 ROUNDS = 20

@@ -9,17 +9,17 @@ import sys
 
 sys.path.insert(0, "/opt/paddock")
 
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.command_process import Plan
-from sandbox_agent.confine import seccomp
-from sandbox_agent.confine.profile import Profile
-from sandbox_agent.exec_record import ExecRecorder
-from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Setup
-from sandbox_agent.limits import Meter
-from sandbox_agent.loop import Loop
-from sandbox_agent.output import Output
-from sandbox_agent.process import Command, Request
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.limits import Meter
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.output import Output
+from sandbox_agent.enforce import seccomp
+from sandbox_agent.enforce.command_process import Plan
+from sandbox_agent.enforce.exec_record import ExecRecorder
+from sandbox_agent.enforce.guard import Guard
+from sandbox_agent.enforce.guard_process import Setup
+from sandbox_agent.enforce.profile import Profile
+from sandbox_agent.run.process import Command, Request
 
 UID = 54321
 DAEMONS = 5

@@ -16,15 +16,15 @@ from typing import Any
 
 sys.path.insert(0, "/opt/paddock")
 
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.command_process import Plan
-from sandbox_agent.confine import syscalls
-from sandbox_agent.guard import Guards
-from sandbox_agent.loop import Loop
-from sandbox_agent.output import Output
-from sandbox_agent.process import Command, Request
-from sandbox_agent.protocol import Configuration, Confinement
-from sandbox_agent.reads.manifest import Consume
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.output import Output
+from sandbox_agent.decide.manifest import Consume
+from sandbox_agent.decide.protocol import Configuration, Confinement
+from sandbox_agent.enforce import syscalls
+from sandbox_agent.enforce.command_process import Plan
+from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.run.process import Command, Request
 
 UID = 54321
 WORKSPACE = Path("/workspace")

@@ -19,7 +19,7 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.box import TESTER
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from orchestrator.host.link.messages import parse_event, parse_hello
-from sandbox_agent.budget import Budget, BudgetError, CpuClock
-from sandbox_agent.loop import Loop, Timer
-from sandbox_agent.output import STDOUT, Output
-from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Configuration, Confinement
+from sandbox_agent.core.budget import Budget, BudgetError, CpuClock
+from sandbox_agent.core.loop import Loop, Timer
+from sandbox_agent.core.output import STDOUT, Output
+from sandbox_agent.decide.protocol import CPU_BUDGET, OUTPUT_BUDGET, Configuration, Confinement
 
 
 class Later(Loop):

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sandbox_agent.budget import BudgetError
-from sandbox_agent.configuration import parse
-from sandbox_agent.confine.libraries import Libraries
-from sandbox_agent.confine.profile import ConfinementError
-from sandbox_agent.errors import AgentError
-from sandbox_agent.guard import Guards
-from sandbox_agent.protocol import Configuration, Confinement, Message, request
-from sandbox_agent.reads.manifest import Consume
+from sandbox_agent.core.budget import BudgetError
+from sandbox_agent.core.configuration import parse
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.manifest import Consume
+from sandbox_agent.decide.protocol import Configuration, Confinement, Message, request
+from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.libraries import Libraries
+from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.server import Agent
 from sandbox_agent.service import Service
 

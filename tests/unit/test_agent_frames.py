@@ -12,10 +12,10 @@ from orchestrator.ground.strict_json import count
 from orchestrator.host.link.frames import EVENT, HELLO, Bounds, bounds, parse_frame
 from orchestrator.host.link.messages import AgentEvent, domain_error, parse_event, parse_hello
 from orchestrator.state.command import exit_of
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.output import Output
-from sandbox_agent.outputs import told
-from sandbox_agent.protocol import (
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.output import Output
+from sandbox_agent.core.outputs import told
+from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CHUNK_BYTES,
     MAX_FRAME_BYTES,

@@ -13,15 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.host.link.messages import parse_event
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.confine import privileges
-from sandbox_agent.confine.profile import ConfinementError, Tool
-from sandbox_agent.connection import Connection
-from sandbox_agent.errors import AgentError
-from sandbox_agent.file_helper import FileHelper, parse_answer
-from sandbox_agent.guard import Guards
-from sandbox_agent.loop import READ, Loop
-from sandbox_agent.protocol import (
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.connection import Connection
+from sandbox_agent.core.loop import READ, Loop
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import (
     SOCKET_NAME,
     Configuration,
     Confinement,
@@ -33,9 +29,13 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from sandbox_agent.enforce import privileges
+from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.profile import ConfinementError, Tool
+from sandbox_agent.files.file_helper import FileHelper, parse_answer
+from sandbox_agent.files.transfers import Transfers
 from sandbox_agent.server import Agent
 from sandbox_agent.service import Service
-from sandbox_agent.transfers import Transfers
 
 METHODS = [
     "exec",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.confine.beneath import open_path
-from sandbox_agent.confine.syscalls import open_beneath
+from sandbox_agent.enforce.beneath import open_path
+from sandbox_agent.enforce.syscalls import open_beneath
 
 NAMES = ["a", "b", "file", "up", "abs", "loop", "in", "deep", "out", "dangling", ".", "..", ""]
 

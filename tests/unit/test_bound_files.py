@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.rules.tools.gates import NamedFile
 from orchestrator.work.terminals.bound_files import UnboundFileError, contents, copies, digests
-from sandbox_agent.errors import AgentError
+from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.pty.kept_files import KeptFiles
 
 _COPY = r"/tmp/\.kept-[0-9a-f]{16}/"

@@ -58,7 +58,7 @@ def test_hash_is_stable(repository: Path) -> None:
         "images/sandbox/packages",
         "images/sandbox/unused",
         "images/baseline/sandbox.toml",
-        "sandbox_agent/protocol.py",
+        "sandbox_agent/decide/protocol.py",
         "sandbox_agent/confine/__init__.py",
     ],
 )
@@ -125,7 +125,7 @@ def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> Non
         "api/static/page.js",
         "orchestrator/rules/policy/levels/low.toml",
         "orchestrator/ground/store/migrations/0001_core.sql",
-        "sandbox_agent/protocol.py",
+        "sandbox_agent/decide/protocol.py",
         "images/recipes.py",
     }
     leftovers = {"api/__pycache__/app.cpython-311.pyc", "api/.app.py.swp", "tests/test.py", ".env"}

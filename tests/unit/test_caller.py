@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_agent.confine import caller, resolve
-from sandbox_agent.confine.caller import UNKNOWN, Program
+from sandbox_agent.enforce import caller, resolve
+from sandbox_agent.enforce.caller import UNKNOWN, Program
 
 PROGRAM = os.path.realpath("/bin/true")
 OWN = os.path.realpath(sys.executable)

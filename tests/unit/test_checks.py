@@ -52,7 +52,7 @@ from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.settings.settings import Settings
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sandbox_agent.commands import decide
-from sandbox_agent.options import SAFE
+from sandbox_agent.decide.commands import decide
+from sandbox_agent.decide.options import SAFE
 
 # echo has no option table: it takes anything.
 MEDIUM = frozenset(SAFE) | {"echo"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.builtin import BuiltinResult, Facts, builtin
-from sandbox_agent.commands import (
+from sandbox_agent.core.builtin import BuiltinResult, Facts, builtin
+from sandbox_agent.decide.commands import (
     CommandError,
     Decision,
     DeniedError,
@@ -18,8 +18,8 @@ from sandbox_agent.commands import (
     prepare,
     resolve,
 )
-from sandbox_agent.options import SAFE, parse_find, parse_options
-from sandbox_agent.variables import allowed_variable
+from sandbox_agent.decide.options import SAFE, parse_find, parse_options
+from sandbox_agent.decide.variables import allowed_variable
 from tests.support.raised import raised
 
 FOURTEEN = "pwd ls cat head tail grep find wc stat mkdir touch cp mv rm"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.connection_owner import inode_of, name_of, program_of
+from sandbox_agent.net.connection_owner import inode_of, name_of, program_of
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 CONNECT = """

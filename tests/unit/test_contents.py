@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_agent.reads import contents
-from sandbox_agent.reads.contents import Contents
+from sandbox_agent.enforce.reads import contents
+from sandbox_agent.enforce.reads.contents import Contents
 
 
 def digest(data: bytes) -> str:

@@ -5,7 +5,7 @@ from typing import cast
 
 from orchestrator.record.audit.cutting import MOST_AT_ONCE, Cutting
 from orchestrator.state.session import Session
-from sandbox_agent.redaction import MARK, Redactor
+from sandbox_agent.decide.redaction import MARK, Redactor
 
 SECRET = "tok_2b1f9c07d4e8"
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from orchestrator.host.link.frames import EVENT, parse_frame
 from orchestrator.host.link.messages import parse_event
-from sandbox_agent.archives.tally import Tally
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
-from sandbox_agent.protocol import FrameDecoder, Message, encode
-from sandbox_agent.redaction import MARK, Redactor
-from sandbox_agent.session_secrets import SessionSecrets
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.decide.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
+from sandbox_agent.decide.protocol import FrameDecoder, Message, encode
+from sandbox_agent.decide.redaction import MARK, Redactor
+from sandbox_agent.files.archives.tally import Tally
+from sandbox_agent.run.session_secrets import SessionSecrets
 
 SECRET = "hunter2-hunter2"
 WORDS = st.lists(st.text(max_size=3000), max_size=100)

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.exec_record import Source
-from sandbox_agent.protocol import (
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.decide.protocol import (
     MOST_UNACKNOWLEDGED_EXECS,
     MOST_UNACKNOWLEDGED_REPEATS,
     Message,
 )
+from sandbox_agent.enforce.exec_record import Source
 
 
 class Played:

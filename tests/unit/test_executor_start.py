@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from sandbox_agent.executor import Executor
-from sandbox_agent.process import Command
+from sandbox_agent.run.executor import Executor
+from sandbox_agent.run.process import Command
 
 
 class Unwatched:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox_agent import feed
-from sandbox_agent.errors import AgentError
-from sandbox_agent.feed import MOST_BYTES, Feed
-from sandbox_agent.loop import READ, Loop
+from sandbox_agent.core.loop import READ, Loop
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.run import feed
+from sandbox_agent.run.feed import MOST_BYTES, Feed
 
 
 class Told(list[str | None]):

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sandbox_agent.archives import names
-from sandbox_agent.archives import tar_headers as tar
-from sandbox_agent.archives.packing import Packing
-from sandbox_agent.archives.scan import Scan
-from sandbox_agent.archives.tally import Tally
-from sandbox_agent.archives.unpacking import Unpacking
-from sandbox_agent.errors import AgentError
-from sandbox_agent.file_helper import parse_answer
-from sandbox_agent.places import Place
-from sandbox_agent.redaction import Redactor
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.redaction import Redactor
+from sandbox_agent.files.archives import names
+from sandbox_agent.files.archives import tar_headers as tar
+from sandbox_agent.files.archives.packing import Packing
+from sandbox_agent.files.archives.scan import Scan
+from sandbox_agent.files.archives.tally import Tally
+from sandbox_agent.files.archives.unpacking import Unpacking
+from sandbox_agent.files.file_helper import parse_answer
+from sandbox_agent.files.places import Place
 from tests.support.archives import Entry, is_loop, tar_of, zip_of
 
 _STEPS = st.sampled_from(["..", ".", "", "a", "b", "d", "ä", "n" * 120])
@@ -204,7 +204,7 @@ def test_more_bytes_than_the_session_may_have() -> None:
 
 
 def test_more_entries_than_an_archive_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox_agent.archives.tally.MOST_ENTRIES", 3)
+    monkeypatch.setattr("sandbox_agent.files.archives.tally.MOST_ENTRIES", 3)
     with ground() as place:
         error = place.unpack(tar_of([Entry(str(number)) for number in range(4)]))
         assert error is not None
@@ -216,7 +216,7 @@ def test_more_entries_than_an_archive_may_have(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_directories_that_only_paths_name_are_entries_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox_agent.archives.tally.MOST_ENTRIES", 4)
+    monkeypatch.setattr("sandbox_agent.files.archives.tally.MOST_ENTRIES", 4)
     with ground() as place:
         error = place.unpack(tar_of([Entry("a/b/c/d/e/f", b"x")]))
         assert error is not None
@@ -240,7 +240,7 @@ def test_a_table_of_contents_is_bounded_by_the_end_that_counts(
         whole = whole[:at] + end + locator + last
     with ground() as place:
         assert place.unpack(whole, "zip") is None
-    monkeypatch.setattr("sandbox_agent.archives.unzip._MOST_CONTENTS", size - 1)
+    monkeypatch.setattr("sandbox_agent.files.archives.unzip._MOST_CONTENTS", size - 1)
     with ground() as place:
         error = place.unpack(whole, "zip")
         assert (error and error.code) == "too_large"

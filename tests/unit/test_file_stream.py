@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.ground.errors import SandboxUnavailableError, TooLargeError
 from orchestrator.work.files.file_stream import FileStream
-from sandbox_agent.protocol import CHUNK_BYTES, MOST_AHEAD, Message
+from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_AHEAD, Message
 
 pytestmark = pytest.mark.asyncio
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.rules.egress.program import UNKNOWN, program_of
-from sandbox_agent.forwarder_process import MOST_CONNECTIONS, Relays
-from sandbox_agent.held_connections import HeldConnections
-from sandbox_agent.proxy_variables import proxy_variables
-from sandbox_agent.relay import BUFFER_BYTES
+from sandbox_agent.core.proxy_variables import proxy_variables
+from sandbox_agent.decide.held_connections import HeldConnections
+from sandbox_agent.net.forwarder_process import MOST_CONNECTIONS, Relays
+from sandbox_agent.net.relay import BUFFER_BYTES
 
 
 class Relayed:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent import guard_messages
-from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Order, Report, Step
+from sandbox_agent.enforce import guard_messages
+from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Order, Report, Step
 
 NUMBERS = st.integers(0, 10**18 - 1)
 REPORTS = st.one_of(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from images.recipes import BASELINE
-from sandbox_agent.reads.image_baseline import BaselineError, load
+from sandbox_agent.enforce.reads.image_baseline import BaselineError, load
 
 PACKAGED = str(Path(__file__).parents[2] / BASELINE)
 

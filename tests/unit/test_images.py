@@ -1,7 +1,7 @@
 """The programs that processes run, compared with the recorded ones."""
 
-from sandbox_agent.confine.caller import NOT_KNOWN, Process, Program
-from sandbox_agent.images import Images
+from sandbox_agent.enforce.caller import NOT_KNOWN, Process, Program
+from sandbox_agent.enforce.images import Images
 
 
 def program(number: int, *more: int) -> Program:

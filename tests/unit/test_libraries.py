@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_agent.confine.libraries import Libraries, Needs, elf_needs
+from sandbox_agent.enforce.libraries import Libraries, Needs, elf_needs
 
 
 def listed_by_the_loader(program: str) -> set[str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_agent import limits
-from sandbox_agent.limits import Counters
+from sandbox_agent.core import limits
+from sandbox_agent.core.limits import Counters
 
 BEFORE = Counters(killed=3, refused=5, peak=40)
 MOST = 66

@@ -50,7 +50,7 @@ from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery
 from paddock.contract.turns import TurnBody
 from paddock.contract.words import MAX_LINE
-from sandbox_agent.redaction import Redactor
+from sandbox_agent.decide.redaction import Redactor
 from tests.support.raised import raised
 
 MIB = 1024 * 1024

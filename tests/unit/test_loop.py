@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent import loop as loop_module
-from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.core import loop as loop_module
+from sandbox_agent.core.loop import Loop, Timer
 
 _HOUR = 3600.0
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.reads.denials import Denials
-from sandbox_agent.reads.manifest import Consume, ReadManifest
-from sandbox_agent.reads.misses import (
+from sandbox_agent.decide.denials import Denials
+from sandbox_agent.decide.manifest import Consume, ReadManifest
+from sandbox_agent.enforce.reads.misses import (
     LONGEST_PATH,
     MISS,
     MOST_DETAILED,

@@ -19,7 +19,7 @@ from paddock.contract import words
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 from paddock.contract.requests import NoBody
 from paddock.contract.sessions import EXAMPLE, Session
-from sandbox_agent import redaction
+from sandbox_agent.decide import redaction
 
 
 def test_a_declaration_is_read_from_its_function() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.options import SAFE, VALUES, Parsed, Table, parse_find, parse_options
+from sandbox_agent.decide.options import SAFE, VALUES, Parsed, Table, parse_find, parse_options
 
 HEAD, GREP, TAIL, LS, DATE = (SAFE[name] for name in ("head", "grep", "tail", "ls", "date"))
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from sandbox_agent import outputs as outputs_module
-from sandbox_agent.errors import AgentError
-from sandbox_agent.loop import Loop
-from sandbox_agent.output import STDOUT, Output
-from sandbox_agent.outputs import Outputs
+from sandbox_agent.core import outputs as outputs_module
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.output import STDOUT, Output
+from sandbox_agent.core.outputs import Outputs
+from sandbox_agent.decide.errors import AgentError
 
 
 def printed(text: bytes = b"said") -> Output:

@@ -27,7 +27,7 @@ from orchestrator.settings.settings import load_settings
 from orchestrator.state.secret import INSTANCE, Holder, Secret, usable
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
-from sandbox_agent.redaction import MARK
+from sandbox_agent.decide.redaction import MARK
 
 VALUE = "sk-canary-0123456789"
 FIELDS: dict[str, Any] = {"environment": "X", "hosts": ["api.example"], "levels": ["out"]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_agent.ports_process import MOST_CONNECTIONS, MOST_READY, PortRelays
-from sandbox_agent.protocol import PORT_CONNECTED, PORT_REFUSED
+from sandbox_agent.decide.protocol import PORT_CONNECTED, PORT_REFUSED
+from sandbox_agent.net.ports_process import MOST_CONNECTIONS, MOST_READY, PortRelays
 
 
 class Ways:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, Rule
-from sandbox_agent.confine.profile import NO_TOOL, path_rules, programs_of
-from sandbox_agent.protocol import Configuration, Confinement
+from sandbox_agent.decide.protocol import Configuration, Confinement
+from sandbox_agent.enforce.landlock import CHANGE, EXECUTE, READ, Rule
+from sandbox_agent.enforce.profile import NO_TOOL, path_rules, programs_of
 
 BOOT = Configuration(
     level="low",

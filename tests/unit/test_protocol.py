@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.protocol import (
+from sandbox_agent.decide.protocol import (
     MAX_FRAME_BYTES,
     FrameDecoder,
     FrameError,

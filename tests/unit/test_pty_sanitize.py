@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.pty.sanitize import (
+from sandbox_agent.decide.sanitize import (
     INJECTION,
     LINE_INJECTION,
     control_characters,

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox_agent.command_process import Pipes, Plan
-from sandbox_agent.confine.profile import Tool
-from sandbox_agent.errors import AgentError
-from sandbox_agent.guard import Guard
-from sandbox_agent.limits import Meter
-from sandbox_agent.loop import WRITE, Loop
-from sandbox_agent.protocol import Message
+from sandbox_agent.core.limits import Meter
+from sandbox_agent.core.loop import WRITE, Loop
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.enforce.command_process import Pipes, Plan
+from sandbox_agent.enforce.guard import Guard
+from sandbox_agent.enforce.profile import Tool
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.terminal import Terminal

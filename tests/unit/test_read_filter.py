@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from sandbox_agent.confine import read_filter
-from sandbox_agent.confine.architectures import ARCHITECTURES
+from sandbox_agent.enforce import read_filter
+from sandbox_agent.enforce.architectures import ARCHITECTURES
 from tests.support.filters import ALLOW, KILL, NOTIFY, decision
 
 COOKIE = (0xDEADBEEF, 0x01234567)

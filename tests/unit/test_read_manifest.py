@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, READ_DIR, READ_FILE, Rule
-from sandbox_agent.confine.profile import NO_TOOL, consume_rules
-from sandbox_agent.protocol import Configuration, Confinement
-from sandbox_agent.reads import pack_files
-from sandbox_agent.reads.manifest import Consume, ReadManifest
-from sandbox_agent.reads.pack_files import Held
+from sandbox_agent.decide.manifest import Consume, ReadManifest
+from sandbox_agent.decide.protocol import Configuration, Confinement
+from sandbox_agent.enforce.landlock import CHANGE, EXECUTE, READ, READ_DIR, READ_FILE, Rule
+from sandbox_agent.enforce.profile import NO_TOOL, consume_rules
+from sandbox_agent.enforce.reads import pack_files
+from sandbox_agent.enforce.reads.pack_files import Held
 
 PACK = Consume(
     manifest_id="pack-1",

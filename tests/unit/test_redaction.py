@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sandbox_agent import escapes
-from sandbox_agent.redaction import MARK, RedactedStream, Redactor, Window
+from sandbox_agent.decide import escapes
+from sandbox_agent.decide.redaction import MARK, RedactedStream, Redactor, Window
 
 TOKEN = "s3cr3t/To+ken=é✓"
 # Realistic values: no value shares a character with the mark.

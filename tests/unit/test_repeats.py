@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.audit import EventBuffer
-from sandbox_agent.protocol import Message
-from sandbox_agent.repeats import Repeats
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.decide.repeats import Repeats
 
 EVENTS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(0, 0.2)), max_size=300)
 

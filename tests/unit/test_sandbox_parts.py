@@ -42,8 +42,8 @@ from orchestrator.state.budget import Budget
 from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.session import Family
 from paddock.contract.words import Kind
-from sandbox_agent.configuration import parse
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.core.configuration import parse
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.fake_node import FakeNode
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sandbox_agent import second_look
-from sandbox_agent.confine.caller import NOT_KNOWN, Process, Program
-from sandbox_agent.loop import Loop
-from sandbox_agent.second_look import Expected, SecondLooks
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.enforce import second_look
+from sandbox_agent.enforce.caller import NOT_KNOWN, Process, Program
+from sandbox_agent.enforce.second_look import Expected, SecondLooks
 
 BEFORE, AFTER, OTHER = (Program(f"/{n}", frozenset([(0, n)])) for n in (1, 2, 3))
 

@@ -16,10 +16,10 @@ from orchestrator.state.session_secrets import (
     check_not_stored,
 )
 from sandbox_agent import server
-from sandbox_agent.errors import AgentError
-from sandbox_agent.redaction import MARK, Redactor
-from sandbox_agent.session_secrets import SessionSecrets as AgentSecrets
-from sandbox_agent.variables import allowed_secret, refused_variable
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.redaction import MARK, Redactor
+from sandbox_agent.decide.variables import allowed_secret, refused_variable
+from sandbox_agent.run.session_secrets import SessionSecrets as AgentSecrets
 
 TOKEN, OTHER = "tok_2b1f9c07d4e8", "another secret value"
 LISTED = ("LANG", "LC_*")

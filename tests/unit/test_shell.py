@@ -12,9 +12,9 @@ from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.work.terminals.said import Said
 from orchestrator.work.terminals.shell import SHELL_LIMITS, Shell, shell_spec
 from orchestrator.work.terminals.viewers import Size
-from sandbox_agent.escapes import Span
-from sandbox_agent.protocol import Message
-from sandbox_agent.redaction import Redactor, Window
+from sandbox_agent.decide.escapes import Span
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.decide.redaction import Redactor, Window
 
 SIZE = Size(80, 24)
 ENDED = {"exit_code": 0, "signal": None, "reason": None}

@@ -20,7 +20,7 @@ from orchestrator.operate.snapshots.archive import (
     header,
     padding,
 )
-from sandbox_agent.errors import AgentError
+from sandbox_agent.decide.errors import AgentError
 from tests.support.archives import Entry, tar_of
 
 _TREES = st.one_of(

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sandbox_agent import spawn
-from sandbox_agent.command_process import Pipes, Plan
-from sandbox_agent.confine.profile import Profile, Reads
-from sandbox_agent.guard_messages import Failed, Step
-from sandbox_agent.spawn import Spawner
+from sandbox_agent.enforce import spawn
+from sandbox_agent.enforce.command_process import Pipes, Plan
+from sandbox_agent.enforce.guard_messages import Failed, Step
+from sandbox_agent.enforce.profile import Profile, Reads
+from sandbox_agent.enforce.spawn import Spawner
 
 PLAN = Plan("/bin/sh", ["sh"], {"A": "1"}, ".", [], "/")
 PROFILE = Profile("x86_64", 3, True, b"", True, None, (1, 2))

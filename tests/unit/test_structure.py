@@ -15,17 +15,17 @@ from tests.support.sources import ROOT, circles, examined, graph, modules, sourc
 
 # The packages of ours that each package may import; host and agent share the pure modules.
 PURE_AGENT = {
-    "sandbox_agent.reads.manifest",
-    "sandbox_agent.protocol",
-    "sandbox_agent.baseline",
-    "sandbox_agent.commands",
-    "sandbox_agent.excerpts",
-    "sandbox_agent.outside",
-    "sandbox_agent.pty.sanitize",
-    "sandbox_agent.escapes",
-    "sandbox_agent.redaction",
-    "sandbox_agent.variables",
-    "sandbox_agent.repeats",
+    "sandbox_agent.decide.manifest",
+    "sandbox_agent.decide.protocol",
+    "sandbox_agent.decide.baseline",
+    "sandbox_agent.decide.commands",
+    "sandbox_agent.decide.excerpts",
+    "sandbox_agent.decide.outside",
+    "sandbox_agent.decide.sanitize",
+    "sandbox_agent.decide.escapes",
+    "sandbox_agent.decide.redaction",
+    "sandbox_agent.decide.variables",
+    "sandbox_agent.decide.repeats",
 }
 # aiohttp's URLs come from yarl; typing_extensions serves type checkers.
 CLIENT_NEEDS = {"aiohttp", "pydantic", "yarl", "typing_extensions"}

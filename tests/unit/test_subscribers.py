@@ -13,7 +13,7 @@ from orchestrator.record.audit.agent_events import AgentEvents
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.state.session import Session
-from sandbox_agent.protocol import AGENT_OPERATIONS
+from sandbox_agent.decide.protocol import AGENT_OPERATIONS
 from tests.support.until import until
 
 SESSION = cast(Session, SimpleNamespace(id="s", key="k"))

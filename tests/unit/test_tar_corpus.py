@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from paddock.client.errors import ConnectionLostError
 from paddock.client.local import Directory, walk
 from paddock.client.tar_stream import Receiving, Sending
-from sandbox_agent.archives.packing import Packing
-from sandbox_agent.archives.scan import Scan
-from sandbox_agent.archives.tally import Tally
-from sandbox_agent.archives.unpacking import Unpacking
-from sandbox_agent.errors import AgentError
-from sandbox_agent.places import Place
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.files.archives.packing import Packing
+from sandbox_agent.files.archives.scan import Scan
+from sandbox_agent.files.archives.tally import Tally
+from sandbox_agent.files.archives.unpacking import Unpacking
+from sandbox_agent.files.places import Place
 
 _MOST = 10**6
 

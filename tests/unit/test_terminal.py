@@ -16,9 +16,9 @@ from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import Exit
 from orchestrator.work.terminals.said import Said
 from orchestrator.work.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
-from sandbox_agent.escapes import Span
-from sandbox_agent.protocol import Message
-from sandbox_agent.redaction import MARK, Redactor, Window
+from sandbox_agent.decide.escapes import Span
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.decide.redaction import MARK, Redactor, Window
 from tests.support.tool import spec
 
 PROMPT = b"tool=> "

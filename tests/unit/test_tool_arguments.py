@@ -11,7 +11,7 @@ from orchestrator.rules.tools.arguments import CHECKS, Argument
 from orchestrator.rules.tools.patterns import compile_pattern
 from orchestrator.rules.tools.scope import NO_SCOPE, Scope
 from orchestrator.rules.tools.tables import ArgumentType
-from sandbox_agent.pty.sanitize import INJECTION
+from sandbox_agent.decide.sanitize import INJECTION
 
 SCOPE = Scope(networks=(ipaddress.ip_network("10.0.0.0/8"),))
 

@@ -13,7 +13,7 @@ from orchestrator.rules.tools.gates import Setting, Verdict, decide, opening
 from orchestrator.rules.tools.loader import load_manifest
 from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.rules.tools.scope import NO_SCOPE, Scope
-from sandbox_agent.pty.sanitize import MAX_TEXT
+from sandbox_agent.decide.sanitize import MAX_TEXT
 from tests.support.manifests import PSQL, with_commands
 
 PSQL_MANIFEST = load_manifest(PSQL)

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent import guard_messages, processes, strays, tree
-from sandbox_agent.command_process import Pipes, Plan
-from sandbox_agent.confine import privileges
-from sandbox_agent.guard import Guard
-from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Step
-from sandbox_agent.limits import Meter
-from sandbox_agent.loop import Loop
-from sandbox_agent.tree import Tree
+from sandbox_agent.core.limits import Meter
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.enforce import guard_messages, privileges, processes, strays, tree
+from sandbox_agent.enforce.command_process import Pipes, Plan
+from sandbox_agent.enforce.guard import Guard
+from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Step
+from sandbox_agent.enforce.tree import Tree
 
 PLAN = Plan("ls", ["ls", "a", "b"], {}, ".", [("a", True), ("b", True)], "/workspace")
 WELL = Ended(0, 1000, 4096, left=False, full=False)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.archives import zip_entries
-from sandbox_agent.archives.packing import Packing
-from sandbox_agent.archives.scan import Scan
-from sandbox_agent.archives.tally import Tally
-from sandbox_agent.archives.unpacking import Unpacking
-from sandbox_agent.errors import AgentError
-from sandbox_agent.places import Place
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.files.archives import zip_entries
+from sandbox_agent.files.archives.packing import Packing
+from sandbox_agent.files.archives.scan import Scan
+from sandbox_agent.files.archives.tally import Tally
+from sandbox_agent.files.archives.unpacking import Unpacking
+from sandbox_agent.files.places import Place
 from tests.support.archives import Entry, tar_of, zip_of
 
 UTF8 = 0x800
@@ -179,7 +179,7 @@ def test_absolute_links_are_left_out_and_named(kind: str, tmp_path: Path) -> Non
 
 
 def test_endless_left_out_links_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sandbox_agent.archives.tally.MOST_ENTRIES", 100)
+    monkeypatch.setattr("sandbox_agent.files.archives.tally.MOST_ENTRIES", 100)
     links = [Entry(f"l{number}", kind="symlink", target="/x") for number in range(101)]
     with pytest.raises(AgentError, match="may have 100 entries"):
         unpack(tar_of(links), tmp_path, "tar")

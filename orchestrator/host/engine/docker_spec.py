@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import LABEL_INSTANCE, Bind, Limits, Rates, SandboxSpec
 from orchestrator.host.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
-from sandbox_agent.protocol import HOST_NAME
+from sandbox_agent.decide.protocol import HOST_NAME
 
 # The kernel's default scheduling period, in microseconds.
 CPU_PERIOD = 100_000

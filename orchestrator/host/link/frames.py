@@ -5,7 +5,14 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from orchestrator.ground.strict_json import count
-from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, FrameError, Message, parse, split
+from sandbox_agent.decide.protocol import (
+    CHUNK_BYTES,
+    MAX_FRAME_BYTES,
+    FrameError,
+    Message,
+    parse,
+    split,
+)
 
 KIB = 1024
 

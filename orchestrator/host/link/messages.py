@@ -19,8 +19,8 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.host.link.frames import MOST_HELLO_REST, size_of
-from sandbox_agent.excerpts import MOST_PATHS
-from sandbox_agent.protocol import (
+from sandbox_agent.decide.excerpts import MOST_PATHS
+from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
     MOST_TOLD_BYTES,
@@ -28,7 +28,7 @@ from sandbox_agent.protocol import (
     OUTPUT_BUDGET,
     Message,
 )
-from sandbox_agent.redaction import MOST_BYTES
+from sandbox_agent.decide.redaction import MOST_BYTES
 
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _SEAL = re.compile(r"[0-9a-f]{64}")

@@ -5,7 +5,7 @@ import os
 import socket
 from pathlib import Path
 
-from sandbox_agent.protocol import (
+from sandbox_agent.decide.protocol import (
     EGRESS_SOCKET_NAME,
     FORWARDER_UID,
     PORTS_SOCKET_NAME,

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.words import ID_PATTERN
-from sandbox_agent.outside import outside
-from sandbox_agent.protocol import WORKSPACE_DIR
+from sandbox_agent.decide.outside import outside
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 SLOT_PATTERN = r"[0-9a-f]{16}"
 PATH_RULE = "path-outside-workspace"

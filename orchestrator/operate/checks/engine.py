@@ -12,7 +12,7 @@ from orchestrator.host.engine.base import (
     Image,
 )
 from orchestrator.host.engine.image_names import build_command, how_to_get
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 ENGINE = "engine"
 IMAGE = "image"

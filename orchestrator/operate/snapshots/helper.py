@@ -18,14 +18,14 @@ from orchestrator.host.workspace.purge_helper import give_up_privileges
 from orchestrator.host.workspace.staged import base, descriptors
 from orchestrator.host.workspace.staged.names import bad_name, bad_place
 from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, TooMuchError, walk
-from sandbox_agent.archives import names
-from sandbox_agent.archives.packing import Packing
-from sandbox_agent.archives.scan import Scan
-from sandbox_agent.archives.tally import MOST_ENTRIES, Tally
-from sandbox_agent.archives.tree import Tree
-from sandbox_agent.archives.untar import Untar
-from sandbox_agent.errors import AgentError
-from sandbox_agent.places import Place
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.files.archives import names
+from sandbox_agent.files.archives.packing import Packing
+from sandbox_agent.files.archives.scan import Scan
+from sandbox_agent.files.archives.tally import MOST_ENTRIES, Tally
+from sandbox_agent.files.archives.tree import Tree
+from sandbox_agent.files.archives.untar import Untar
+from sandbox_agent.files.places import Place
 
 _MEMORY_BYTES = 1024 * 1024 * 1024
 _FILES = 1024

@@ -17,7 +17,7 @@ from orchestrator.state.narrowing import child_budget, child_level, child_policy
 from orchestrator.state.requests import Child, NewSession
 from orchestrator.state.session import Session
 from paddock.contract.words import SpawnedWorkspace, Status
-from sandbox_agent.variables import allowed_variable
+from sandbox_agent.decide.variables import allowed_variable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.fair_queue import FairQueue
 from orchestrator.ground.threads import Threads
 from orchestrator.state.session import Session
-from sandbox_agent.escapes import Span
-from sandbox_agent.redaction import Window
+from sandbox_agent.decide.escapes import Span
+from sandbox_agent.decide.redaction import Window
 
 T = TypeVar("T")
 

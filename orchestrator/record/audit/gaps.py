@@ -7,7 +7,7 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.state.command import CommandExit, exit_of
 from orchestrator.state.session import Session
-from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
+from sandbox_agent.decide.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
 
 _MISSING = (
     "where executions are recorded, of each, "

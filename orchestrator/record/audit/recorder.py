@@ -15,8 +15,8 @@ from orchestrator.record.audit.recorded import Recorded
 from orchestrator.record.audit.refusals import Marks, Refusals
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
-from sandbox_agent import excerpts
-from sandbox_agent.protocol import EVENT_MEMBERS
+from sandbox_agent.decide import excerpts
+from sandbox_agent.decide.protocol import EVENT_MEMBERS
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft, EventError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.state.session import Session
-from sandbox_agent.repeats import Repeats
+from sandbox_agent.decide.repeats import Repeats
 
 log = logging.getLogger(__name__)
 

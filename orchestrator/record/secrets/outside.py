@@ -26,7 +26,7 @@ from orchestrator.state import secret_rows
 from orchestrator.state.secret import INSTANCE, Holder, Secret, usable
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
-from sandbox_agent.variables import allowed_variable
+from sandbox_agent.decide.variables import allowed_variable
 
 log = logging.getLogger(__name__)
 

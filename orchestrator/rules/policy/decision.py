@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 from orchestrator.rules.policy.levels import Level
-from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_cwd, parse_command
+from sandbox_agent.decide.commands import (
+    CommandError,
+    DeniedError,
+    decide,
+    normalize_cwd,
+    parse_command,
+)
 
 # A word costs as much as so many characters.
 _WORD_COST = 16

@@ -8,7 +8,7 @@ from orchestrator.rules.policy.decision import check_command, read_command
 from orchestrator.rules.policy.layers import Layer, Reaches, Stop, command_stops, path_stops
 from orchestrator.rules.policy.levels import Level
 from paddock.contract.remedies import COMMANDS
-from sandbox_agent.commands import DeniedError
+from sandbox_agent.decide.commands import DeniedError
 
 ALLOWED = "allowed"
 

@@ -24,7 +24,7 @@ from orchestrator.rules.policy.level_file import (
 )
 from orchestrator.settings.operator_files import table_files
 from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN, IdleAction
-from sandbox_agent.protocol import Confinement
+from sandbox_agent.decide.protocol import Confinement
 
 # The level of a session that names none.
 DEFAULT_LEVEL = "medium"

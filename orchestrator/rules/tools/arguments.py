@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.rules.tools.patterns import Pattern
 from orchestrator.rules.tools.scope import Scope
-from sandbox_agent.pty.sanitize import INJECTION, injection
+from sandbox_agent.decide.sanitize import INJECTION, injection
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _PORT = re.compile(r"[0-9]{1,5}")

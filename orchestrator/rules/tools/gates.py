@@ -15,8 +15,8 @@ from orchestrator.rules.tools.patterns import Match
 from orchestrator.rules.tools.scope import Scope
 from orchestrator.rules.tools.statements import Reading, read_line, refusal
 from orchestrator.rules.tools.targets import find_targets
-from sandbox_agent.protocol import KEPT_PREFIX
-from sandbox_agent.pty.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
+from sandbox_agent.decide.protocol import KEPT_PREFIX
+from sandbox_agent.decide.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
 
 # Rules by which a session may not open a tool, or needs an approval.
 SESSION_TOOLS = "session-tools"

@@ -7,7 +7,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
 from orchestrator.rules.tools.tables import ManifestTable
-from sandbox_agent.pty.sanitize import MAX_TEXT
+from sandbox_agent.decide.sanitize import MAX_TEXT
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The members of every result.

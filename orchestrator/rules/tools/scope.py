@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.operator_files import read_toml
-from sandbox_agent.pty.sanitize import INJECTION
+from sandbox_agent.decide.sanitize import INJECTION
 
 MAX_TARGET = 253
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"

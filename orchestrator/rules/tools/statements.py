@@ -11,7 +11,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import KeyedThreads
 from orchestrator.rules.tools.manifest import UNPARSED, Manifest, ToolCommand
 from orchestrator.rules.tools.statement import SqlError, Statement
-from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters
+from sandbox_agent.decide.sanitize import MAX_TEXT, control_characters
 
 _AT_ONCE = 1
 _AT_ONCE_PER_SESSION = 1

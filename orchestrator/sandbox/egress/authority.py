@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.store import directories
-from sandbox_agent.protocol import CA_BUNDLE_NAME, CA_NAME
+from sandbox_agent.decide.protocol import CA_BUNDLE_NAME, CA_NAME
 
 _KEY_FILE, _LEAF_FILE, _PUBLIC = "ca.pem", "leaf.pem", "public"
 _LIFE, _RENEWED_BEFORE = timedelta(days=730), timedelta(days=90)

@@ -5,7 +5,7 @@ from orchestrator.rules.policy.levels import Level
 # Programs, their libraries and data, and views of the kernel.
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/proc", "/sys")
 # What Debian's programs read when they start or use the network, besides what every command may
-# read (`sandbox_agent/baseline.py`). An image lists more in its own baseline.
+# read (`sandbox_agent/decide/baseline.py`). An image lists more in its own baseline.
 _SETTINGS = (
     "/etc/bash.bashrc",
     "/etc/ca-certificates.conf",

@@ -4,7 +4,7 @@ from orchestrator.rules.policy.levels import Level
 from orchestrator.sandbox.packs.baseline import baseline
 from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import WORKSPACE, ToolClass
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 
 
 def consume_of(pack: Pack | None, level: Level) -> Message | None:

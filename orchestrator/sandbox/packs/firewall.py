@@ -18,7 +18,7 @@ from orchestrator.state.session import Session
 from paddock.audit.chain import Event
 from paddock.contract.pack_form import MAX_REFINEMENTS, absolute
 from paddock.contract.words import Rationale
-from sandbox_agent.reads.manifest import HARD_FAIL, WARN
+from sandbox_agent.decide.manifest import HARD_FAIL, WARN
 
 READ = "read"
 REFINEMENT_REQUEST = "coordination.context_refinement_request"

@@ -15,7 +15,7 @@ from orchestrator.ground.fair_share import Pace
 from orchestrator.ground.in_use import InUse
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.sandbox.ports.limits import PortLimits
-from sandbox_agent.protocol import PORT_CONNECTED, PORT_REFUSED
+from sandbox_agent.decide.protocol import PORT_CONNECTED, PORT_REFUSED
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
 from orchestrator.host.engine.image_names import build_command, short_name
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # An answer of the engine serves all who ask within this time.
 FRESH_SECONDS = 1.0

@@ -5,7 +5,7 @@ from orchestrator.sandbox.packs.configuration import consume_of
 from orchestrator.sandbox.sandboxes.parts import Plan
 from orchestrator.state.session import MAX_RUNNING
 from paddock.contract.words import Kind
-from sandbox_agent.protocol import Configuration, Message
+from sandbox_agent.decide.protocol import Configuration, Message
 
 # The container's processes that are not the session's: the agent, its forwarder and what finds the
 # programs of connections, a guard for each command, and the agent's file workers. In a session with

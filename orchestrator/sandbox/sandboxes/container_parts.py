@@ -12,7 +12,7 @@ from orchestrator.host.node.throttle import node_of
 from orchestrator.sandbox.sandboxes.holding import Holding
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
 from paddock.contract.words import Start
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # Tells an adopted sandbox's start; absent from the containers of earlier versions.
 LABEL_START = "paddock.start"

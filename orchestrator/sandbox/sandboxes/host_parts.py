@@ -12,7 +12,7 @@ from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.settings.operator_mounts import OperatorMount, real_source
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import Shared
-from sandbox_agent.protocol import (
+from sandbox_agent.decide.protocol import (
     CA_DIR,
     EGRESS_DIR,
     PORTS_DIR,

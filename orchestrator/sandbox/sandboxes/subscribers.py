@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.state.session import Session
-from sandbox_agent.protocol import AGENT_OPERATIONS
+from sandbox_agent.decide.protocol import AGENT_OPERATIONS
 
 if TYPE_CHECKING:
     from orchestrator.state.sandbox import Sandbox

@@ -33,7 +33,7 @@ from orchestrator.work.commands import started
 from orchestrator.work.commands.evidence_file import EvidenceFile
 from orchestrator.work.files.files import Files
 from paddock.contract.words import Kind
-from sandbox_agent.redaction import RedactedStream, Window
+from sandbox_agent.decide.redaction import RedactedStream, Window
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from orchestrator.state.pack import Pack
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
-from sandbox_agent.commands import CommandError, DeniedError
-from sandbox_agent.variables import allowed_variable, refused_variable
+from sandbox_agent.decide.commands import CommandError, DeniedError
+from sandbox_agent.decide.variables import allowed_variable, refused_variable
 
 
 class CommandRules:

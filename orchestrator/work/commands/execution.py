@@ -34,8 +34,8 @@ from orchestrator.state.session import Session
 from orchestrator.work.commands.deciding import CommandRules, described, timeout_of
 from orchestrator.work.commands.started import encoded
 from paddock.contract.words import Kind
-from sandbox_agent import excerpts
-from sandbox_agent.protocol import BUDGET_REASON
+from sandbox_agent.decide import excerpts
+from sandbox_agent.decide.protocol import BUDGET_REASON
 
 # Why commands and terminals are ended when nothing more may be recorded.
 NO_ROOM_REASON = "no_room"

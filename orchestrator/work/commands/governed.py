@@ -35,8 +35,8 @@ from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.approvals.service import NO_TERMINAL, Approvals, Line
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
-from sandbox_agent.protocol import WORKSPACE_DIR
-from sandbox_agent.pty.sanitize import MAX_TEXT
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
+from sandbox_agent.decide.sanitize import MAX_TEXT
 
 # By the output format in the manifest.
 _ENDINGS = {"text": "txt"}

@@ -16,7 +16,7 @@ from orchestrator.ground.metered import Metered
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
-from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS, Message
+from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_CHUNKS, Message
 
 log = logging.getLogger(__name__)
 

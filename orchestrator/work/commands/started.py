@@ -8,7 +8,7 @@ from orchestrator.ground.errors import NotFoundError, PaddockError, SandboxUnava
 from orchestrator.host.link.messages import Chunk, parse_page
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 # The agent answers once it has waited for output, and has this much longer to do so.
 _GRACE_SECONDS = 20.0

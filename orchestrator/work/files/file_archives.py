@@ -13,7 +13,7 @@ from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_requests import FileRequests, stream_of
 from orchestrator.work.files.file_stream import FileStream
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_SKIPPED_NAMES = 64

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import SandboxUnavailableError
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53

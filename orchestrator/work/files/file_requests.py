@@ -16,7 +16,7 @@ from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_stream import FileStream
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 
 _MOST_PATH_BYTES = 4096
 _READING = ("file.read", "file.list", "file.pack")

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError, TooLargeError
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.host.link.agent_link import AgentLink
-from sandbox_agent.protocol import CHUNK_BYTES, MOST_AHEAD, Message
+from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_AHEAD, Message
 
 
 class FileStream:

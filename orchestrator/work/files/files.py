@@ -13,7 +13,7 @@ from orchestrator.work.files.file_entries import FileEntry, Listing, parse_entry
 from orchestrator.work.files.file_requests import FileRequests, check_path, stream_of
 from orchestrator.work.files.file_stream import FileStream
 from paddock.contract.pack_form import absolute
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 _MOST_ENTRIES = 10_000
 # Of a file that is compared with its hash before it is returned.

@@ -22,7 +22,7 @@ from orchestrator.rules.tools.gates import NamedFile
 from orchestrator.state.session import Session
 from orchestrator.work.files.files import Files
 from orchestrator.work.terminals.spec import Copies
-from sandbox_agent.protocol import KEPT_PREFIX
+from sandbox_agent.decide.protocol import KEPT_PREFIX
 
 # For all files of a line: a person must read them, and they are sent in one frame.
 MAX_BYTES = 1024 * 1024

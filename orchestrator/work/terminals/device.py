@@ -10,8 +10,8 @@ from orchestrator.ground.metered import Metered
 from orchestrator.work.terminals.pages import READ_BYTES, Exit, Page, parse_page
 from orchestrator.work.terminals.said import Said
 from orchestrator.work.terminals.spec import Shown, TerminalSpec
-from sandbox_agent.protocol import Message
-from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
 # An agent holds fewer pieces than this of an ended program.
 _MOST_LAST_READS = 64

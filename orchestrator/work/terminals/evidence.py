@@ -26,7 +26,7 @@ from orchestrator.work.terminals.evidence_files import (
     KeptFile,
 )
 from orchestrator.work.terminals.recording import Recording
-from sandbox_agent.redaction import Redactor
+from sandbox_agent.decide.redaction import Redactor
 
 # The first raw bytes are kept; all are counted. The same holds for the output in a recording.
 MOST_RAW_BYTES = 64 * 1024 * 1024

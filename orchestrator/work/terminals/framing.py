@@ -9,7 +9,7 @@ could be data), and the interaction times out.
 from typing import NamedTuple, Protocol
 
 from orchestrator.work.terminals.screen import Screen
-from sandbox_agent.pty.sanitize import MAX_TEXT
+from sandbox_agent.decide.sanitize import MAX_TEXT
 
 # In characters; a longer line is not a prompt.
 _LONGEST_PROMPT = 4096

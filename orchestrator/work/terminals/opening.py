@@ -35,7 +35,7 @@ from orchestrator.work.terminals.spec import TerminalSpec
 from orchestrator.work.terminals.terminal import Status, Terminal, Wait
 from orchestrator.work.terminals.viewers import Size, Viewers
 from paddock.contract.words import Status as SessionStatus
-from sandbox_agent.protocol import BUDGET_REASON
+from sandbox_agent.decide.protocol import BUDGET_REASON
 
 # Characters of the output that a tool printed instead of its prompt.
 _MOST_SAID = 2000

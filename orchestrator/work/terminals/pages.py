@@ -4,8 +4,8 @@ import base64
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
-from sandbox_agent.protocol import Message
-from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
 # The output of one answer.
 READ_BYTES = 128 * 1024

@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Awaitable, Callable
 
-from sandbox_agent.escapes import Span
-from sandbox_agent.redaction import RedactedStream, Redactor, Window
+from sandbox_agent.decide.escapes import Span
+from sandbox_agent.decide.redaction import RedactedStream, Redactor, Window
 
 Search = Callable[[Window], Awaitable[list[Span]]]
 

@@ -9,7 +9,7 @@ from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.terminals.framing import PromptPattern
-from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
+from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
 # Line editors scroll or wrap a line that reaches the terminal's end. No line of ours does: not even
 # the longest one after a prompt of 4,095 bytes, with bytes counted as columns. Programs store a

@@ -11,7 +11,7 @@ from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import garbage
 from orchestrator.work.terminals.said import Said
 from orchestrator.work.terminals.spec import Shown, TerminalSpec
-from sandbox_agent.protocol import Message
+from sandbox_agent.decide.protocol import Message
 
 # A prompt counts once nothing has followed it for this long and the program waits for input. Only
 # that distinguishes it from a line of output that looks like a prompt. The time covers the moments

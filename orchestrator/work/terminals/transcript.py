@@ -7,7 +7,7 @@ can forge a line.
 
 from collections.abc import Sequence
 
-from sandbox_agent import excerpts
+from sandbox_agent.decide import excerpts
 
 _EVENT_COLUMNS = 9
 _DECISIONS = {"allow": "ALLOW", "deny": "DENY", "pending": "PENDING_APPROVAL"}

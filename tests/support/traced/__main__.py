@@ -9,9 +9,10 @@ from typing import Any
 
 sys.path.insert(0, "/opt/paddock")
 
-from sandbox_agent import command_process, commands
-from sandbox_agent.confine.syscalls import open_beneath
-from sandbox_agent.programs import PATH
+from sandbox_agent.decide import commands
+from sandbox_agent.enforce import command_process
+from sandbox_agent.enforce.programs import PATH
+from sandbox_agent.enforce.syscalls import open_beneath
 from tests.support.traced import playground, web
 from tests.support.traced.tracer import Trace, trace
 

@@ -11,7 +11,7 @@ from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.work.files.file_entries import FileEntry
 from orchestrator.work.files.files import FileDownload
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 # A file that a program reads as a whole.
 _MOST_FILE_BYTES = 4 * 1024 * 1024

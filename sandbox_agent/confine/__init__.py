@@ -1,1 +1,0 @@
-"""The restrictions that the kernel enforces on a command."""

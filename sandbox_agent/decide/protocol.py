@@ -1,0 +1,397 @@
+"""The protocol between the control plane and a sandbox agent.
+
+JSON-RPC 2.0 in frames: a 4-byte big-endian length, then that many bytes of UTF-8 JSON. The control
+plane listens on a UNIX socket in the sandbox's run directory, and the agent dials it. Bytes are
+encoded as base64, except in `file.pull` and `file.push`: their `data` follows the JSON of a frame
+that begins with a NUL and the 4-byte length of the JSON.
+
+Host → agent, requests
+    prepare {commands} → {}: what its session may run; once or more, before configure
+    configure {level, uid, …: the members of Configuration} → {}
+              once: before it the agent refuses every request but prepare. A malformed one, or one
+              that it can't enforce, ends the agent
+    exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
+              collect, unread, held} → {}
+              answered when the command is ready; it ends with a `command.exit` event. `held`: it
+              starts when `go` comes. If the connection is lost before, the command is dropped:
+              nothing runs whose start is not on record
+              `collect`: that event includes the output if it is short; `unread`: the output is
+              kept for its reader, as that of a command in the foreground is
+    output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
+              next, ended}  `looks`: the reader is not the command's caller, for whom output is
+              kept; `whole`: include the stored part of long output
+    output.restore {command_id, total, chunks: [[stream, data]]} → {stored}
+              more output of a command of an earlier sandbox, `total` bytes in all
+    stdin     {command_id, data, close} → {}         answered when there was room for it
+    signal    {command_id, signal} → {}
+    cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
+    pty.open  {terminal_id, argv, env, needs: {execute, read, write, writable_code, ptrace}, rows,
+               cols, terminator, sanitize, commands, max_line_bytes, lifetime_ms, idle_ms} → {}
+              starts a program on its own terminal, confined as commands are except for what it
+              `needs`; it ends with a `pty.exit` event. `commands`: the names under which lines are
+              sent; null: any bytes may be written, as to a shell. Only for levels that allow any
+              command; it has the variables of commands, the session's secrets included
+    pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  sends one line, checked
+              and terminated; `mark`: how many bytes the program had printed before. `files`:
+              copies that exist until the next line or the end, and that nothing in the sandbox can
+              change
+    pty.write {terminal_id, data} → {}  writes bytes as they are, if it has no `commands`; answered
+              when the kernel has taken them all, or `busy` if the program does not read
+    pty.resize {terminal_id, rows, cols} → {}        if it has no `commands`
+    pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
+              {exit_code, signal, reason}}  lossless: bytes before `after` count as received. When
+              too many bytes are held, the terminal is not read and the program waits. `waits`:
+              nothing is left to read and the program waits for input; `line_bytes`: the longest
+              line that may be sent
+    pty.signal {terminal_id, signal} → {}
+    pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
+    file.open {op: read|write|append, path, permissions, modified, parents, links} → {stream, size,
+              permissions, modified, links}
+              `permissions`: the nine permission bits of a written file; null: those of the existing
+              file, or else 0644; in the answer, those of a file that is read. `modified`: seconds
+              since the epoch of its last change; null: now. `parents`: the
+              commit creates missing directories. `links` false: a path through a symbolic link is
+              not read; the answer repeats the value. Paths are relative to the workspace; absolute
+              paths lie outside it and are only for levels that allow any command
+    file.open {op: pack|unpack, path, format: tar|zip, most_bytes} → {stream, summary}
+              the tree beneath a directory as one stream. The summary is {files, directories, links,
+              bytes, paths_words, paths_sha256}: the last two are the number and digest of the
+              paths; also {skipped, skipped_names}: what can't be packed, or is left out
+    file.pull {stream, limit} → {data}     no data at the end
+    file.push {stream, data} → {}
+              up to MOST_AHEAD requests of a stream may be under way; they are handled in order
+    file.close {stream, commit} → {bytes, summary, more}
+              `more`: an archive is not unpacked completely yet, and this must be asked again
+    file.list {path, depth, limit} → {entries: [Entry as object], truncated}
+    file.stat {path} → Entry as object
+    file.digest {paths} → {digests: [64 hex digits or null]}
+              the sha256 of the first of these files, at least one; null: there is no regular file,
+              or a link leads to it. It is not recorded
+    file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
+    file.symlink {path, target} → {}
+    secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
+              replaces the secrets that commands get as variables, and those that were ever given
+              to a single command; all of them are cut out of events and errors
+    ports     {} → {}      starts the process that connects to ports of the sandbox, unless it runs
+    stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
+    shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL
+                                        alone), and waits until their events are acknowledged
+Host → agent, notifications
+    ack       {seq}            every event up to and including seq is durable
+    go        {command_id}     starts a held command
+    drop      {command_id}     a held command never starts
+Agent → host
+    hello (request)  {protocol, boot_id, configured, running, finished, terminals, landlock_abi,
+                      seccomp, session_cpu_us, session_output_bytes, secrets} → {committed_seq}
+                     without session_cpu_us and session_output_bytes until it is configured
+    event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
+                           error, duration_ms, output}
+
+`secrets` in hello are the secrets that the agent holds, in the form of the `secrets` request. In
+exec they are {NAME: [value, seal]}. Only the control plane uses seals; the agent stores them.
+`output` in a `command.exit` is [[stream, offset, data]], all that is kept. It is sent only once: a
+replayed event omits it, and the control plane then requests it like longer output. `session_cpu_us`
+and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`, are the totals of
+the session so far, earlier sandboxes included. `budget.exceeded` has the args {kind, limit,
+consumed}, and precedes the end events of what it stopped.
+"""
+
+import json
+import math
+import struct
+from typing import Any, NamedTuple
+
+from sandbox_agent.decide.manifest import Consume
+
+PROTOCOL_VERSION = 10
+# No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
+MAX_FRAME_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+# Requests of one file stream that may be under way at once.
+MOST_AHEAD = 4
+# Copies of the files that a terminal's line names: this prefix, 16 hex digits, / and a name.
+KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the agent owns the directories
+# Of output, in one answer: messages with very many values are not read.
+MOST_CHUNKS = 4096
+# Of output in a command's exit event.
+MOST_TOLD_BYTES = 64 * 1024
+MOST_TOLD_CHUNKS = 256
+# The number of commands per sandbox whose long output is stored.
+MOST_STORED = 64
+SOCKET_NAME = "control.sock"
+# The name of every sandbox for itself, which leads to its loopback if it has no network.
+HOST_NAME = "sandbox"
+RUN_DIR = "/run/paddock"
+# The way out: the socket of the proxy on the host, for the forwarder's user only, and the port at
+# which the forwarder listens inside the sandbox. The uid is below those of all workspaces.
+EGRESS_SOCKET_NAME = "egress.sock"
+EGRESS_DIR = "/run/paddock-egress"
+EGRESS_PORT = 3128
+# Only where TLS is inspected: the certificate of the proxy's authority, and a bundle with it.
+CA_DIR = "/run/paddock-ca"
+CA_NAME, CA_BUNDLE_NAME = "ca.pem", "bundle.pem"
+FORWARDER_UID = 990
+# The way in: the control plane's socket, for the user of the ports' process only. That process
+# keeps connections ready on it. The control plane sends two bytes on one, a port in network order,
+# and receives one: PORT_CONNECTED or PORT_REFUSED. After PORT_CONNECTED, the bytes are the port's.
+PORTS_SOCKET_NAME = "ports.sock"
+PORTS_DIR = "/run/paddock-ports"
+PORTS_UID = 991
+PORT_CONNECTED = b"\0"
+PORT_REFUSED = b"\1"
+# Where the control plane answers the `session` program, for the session's user only. A question is
+# a line of JSON, a list of words. So is the answer, an object with `exit_code`, `stdout`, `stderr`.
+QUESTIONS_SOCKET_NAME = "questions.sock"
+QUESTIONS_DIR = "/run/paddock-session"
+WORKSPACE_DIR = "/workspace"
+
+# The events that an agent may report; the control plane refuses any other.
+AGENT_OPERATIONS = frozenset(
+    {
+        "command.exec",
+        "command.exit",
+        "budget.exceeded",
+        "file.read",
+        "file.write",
+        "file.list",
+        "file.delete",
+        "file.mkdir",
+        "file.move",
+        "file.symlink",
+        "file.pack",
+        "file.unpack",
+        "pty.exit",
+        "read",
+    }
+)
+
+# The members of an event's `args` and `result`. Their names are no secrets, whatever a secret is.
+_EVENT_MEMBERS = (
+    *("command_id", "terminal_id", "path", "real_path", "by", "argv", "argv_partly", "repeats"),
+    *("mode", "depth", "limit", "source", "destination", "target", "entries", "bytes"),
+    *("format", "files", "directories", "links", "paths", "skipped"),
+    *("kind", "consumed", "exit_code", "signal", "timed_out", "reason", "truncated", "cut_bytes"),
+    *("stored_bytes", "output_bytes", "leftover_killed", "duration_us", "cpu_us"),
+    *("max_rss_bytes", "session_cpu_us", "session_output_bytes"),
+    *("manifest_id", "syscall", "program", "pid"),
+)
+# What is long comes with its measures.
+EVENT_MEMBERS = frozenset(_EVENT_MEMBERS) | {
+    f"{name}_{measure}" for name in _EVENT_MEMBERS for measure in ("bytes", "words", "sha256")
+}
+
+# The budget kinds that the agent watches: CPU time in microseconds, and bytes.
+CPU_BUDGET = "cpu_seconds"
+OUTPUT_BUDGET = "output_bytes"
+# The reason for ending a command when the session's budget is used up.
+BUDGET_REASON = "budget_exceeded"
+
+# Limits per command or terminal: how many executions may run ahead of the acknowledgement of their
+# events, and how many repeats of a recorded execution may, where repeats are counted.
+MOST_UNACKNOWLEDGED_EXECS = 8
+MOST_UNACKNOWLEDGED_REPEATS = 128
+
+_LENGTH = struct.Struct(">I")
+# The beginning of a frame with bytes: a NUL and the length of its JSON.
+_WITH_BYTES = struct.Struct(">cI")
+_NUL = b"\0"
+
+Message = dict[str, Any]
+
+
+class FrameError(ValueError):
+    """The peer sent bytes that are not a valid frame."""
+
+
+class Confinement(NamedTuple):
+    """What the kernel enforces on commands besides the sandbox's own mounts and limits."""
+
+    # Landlock: commands can execute only their own programs, and read only what these need, the
+    # workspace and /tmp. Without it the read-only root is the boundary.
+    paths: bool
+    # Further paths of the image that may be read and executed: absolute paths of files or
+    # directories.
+    read: list[str]
+    execute: list[str]
+    # Memory may be writable and executable at once, as just-in-time compilers need.
+    writable_code: bool
+    # A command may trace its own children.
+    ptrace: bool
+    # Every program that a command executes is recorded as an audit event.
+    record_execs: bool
+
+
+class Configuration(NamedTuple):
+    """What the control plane tells an agent of its session, in `configure`."""
+
+    level: str
+    uid: int
+    # The command names that may run; None: any command (high).
+    commands: list[str] | None
+    # Names, or prefixes ending in `*`, of variables that a caller may set; None: any.
+    environment: list[str] | None
+    confinement: Confinement
+    home: str
+    cpus: float
+    memory_bytes: int
+    # Maximum number of processes of the session's uid, below the container's pids limit.
+    processes: int
+    output_bytes: int
+    max_running: int
+    # What the session used in earlier sandboxes, and its total budget; None: unlimited.
+    cpu_used_us: int = 0
+    cpu_budget_us: int | None = None
+    output_used_bytes: int = 0
+    output_budget_bytes: int | None = None
+    # Writable mounts besides the workspace.
+    writable: tuple[str, ...] = ()
+    # Where any command may run: commands known to write are held to the workspace by their words.
+    guard_writes: bool = True
+    # Whether the sandbox has the way out through the proxy.
+    egress: bool = False
+    # The level's own variables of commands.
+    variables: dict[str, str] = {}
+    # What the session may read; None: whatever its level permits.
+    consume: Consume | None = None
+
+
+class Entry(NamedTuple):
+    """One file as `file.list` and `file.stat` report it.
+
+    `path` is relative to the workspace, with bytes that are not UTF-8 backslash-escaped. `type` is
+    file, directory, symlink or other. `modified` is in seconds since the epoch. `target` is a
+    symbolic link's text, and None for other types and for text that is not UTF-8.
+    """
+
+    path: str
+    type: str
+    size: int
+    mode: int
+    modified: float
+    target: str | None = None
+
+
+def encode(message: Message) -> bytes:
+    """Encodes one frame; the member `data` of its params or result may be bytes.
+
+    Raises: FrameError if the message is over MAX_FRAME_BYTES.
+    """
+    carrier = "params" if "params" in message else "result"
+    members = message.get(carrier)
+    data = members.get("data") if isinstance(members, dict) else None
+    if not isinstance(data, bytes):
+        return _framed(_json(message))
+    rest = {name: value for name, value in message[carrier].items() if name != "data"}
+    text = _json({**message, carrier: rest})
+    return _framed(_WITH_BYTES.pack(_NUL, len(text)) + text + data)
+
+
+def _json(message: Message) -> bytes:
+    text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+    # A lone surrogate can't be UTF-8; its backslash escape is also its JSON escape.
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _framed(body: bytes) -> bytes:
+    if len(body) > MAX_FRAME_BYTES:
+        raise FrameError(f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameDecoder:
+    """Turns a stream of bytes, split anywhere, into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages completed by `data`. Raises: FrameError; the connection is then unusable."""
+        self.add(data)
+        messages: list[Message] = []
+        while (body := self.take()) is not None:
+            messages.append(parse(body))
+        return messages
+
+    def add(self, data: bytes) -> None:
+        """Keeps received bytes for `take`."""
+        self._buffer += data
+
+    def take(self, most: int = MAX_FRAME_BYTES) -> bytes | None:
+        """The next frame's body, or None until it is complete.
+
+        Raises: FrameError if it has more than `most` bytes, as soon as that is known.
+        """
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > most:
+            raise FrameError(f"frame of {length} bytes is over {most}")
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        with memoryview(self._buffer) as received:
+            body = bytes(received[_LENGTH.size : end])
+        del self._buffer[:end]
+        return body
+
+
+def split(body: bytes) -> tuple[bytes, bytes | None]:
+    """The JSON of one frame, and its bytes if it carries any. Raises: FrameError."""
+    if not body.startswith(_NUL):
+        return body, None
+    if len(body) < _WITH_BYTES.size:
+        raise FrameError("frame is cut")
+    _, length = _WITH_BYTES.unpack_from(body)
+    end = _WITH_BYTES.size + length
+    if end > len(body):
+        raise FrameError("frame is cut")
+    return body[_WITH_BYTES.size : end], body[end:]
+
+
+def parse(body: bytes) -> Message:
+    """Parses the message of one frame: JSON with finite numbers only. Raises: FrameError."""
+    text, data = split(body)
+    try:
+        message = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"frame is not JSON: {error}") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise FrameError("frame is not a JSON-RPC 2.0 object")
+    if data is not None:
+        carrier = message.get("params", message.get("result"))
+        if not isinstance(carrier, dict):
+            raise FrameError("frame has bytes that belong to nothing")
+        carrier["data"] = data
+    return message
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:32]} is not a JSON number")
+    return number
+
+
+def request(request_id: int, method: str, params: Message) -> Message:
+    """A request; its answer is a `result` or `failure` with the same id."""
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def notification(method: str, params: Message) -> Message:
+    """A message without an answer."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def result(request_id: Any, value: Message) -> Message:
+    """The answer to a successful request."""
+    return {"jsonrpc": "2.0", "id": request_id, "result": value}
+
+
+def failure(request_id: Any, code: str, message: str, rule: str | None = None) -> Message:
+    """The answer to a failed request; `code` is one of the API's error codes."""
+    data = {"code": code, "rule": rule}
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": -32000, "message": message, "data": data},
+    }

@@ -1,0 +1,1 @@
+"""What the kernel is told: guards, Landlock, system call filters, what commands execute."""

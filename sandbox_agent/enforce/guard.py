@@ -1,0 +1,306 @@
+"""The guard: a small process that owns one command and everything that the command starts.
+
+It runs as root without CAP_KILL in its own Landlock domain, so that one command can't signal, trace
+or read another. It reaps its whole tree: when `waitpid` reports no children, nothing of the command
+is left, and the guard is free for the next command.
+"""
+
+import contextlib
+import errno
+import functools
+import marshal
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from sandbox_agent.core.audit import EventBuffer
+from sandbox_agent.core.limits import Meter
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.decide.manifest import ReadManifest
+from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
+from sandbox_agent.enforce import guard_messages, profile, spawn
+from sandbox_agent.enforce.command_process import Pipes, Plan
+from sandbox_agent.enforce.exec_record import ExecRecorder, Source
+from sandbox_agent.enforce.guard_process import Setup, run
+from sandbox_agent.enforce.libraries import Libraries
+from sandbox_agent.enforce.profile import Profile, Tool
+from sandbox_agent.enforce.reads import broker
+from sandbox_agent.enforce.reads.pack_files import Held
+from sandbox_agent.enforce.reads.reports import Reports
+
+# Idle guards that are kept; each takes about 1 MiB.
+_KEPT = 2
+
+
+class Guard:
+    """The agent's side of one guard. Raises: OSError if no process can be created."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        recorder: ExecRecorder,
+        meter: Meter,
+        connect: Callable[[socket.socket], Reports] | None = None,
+    ) -> None:
+        """`connect` takes the reports of a broker, which is created before the guard if it is set.
+
+        The guard is then the broker's child.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        starter, its_starter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reports, its_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self.pid = os.fork()
+        except OSError:
+            for each in (ours, theirs, starter, its_starter, reports, its_reports):
+                each.close()
+            raise
+        if self.pid == 0:
+            start = functools.partial(run, setup, theirs, its_starter)
+            if connect is None:
+                start()
+            broker.run(setup.profile, setup.uid, its_reports, start)
+        theirs.close()
+        its_starter.close()
+        its_reports.close()
+        if connect is None:
+            reports.close()
+        self._reports = None if connect is None else connect(reports)
+        ours.setblocking(False)
+        starter.setblocking(False)
+        self.socket = ours
+        # Carries what starts a command: its plan, then the word to go.
+        self._starter = starter
+        # The uid of its commands' processes, and how many processes that uid may have.
+        self.uid, self.processes = setup.uid, setup.processes
+        self._on_end: Callable[[], None] | None = None
+        self._ended = False
+        self._number = 0
+        self.meter = meter
+        self._recorder = recorder
+        self._profile = setup.profile
+        self._source = Source(setup.profile.executable)
+        self._listener: int | None = None
+
+    def prepare(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
+        """Gives the guard its next command, which waits for `go`.
+
+        Raises: OSError if the guard is gone.
+        """
+        self._number += 1
+        self._source.begin(command_id, held=spawn.applies(self._profile, plan))
+        if self._reports is not None:
+            self._reports.begin(self._number, command_id, self._source)
+        # The plan goes into a memory file, because it may be larger than one message.
+        document = os.memfd_create("plan", os.MFD_CLOEXEC)
+        try:
+            os.write(document, marshal.dumps(tuple(plan)))
+            message = guard_messages.plan(self._number)
+            socket.send_fds(self._starter, [message], [*pipes, document])
+        finally:
+            os.close(document)
+
+    def go(self) -> None:
+        """Lets the prepared command execute its program."""
+        if self._source.held is not None:
+            self._recorder.go(self._source)
+            return
+        # If the guard is gone, that is reported as for any running command.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._starter.send(guard_messages.go(self._number))
+
+    def order(self, kind: bytes) -> bool:
+        """Sends an order for the current command; returns False if too many orders wait already.
+
+        A command that has ended needs no order.
+        """
+        if self.closed:
+            return True
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            try:
+                self.socket.send(guard_messages.order(kind, self._number))
+            except BlockingIOError:
+                return False
+        return True
+
+    def receive(self) -> bytes:
+        """The next report; empty if the guard is gone. Raises: BlockingIOError if there is none."""
+        if self._reports is not None:
+            self._reports.take()  # what the broker has said of a command comes before its end
+        while True:
+            try:
+                most = guard_messages.MOST_BYTES
+                report, descriptors, _, _ = socket.recv_fds(self.socket, most, 1)
+            except ConnectionResetError:  # it died with unread orders
+                return b""
+            if report != guard_messages.LISTENER or len(descriptors) != 1:
+                return report
+            (self._listener,) = descriptors
+            os.set_inheritable(self._listener, False)
+            self._recorder.watch(self._listener, self._source)
+
+    def refused(self, program: str, *, changed: bool) -> None:
+        """Tells the record that the command's program, an absolute path, was refused.
+
+        `changed`: because the manifest has another content for it.
+        """
+        if self._reports is not None:
+            self._reports.refused(self._number, program, changed=changed)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a command: without one, it has nothing to report."""
+        try:
+            self.receive()
+        except BlockingIOError:
+            return not self.lost
+        return False
+
+    @property
+    def settled(self) -> bool:
+        """Whether its broker is done with the last command: one that is not may be about to end."""
+        if self._reports is None:
+            return True
+        self._reports.take()
+        return not self._reports.busy
+
+    @property
+    def lost(self) -> bool:
+        """Whether its broker has ended: no program can be executed any more."""
+        return self._reports is not None and self._reports.lost
+
+    @property
+    def closed(self) -> bool:
+        """Whether the guard was released; it takes no further command."""
+        return self.socket.fileno() < 0
+
+    def kill(self, on_end: Callable[[], None]) -> None:
+        """Kills the guard and calls back; the command's processes then have no owner.
+
+        Where executions are reported, what is left of the command can't execute anything any more.
+        """
+        self.close()
+        if self._ended:
+            on_end()
+        else:
+            self._on_end = on_end
+            os.kill(self.pid, signal.SIGKILL)
+
+    def ended(self) -> None:
+        """Marks the process as ended: its pid may belong to another process from now on."""
+        self._ended = True
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    def close(self) -> None:
+        """Releases the guard: an idle guard ends, a busy one kills its command.
+
+        A command that waits for `go` never executes its program.
+        """
+        self._starter.close()
+        self.socket.close()
+        if self._listener is not None:
+            self._recorder.forget(self._listener)
+            self._listener = None
+        if self._reports is not None:
+            self._reports.close()
+
+
+class Guards:
+    """Lends guards to commands, and keeps a few idle ones, as creating one takes long."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        configuration: Configuration,
+        abi: int,
+        events: EventBuffer,
+        programs: Libraries | None = None,
+    ) -> None:
+        """`programs` is what the level's commands need, if it is known."""
+        self._loop = loop
+        self._programs = programs
+        self._configuration = configuration
+        self._abi = abi
+        self._events = events
+        self._recorder = ExecRecorder(loop, events, configuration.uid)
+        self._meter = Meter()
+        self._profile: Profile | None = None
+        # The files of the session's manifest; they stay the same for every guard.
+        self.held: Held = {}
+        self._idle: list[Guard] = []
+
+    def confine(self) -> None:
+        """Builds the confinement that every guard enters. There are no guards before this call.
+
+        Raises: ConfinementError if commands can't be confined, or the workspace is not there.
+        """
+        _check_workspace(self._configuration.uid)
+        self._profile = profile.build(
+            self._configuration, self._abi, programs=self._programs, held=self.held
+        )
+
+    def prepare(self) -> None:
+        """Creates the first guard in advance, if there is room for it."""
+        with contextlib.suppress(OSError):
+            self._idle.append(self.take())
+
+    def take(self) -> Guard:
+        """A guard for one command. Raises: OSError if no process can be created."""
+        for guard in [guard for guard in reversed(self._idle) if guard.settled]:
+            self._idle.remove(guard)
+            if guard.idle:
+                return guard
+            guard.close()
+        if self._profile is None:
+            raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
+        return self._make(self._profile)
+
+    def take_for(self, tool: Tool) -> Guard:
+        """A guard for a tool, with the tool's own permissions added to those of commands.
+
+        Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
+        """
+        own = profile.build(self._configuration, self._abi, tool, self._programs, self.held)
+        try:
+            return self._make(own)
+        finally:
+            own.close()
+
+    def give_back(self, guard: Guard) -> None:
+        """Takes back a guard whose command has ended."""
+        if len(self._idle) < _KEPT and not guard.closed and not guard.lost:
+            self._idle.append(guard)
+        else:
+            guard.close()
+
+    def _make(self, held_to: Profile) -> Guard:
+        guard = Guard(
+            Setup(self._configuration.uid, self._configuration.processes, held_to),
+            self._recorder,
+            self._meter,
+            functools.partial(self._connect, held_to.reads.manifest) if held_to.reads else None,
+        )
+        self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
+        return guard
+
+    def _connect(self, manifest: ReadManifest, broker_socket: socket.socket) -> Reports:
+        return Reports(self._loop, self._events, self._recorder, manifest, broker_socket)
+
+    def _ended(self, guard: Guard) -> None:
+        if guard in self._idle:
+            self._idle.remove(guard)
+            guard.close()
+        guard.ended()
+
+
+def _check_workspace(uid: int) -> None:
+    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid."""
+    try:
+        mounted = os.stat(WORKSPACE_DIR).st_uid == uid
+    except OSError:
+        mounted = False
+    if not mounted:
+        raise profile.ConfinementError("the session's workspace is not mounted")

@@ -1,0 +1,1 @@
+"""File operations, in processes of their own with the session's user."""

@@ -1,0 +1,96 @@
+"""Files and directories as they are listed. Runs in the helper that does file operations."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, Entry
+from sandbox_agent.files.places import Place, open_in
+
+# Bytes of one answer: most of a frame; and what an entry takes in addition to its path.
+_MOST_LISTED_BYTES = MAX_FRAME_BYTES * 3 // 4
+_ENTRY_BYTES = 100
+_TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
+
+
+def stat_entry(workspace: Place, path: str) -> Entry:
+    """Describes `path`; a symbolic link is described, not followed. Raises: OSError."""
+    fd = open_in(workspace, path, os.O_PATH | os.O_NOFOLLOW)
+    return _entry(path, os.fstat(fd), "", fd)
+
+
+def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
+    """Lists a directory, `depth` levels deep and sorted; also returns whether the list was cut.
+
+    The list is cut at `limit` entries or at the size of an answer. Directories are walked level by
+    level, and each one is opened anew beneath the workspace.
+
+    Raises: OSError if `path` is not a readable directory.
+    """
+    entries: list[Entry] = []
+    level = [path]
+    for current_depth in range(depth):
+        below: list[str] = []
+        for directory in level:
+            try:
+                found = sorted(_scan(workspace, directory), key=lambda entry: entry.path)
+            except (OSError, AgentError):
+                # Only the requested directory must be readable; others are listed by name.
+                if current_depth == 0:
+                    raise
+                continue
+            if len(entries) + len(found) > limit:
+                entries += found[: limit - len(entries)]
+                return _sorted(entries, cut=True)
+            entries += found
+            below += [entry.path for entry in found if entry.type == "directory"]
+        level = below
+    return _sorted(entries, cut=False)
+
+
+def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
+    """As many entries as fit into one answer; long or escaped names take more room."""
+    found = sorted(_printable(entry) for entry in entries)
+    size = 0
+    for index, entry in enumerate(found):
+        size += _ENTRY_BYTES + len(json.dumps([entry.path, entry.target]))
+        if size > _MOST_LISTED_BYTES:
+            return found[:index], True
+    return found, cut
+
+
+def _scan(workspace: Place, directory: str) -> Iterator[Entry]:
+    fd = open_in(workspace, directory or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(fd) as names:
+            for name in names:
+                path = name.name if directory in ("", ".") else f"{directory}/{name.name}"
+                try:
+                    yield _entry(path, name.stat(follow_symlinks=False), name.name, fd)
+                except FileNotFoundError:
+                    continue
+    finally:
+        os.close(fd)
+
+
+def _entry(path: str, status: os.stat_result, name: str, directory: int) -> Entry:
+    """Builds an entry; `name` is empty if `directory` is the link itself."""
+    kind = _TYPES.get(stat.S_IFMT(status.st_mode), "other")
+    mode = stat.S_IMODE(status.st_mode)
+    target = _link_target(name, directory) if kind == "symlink" else None
+    return Entry(path, kind, status.st_size, mode, status.st_mtime, target)
+
+
+def _link_target(name: str, directory: int) -> str | None:
+    """The link's target; None if it is not UTF-8, or if the link has been replaced since."""
+    try:
+        return os.fsencode(os.readlink(name, dir_fd=directory)).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _printable(entry: Entry) -> Entry:
+    """The entry with bytes that are not UTF-8 backslash-escaped, because JSON can't carry them."""
+    return entry._replace(path=os.fsencode(entry.path).decode(errors="backslashreplace"))

@@ -1,0 +1,66 @@
+"""Where file operations act: the workspace, and whatever else the level leaves to its commands.
+
+Levels that allow any command can read the files of the image and write to /tmp, as commands can
+there. Views of the kernel and devices are not files of the image.
+"""
+
+import os
+import posixpath
+from typing import NamedTuple
+
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.outside import TMP, is_file_of_image, outside
+from sandbox_agent.enforce.syscalls import open_beneath, open_in_root
+
+RULE = "path-outside-workspace"
+
+
+class Place(NamedTuple):
+    """A directory beneath which paths are resolved.
+
+    `image`: it is the root of the image, whose links may lead anywhere in it. Without `links`, no
+    symbolic link is followed.
+    """
+
+    directory: int
+    image: bool = False
+    links: bool = True
+
+
+def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
+    """Opens a path in a place. Raises: OSError; AgentError if it is not a file of the image."""
+    if not place.image:
+        return open_beneath(place.directory, path, flags, mode, links=place.links)
+    fd = open_in_root(place.directory, path, flags)
+    if not is_file_of_image(os.readlink(f"/proc/self/fd/{fd}")):
+        os.close(fd)
+        raise AgentError("permission_denied", f"not a file of the image: /{path}", RULE)
+    return fd
+
+
+class Places:
+    """The places of one file worker; `anywhere` if its level allows any command.
+
+    Without `links`, no symbolic link in the workspace is followed.
+    """
+
+    def __init__(self, workspace: str, *, anywhere: bool, links: bool = True) -> None:
+        """Raises: OSError."""
+        flags = os.O_PATH | os.O_DIRECTORY
+        self._workspace = Place(os.open(workspace, flags), links=links)
+        self._anywhere = anywhere
+        self._tmp = Place(os.open(TMP, flags)) if anywhere else None
+        self._image = Place(os.open("/", flags), image=True) if anywhere else None
+
+    def find(self, path: str, *, writes: bool) -> tuple[Place, str]:
+        """The place of a path and the path within it; a relative path is in the workspace.
+
+        Raises: AgentError.
+        """
+        if not path.startswith("/"):
+            return self._workspace, path
+        path = posixpath.normpath(path)
+        found = self._tmp if writes else self._image
+        if found is None or not outside(path, writes=writes):
+            raise AgentError("permission_denied", f"path escapes workspace: {path}", RULE)
+        return found, path.removeprefix(TMP if writes else "").lstrip("/") or "."

@@ -1,0 +1,1 @@
+"""The ways out of a sandbox and into it, and the programs that have them."""

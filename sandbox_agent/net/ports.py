@@ -1,0 +1,38 @@
+"""The agent's side of ports: the process that connects to them, started at the first use.
+
+Like the forwarder, it is the agent's child with a uid of its own, so that it stalls nothing and no
+command can signal or trace it, or open its socket.
+"""
+
+import os
+
+from sandbox_agent.core.loop import Loop
+from sandbox_agent.core.outputs import Reply
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import Message
+from sandbox_agent.net import ports_process
+
+
+class Ports:
+    """Starts the process when the control plane asks for it; it ends when nobody listens to it."""
+
+    def __init__(self, loop: Loop, abi: int) -> None:
+        self._loop = loop
+        self._abi = abi
+        self._runs = False
+
+    def start(self, _params: Message, reply: Reply) -> None:
+        """Starts it unless it runs. Raises: AgentError."""
+        if not self._runs:
+            try:
+                pid = os.fork()
+            except OSError:
+                raise AgentError("busy", "there is no room for another process") from None
+            if pid == 0:
+                ports_process.run(self._abi)
+            self._runs = True
+            self._loop.on_exit(pid, self._ended)
+        reply({})
+
+    def _ended(self) -> None:
+        self._runs = False

@@ -1,0 +1,73 @@
+"""The `session` program: asks the control plane about the session that it runs in."""
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+
+from sandbox_agent.decide.protocol import QUESTIONS_DIR, QUESTIONS_SOCKET_NAME, WORKSPACE_DIR
+
+_WRONG, _UNAVAILABLE = 2, 3
+_SECONDS = 15.0
+_MOST_ANSWER_BYTES = 64 * 1024
+
+
+def main() -> int:
+    """Asks with the program's arguments, prints the answer, and returns the exit status."""
+    words = sys.argv[1:]
+    try:
+        if words[:1] == ["propose"]:
+            return _propose(words[1:])
+        return _print(_ask(words))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return _failed(f"the control plane does not answer: {error}", _UNAVAILABLE)
+
+
+def _ask(words: Sequence[str]) -> dict[str, object]:
+    """Raises: OSError, ValueError."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(_SECONDS)
+        asking.connect(os.path.join(QUESTIONS_DIR, QUESTIONS_SOCKET_NAME))
+        asking.sendall(json.dumps(words).encode() + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n"):
+            data = asking.recv(_MOST_ANSWER_BYTES)
+            if not data:
+                raise ValueError("it closed the connection: too many or too long questions")
+            answer += data
+    told = json.loads(answer)
+    if not isinstance(told, dict):
+        raise TypeError("the answer is malformed")
+    return told
+
+
+def _print(answer: dict[str, object]) -> int:
+    sys.stdout.write(str(answer["stdout"]))
+    sys.stderr.write(str(answer["stderr"]))
+    return int(str(answer["exit_code"]))
+
+
+def _propose(args: Sequence[str]) -> int:
+    """Writes standard input to a file. In proposal mode, the workspace stages every write."""
+    if len(args) != 1:
+        return _failed("propose takes 1 argument: a path in the workspace", _WRONG)
+    path = os.path.realpath(args[0])
+    if not path.startswith(WORKSPACE_DIR + "/"):
+        return _failed(f"{args[0]} is not in {WORKSPACE_DIR}", _WRONG)
+    answer = _ask(["allowed", "world.write", os.path.relpath(path, WORKSPACE_DIR)])
+    if answer["exit_code"] != 0:
+        return _failed(f"{answer['stdout']}{answer['stderr']}".rstrip("\n"), 1)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        return _failed(f"{args[0]}: {error.strerror}", 1)
+    return 0
+
+
+def _failed(message: str, status: int) -> int:
+    sys.stderr.write(f"session: {message}\n")
+    return status

@@ -1,1 +1,0 @@
-"""What a CONSUME session may read: the files of its context pack, and nothing else."""

@@ -1,0 +1,1 @@
+"""Commands: started, fed, signalled and ended."""

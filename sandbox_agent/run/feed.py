@@ -1,0 +1,118 @@
+"""A command's standard input: holds unread data up to a limit."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sandbox_agent.core.loop import WRITE, Loop, Timer
+from sandbox_agent.decide.errors import AgentError
+
+# Bytes that the command has not read; further input waits until there is room.
+MOST_BYTES = 1024 * 1024
+# How long a caller waits for room, less than the control plane's own time-out.
+PATIENCE_SECONDS = 20.0
+_WRITE_BYTES = 65536
+
+Done = Callable[[AgentError | None], None]
+
+
+class _Waiting(NamedTuple):
+    """Input that waits for room, and the callback for when there is."""
+
+    data: bytes
+    close: bool
+    done: Done
+    timer: Timer
+
+
+class Feed:
+    """The write end of a command's standard input; closes it at the end of the input."""
+
+    def __init__(self, loop: Loop, fd: int, data: bytes, *, stays_open: bool) -> None:
+        self._loop = loop
+        self._fd: int | None = fd
+        self._held = bytearray(data)
+        self._closing = not stays_open
+        self._waiting: _Waiting | None = None
+        os.set_blocking(fd, False)
+        self._write()
+
+    def write(self, data: bytes, close: bool, done: Done) -> None:
+        """Queues more input as soon as there is room; `close` marks it as the last.
+
+        `done` is then called without an error, or with the reason for a refusal: `conflict` if the
+        input is closed, `busy` if the command has not read earlier input for `PATIENCE_SECONDS`.
+        """
+        if self._fd is None or self._closing:
+            done(_closed())
+        elif self._waiting is not None:
+            done(AgentError("busy", "earlier input to this command is still pending: try again"))
+        elif len(self._held) + len(data) > MOST_BYTES and self._held:
+            timer = self._loop.after(PATIENCE_SECONDS, self._give_up)
+            self._waiting = _Waiting(data, close, done, timer)
+        else:
+            self._take(data, close)
+            done(None)
+
+    def forget_caller(self) -> None:
+        """Drops the waiting input, because its caller is gone."""
+        if self._waiting is not None:
+            self._waiting.timer.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Closes the input and drops what was not read."""
+        if self._fd is not None:
+            self._loop.unwatch(self._fd)
+            os.close(self._fd)
+            self._fd = None
+        self._held.clear()
+        self._answer(_closed())
+
+    def _take(self, data: bytes, close: bool) -> None:
+        self._held += data
+        self._closing = close
+        self._write()
+
+    def _write(self) -> None:
+        if self._fd is None:
+            return
+        try:
+            while self._held:
+                written = os.write(self._fd, self._held[:_WRITE_BYTES])
+                del self._held[:written]
+        except BlockingIOError:
+            self._loop.watch(self._fd, WRITE, lambda _events: self._write())
+            self._take_waiting()
+            return
+        except BrokenPipeError:
+            self.close()
+            return
+        self._loop.unwatch(self._fd)
+        if self._closing:
+            self.close()
+        else:
+            self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        waiting = self._waiting
+        if waiting is None or (self._held and len(self._held) + len(waiting.data) > MOST_BYTES):
+            return
+        self._waiting = None
+        waiting.timer.cancel()
+        self._take(waiting.data, waiting.close)
+        waiting.done(None)
+
+    def _give_up(self) -> None:
+        text = f"the command has not read its standard input for {PATIENCE_SECONDS:g} s: try again"
+        self._answer(AgentError("busy", text))
+
+    def _answer(self, error: AgentError) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.timer.cancel()
+            waiting.done(error)
+
+
+def _closed() -> AgentError:
+    return AgentError("conflict", "the command's standard input is closed")

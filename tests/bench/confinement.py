@@ -16,7 +16,7 @@ import json, os, struct, sys, time
 sys.path.insert(0, "/opt/paddock")
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.enforce.command_process import Plan
-from sandbox_agent.confine import profile, syscalls
+from sandbox_agent.enforce import profile, syscalls
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.guard_process import Setup

@@ -116,7 +116,7 @@ echo --
 find . -name '*.pyc' | sort | sed 's/__pycache__.//; s/\\.cpython-.*$//'
 """
     sources, compiled = _shell(client, image, script).split("--\n")
-    assert "./sandbox_agent/protocol\n" in sources
+    assert "./sandbox_agent/decide/protocol\n" in sources
     assert sorted(compiled.split()) == sorted(sources.split())
 
 

@@ -59,7 +59,7 @@ def test_hash_is_stable(repository: Path) -> None:
         "images/sandbox/unused",
         "images/baseline/sandbox.toml",
         "sandbox_agent/decide/protocol.py",
-        "sandbox_agent/confine/__init__.py",
+        "sandbox_agent/enforce/__init__.py",
     ],
 )
 def test_hash_follows_every_input(repository: Path, changed: str) -> None:
@@ -76,7 +76,7 @@ def test_hash_follows_new_removed_and_renamed_sources(repository: Path) -> None:
     seen.add(_hash(repository))
     added.rename(added.with_name("renamed.py"))
     seen.add(_hash(repository))
-    (repository / "sandbox_agent" / "protocol.py").unlink()
+    (repository / "sandbox_agent" / "decide" / "protocol.py").unlink()
     seen.add(_hash(repository))
     assert len(seen) == 4
 

@@ -7,17 +7,17 @@ from aiohttp.typedefs import Handler, Middleware
 
 from api.connections import CONNECTIONS, Connections
 from api.console.routes import Console
-from api.context import Work
-from api.docs import Docs
-from api.handlers import OPERATIONS
 from api.http import stream
 from api.http.addressed import addressed
 from api.http.endpoint import Bounds, make_endpoint
 from api.http.errors import describe, problem
+from api.http.observability import REQUEST_ID, observe
 from api.http.unread import Unread
-from api.limits import RequestRates
 from api.mcp.conversations import Conversations
-from api.observability import REQUEST_ID, observe
+from api.openapi.docs import Docs
+from api.operations import OPERATIONS
+from api.shape.context import Work
+from api.shape.limits import RequestRates
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.metrics import Metrics

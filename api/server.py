@@ -12,10 +12,10 @@ from aiohttp import web
 
 from api.app import create_app
 from api.connections import CONNECTIONS, raise_descriptors
-from api.logs import logging_to_stdout
+from api.log.logs import logging_to_stdout
+from api.log.server_log import ServerLog
 from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
-from api.server_log import ServerLog
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.loop_lag import LoopLag, watched_loop

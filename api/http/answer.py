@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from api.answers import (
+from api.http import run_socket, sse, stream, terminal_socket
+from api.shape.answers import (
     JSON,
     Answer,
     Attached,
@@ -20,7 +21,6 @@ from api.answers import (
     Text,
     Verified,
 )
-from api.http import run_socket, sse, stream, terminal_socket
 from paddock.contract.base import Model
 
 # Clients refuse headers of more than 8 KiB.

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from api.access import ROLES, Access
 from api.http.ticket import ticket_of
-from api.operation import Operation
+from api.shape.access import ROLES, Access
+from api.shape.operation import Operation
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, UnauthorizedError
 from orchestrator.rules.access.keys import Principal, Role, digest, is_handle

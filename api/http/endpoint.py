@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from api.access import Access
 from api.connections import Connections
-from api.context import Context, Work
 from api.http.answer import respond
 from api.http.auth import Admitted, admit
 from api.http.body import arriving, check_encoding, is_small, read_body
+from api.http.observability import PRINCIPAL, REQUEST_ID
 from api.http.origin import check_origin
 from api.http.pace import UPLOAD_PACE
 from api.http.query import read_query
 from api.http.sockets import check_handshake
 from api.http.unread import Unread, UnreadBody
-from api.limits import RequestRates
 from api.mcp.conversations import Conversations
-from api.observability import PRINCIPAL, REQUEST_ID
-from api.operation import Operation
-from api.performing import performing
+from api.shape.access import Access
+from api.shape.context import Context, Work
+from api.shape.limits import RequestRates
+from api.shape.operation import Operation
+from api.shape.performing import performing
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.round_robin import asking
 from paddock.contract.requests import NoQuery

@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from api.failures import failed
-from api.problems import document
+from api.shape.failures import failed
+from api.shape.problems import document
 from orchestrator.ground.errors import PaddockError, ValidationError
 
 _CODES = {

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from api.answers import Event, Exchange
 from api.http import stream
 from api.http.frames import Frames
 from api.http.sockets import begin, close, cut_off, send, socket_for
 from api.http.ticket import RUN
+from api.shape.answers import Event, Exchange
 from orchestrator.ground.errors import BusyError, PaddockError, RateLimitedError
 from orchestrator.ground.limits import TokenBucket
 from orchestrator.ground.task_scope import TaskScope

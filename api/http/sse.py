@@ -4,8 +4,8 @@ from contextlib import aclosing
 
 from aiohttp import web
 
-from api.answers import Event, EventStream
 from api.http import stream
+from api.shape.answers import Event, EventStream
 
 
 async def send(request: web.Request, answer: EventStream) -> web.StreamResponse:

@@ -5,9 +5,6 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from api.answers import HEARTBEAT_SECONDS
-from api.context import Context
-from api.failures import failed
 from api.mcp.conversation import MOST_REQUESTS, Conversation
 from api.mcp.messages import (
     INVALID_REQUEST,
@@ -21,6 +18,9 @@ from api.mcp.messages import (
     request_id,
 )
 from api.mcp.methods import result_of
+from api.shape.answers import HEARTBEAT_SECONDS
+from api.shape.context import Context
+from api.shape.failures import failed
 from orchestrator.ground.errors import BusyError
 from paddock.contract.mcp import McpReply
 

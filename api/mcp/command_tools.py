@@ -4,14 +4,14 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from api.answers import Accepted, EventStream
-from api.context import Context
-from api.handlers.commands import execute
-from api.handlers.processes import feed_process, list_processes, read_process, signal_process
 from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.inputs import Inputs, part
 from api.mcp.results import HeadAndTail, RefusedError, ToolResult, of_model
 from api.mcp.tool import Caller, McpTool, described
+from api.operations.commands import execute
+from api.operations.processes import feed_process, list_processes, read_process, signal_process
+from api.shape.answers import Accepted, EventStream
+from api.shape.context import Context
 from paddock.contract.command_requests import ExecBody, OutputQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
     CommandOutput,

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from api.answers import Download
-from api.handlers.files import (
+from api.mcp.inputs import Inputs, part
+from api.mcp.results import MOST_TEXT, ToolResult, of_model
+from api.mcp.tool import Caller, McpTool, described
+from api.operations.files import (
     delete_file,
     list_files,
     make_directory,
@@ -14,9 +16,7 @@ from api.handlers.files import (
     read_file,
     write_file,
 )
-from api.mcp.inputs import Inputs, part
-from api.mcp.results import MOST_TEXT, ToolResult, of_model
-from api.mcp.tool import Caller, McpTool, described
+from api.shape.answers import Download
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.files import FileList, ListQuery, MoveBody, PathBody, PathQuery, WriteQuery
 from paddock.contract.mcp import McpContent, McpRange

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from api.answers import HEARTBEAT_SECONDS, Event
-from api.context import Context
 from api.mcp.conversation import Conversation, News
 from api.mcp.messages import TOOLS_CHANGED, notice
+from api.shape.answers import HEARTBEAT_SECONDS, Event
+from api.shape.context import Context
 from orchestrator.record.audit.follow import Follower
 from orchestrator.record.audit.query import Selection
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from api.context import Context
-from api.failures import failed
 from api.mcp.command_tools import COMMAND_TOOLS
 from api.mcp.conversation import Conversation
 from api.mcp.file_tools import FILE_TOOLS
@@ -18,7 +16,9 @@ from api.mcp.messages import (
 from api.mcp.resources import RESOURCES, read_resource
 from api.mcp.results import RefusedError, ToolResult, refused
 from api.mcp.tool import Caller, McpTool, Tell
-from api.version import VERSION
+from api.shape.context import Context
+from api.shape.failures import failed
+from api.shape.version import VERSION
 from orchestrator.state.session import Session
 
 _TOOLS = (*COMMAND_TOOLS, *FILE_TOOLS)

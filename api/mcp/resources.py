@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from api.context import Context
-from api.handlers.audit import count_audit, search_audit
-from api.handlers.budgets import show_budget
-from api.handlers.sessions import inspect_session
 from api.mcp.messages import RESOURCE_NOT_FOUND, McpError
+from api.operations.audit import count_audit, search_audit
+from api.operations.budgets import show_budget
+from api.operations.sessions import inspect_session
+from api.shape.context import Context
 from paddock.contract.audit import AuditEvents, AuditQuery
 from paddock.contract.base import Model
 from paddock.contract.requests import IncarnationQuery

@@ -5,10 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from api.context import Context
 from api.mcp.conversation import Conversation
-from api.operation import Operation
-from api.performing import performing
+from api.shape.context import Context
+from api.shape.operation import Operation
+from api.shape.performing import performing
 
 # Tells the client how far the call is: a text, and a number that grows.
 Tell = Callable[[str, int], None]

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from api.handlers import OPERATIONS
 from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.openapi.schemas import component_schemas
-from api.version import VERSION
+from api.operations import OPERATIONS
+from api.shape.version import VERSION
 from paddock.contract.problem import Problem
 from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME
 

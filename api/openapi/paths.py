@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
-from api.access import ROLES, Access
-from api.answers import BYTES, JSON, NOTHING
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
-from api.operation import Events, Frames, Operation, Reply
+from api.shape.access import ROLES, Access
+from api.shape.answers import BYTES, JSON, NOTHING
+from api.shape.operation import Events, Frames, Operation, Reply
 from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model, model_example
 from paddock.contract.requests import NoBody

@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 from api.openapi.schemas import Schema, ref
-from api.operation import Operation
-from api.problems import STATUSES, title
+from api.shape.operation import Operation
+from api.shape.problems import STATUSES, title
 from orchestrator.ground import errors
 from paddock.contract.problem import Problem
 

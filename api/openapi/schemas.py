@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from api.operation import Operation
+from api.shape.operation import Operation
 from paddock.contract.requests import Query
 
 _REF = "#/components/schemas/{model}"

@@ -11,18 +11,18 @@ from typing import NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from api.access import Access
 from api.connections import CONNECTIONS, Connections
-from api.context import Work
 from api.http import stream
 from api.http.addressed import addressed
 from api.http.auth import authorize
 from api.http.errors import describe
-from api.observability import PRINCIPAL, observe
+from api.http.observability import PRINCIPAL, observe
 from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
 from api.previews.pages import page
 from api.previews.paths import PreviewPath, read_path
+from api.shape.access import Access
+from api.shape.context import Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import (
     BusyError,

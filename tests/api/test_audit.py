@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.answers import HEARTBEAT_SECONDS
+from api.shape.answers import HEARTBEAT_SECONDS
 from orchestrator.ground.round_robin import asker
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.record.audit.recorder import Recorder
@@ -147,7 +147,7 @@ async def test_stream_of_a_handle_ends_with_the_handle(
 
 
 async def test_heartbeat(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.handlers.events.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("api.operations.events.HEARTBEAT_SECONDS", 0.01)
     stream = await api.call("GET", path + "/events?after=100")
     async with asyncio.timeout(WAIT_SECONDS):
         assert await stream.content.readline() == b": alive\n"

@@ -3,8 +3,7 @@
 import hashlib
 import re
 
-from api import docs
-from api.openapi import document
+from api.openapi import docs, document
 from tests.api.conftest import Api
 from tests.support.cases import each
 

@@ -145,8 +145,8 @@ async def test_followers_are_counted(api: Api) -> None:
 @pytest.fixture
 def no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle streams do not check their caller's credential by themselves."""
-    monkeypatch.setattr("api.handlers.events.HEARTBEAT_SECONDS", 600)
-    monkeypatch.setattr("api.output.HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr("api.operations.events.HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr("api.operations.output.HEARTBEAT_SECONDS", 600)
 
 
 @pytest.mark.usefixtures("no_heartbeats")

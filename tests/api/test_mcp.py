@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import ClientResponse
 
-from api.access import ROLES, Access
 from api.mcp import approval_wait, command_tools, file_tools
 from api.mcp.conversation import MOST_REQUESTS
 from api.mcp.conversations import MOST_PER_SESSION, Conversations
+from api.shape.access import ROLES, Access
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from api.access import ROLES, Access
-from api.handlers import OPERATIONS
-from api.operation import Operation
+from api.operations import OPERATIONS
+from api.shape.access import ROLES, Access
+from api.shape.operation import Operation
 from orchestrator.ground.store.database import Database
 from orchestrator.rules.access.keys import Role
 from orchestrator.settings.settings import Settings

@@ -12,11 +12,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import WSMessage, WSMsgType
 
-from api import run_frames
-from api.answers import Event
-from api.handlers import run_sockets
 from api.http import run_socket, stream
 from api.http.frames import FRAME_RATES, FrameRates, Frames
+from api.operations import run_frames, run_sockets
+from api.shape.answers import Event
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api

@@ -150,7 +150,7 @@ def test_a_server_that_can_not_be_loaded_is_one_line(server: Installed) -> None:
     """`-m` searches the working directory first, which has another package `api`."""
     done = server.run(server.python, "-m", "paddock", "doctor")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert "can't be loaded: No module named 'api.commands'" in done.stderr
+    assert "can't be loaded: No module named 'api.cli'" in done.stderr
 
 
 async def test_the_server_works_where_its_wheel_is_installed(

@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 
-from api.answers import JSON, NOTHING
-from api.handlers import OPERATIONS
 from api.openapi.problems import MEDIA_TYPE
-from api.operation import Operation
-from api.problems import STATUSES
+from api.operations import OPERATIONS
+from api.shape.answers import JSON, NOTHING
+from api.shape.operation import Operation
+from api.shape.problems import STATUSES
 from paddock.contract.problem import Problem
 from paddock.contract.words import ID_PATTERN
 

@@ -9,12 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
-from api.answers import Event
-from api.context import Context
 from api.http.errors import describe, problem
 from api.http.sse import encode_event
-from api.output import Piece, TextDecoder, page_text
-from api.problems import STATUSES, document
+from api.operations.output import Piece, TextDecoder, page_text
+from api.shape.answers import Event
+from api.shape.context import Context
+from api.shape.problems import STATUSES, document
 from orchestrator.ground import errors
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, ValidationError
 from orchestrator.work.commands.started import OutputPage

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from api.context import Work
+from api.shape.context import Work
 from orchestrator.ground.errors import ConflictError
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
-from api.answers import Event
 from api.http.sse import encode_event
-from api.problems import STATUSES
+from api.shape.answers import Event
+from api.shape.problems import STATUSES
 from paddock.client import errors, requests
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
 from paddock.client.parsing import read

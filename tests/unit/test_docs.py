@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.problems import STATUSES
+from api.shape.problems import STATUSES
 from orchestrator.settings.settings import Settings
 from scripts.docs import DOCS, PARTS, render
 from tests.support.documents import blocks, documents

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.log_file import KEPT, LogFile
-from api.logs import logging_to_stdout
+from api.log.log_file import KEPT, LogFile
+from api.log.logs import logging_to_stdout
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.settings import Settings
 
@@ -43,7 +43,7 @@ def test_a_file_that_was_taken_away_is_made_anew(tmp_path: Path) -> None:
 
 def test_standard_output_goes_along(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from api.log_file import LogFile\n"
+        "import os, sys; from pathlib import Path; from api.log.log_file import LogFile\n"
         "file = LogFile(Path(sys.argv[1]), max_bytes=1)\n"
         "print('before', flush=True); file.turn(); print('after', flush=True)\n"
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from structlog.contextvars import bound_contextvars
 
-from api.logs import REDACTED, LogWriter, Redaction, logging_to_stdout, make_formatter
+from api.log.logs import REDACTED, LogWriter, Redaction, logging_to_stdout, make_formatter
 from orchestrator.ground.log_context import session_context
 from orchestrator.rules.access.keys import new_handle
 from orchestrator.settings.settings import Settings

@@ -10,12 +10,12 @@ import pytest
 from openapi_spec_validator import validate
 from pydantic import BaseModel
 
-from api.access import ROLES, Access
-from api.handlers import OPERATIONS
 from api.http.body import validated
 from api.openapi import document
-from api.problems import STATUSES
-from api.version import VERSION
+from api.operations import OPERATIONS
+from api.shape.access import ROLES, Access
+from api.shape.problems import STATUSES
+from api.shape.version import VERSION
 from orchestrator.ground.errors import PaddockError
 from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model

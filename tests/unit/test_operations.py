@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api import handlers
-from api.access import Access
-from api.answers import Accepted, EventStream
-from api.context import Context
-from api.handlers import OPERATIONS
-from api.operation import SESSION, Events, Operation, operation, operations_of
+from api import operations as handlers
+from api.operations import OPERATIONS
+from api.shape.access import Access
+from api.shape.answers import Accepted, EventStream
+from api.shape.context import Context
+from api.shape.operation import SESSION, Events, Operation, operation, operations_of
 from orchestrator.rules.tools.schema import input_schema
 from paddock.contract import words
 from paddock.contract.commands import Command, CommandResult, PendingCommand

@@ -1,0 +1,62 @@
+"""What an installed server adds to the command line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from api.cli import machine, tools
+from api.cli.errors import explain
+from paddock.cli.exits import Failure, Status
+from paddock.cli.server import Server
+
+if TYPE_CHECKING:
+    from orchestrator.settings.settings import Settings
+
+
+def _settings() -> "Settings":
+    from orchestrator.ground.config_error import ConfigError
+    from orchestrator.settings.settings import load_settings
+
+    try:
+        return load_settings()
+    except ConfigError as error:
+        raise Failure(str(error), status=Status.USAGE) from None
+
+
+def _find_url() -> str:
+    from orchestrator.settings import instance_url
+
+    return instance_url.find_url(_settings())
+
+
+def _check_announced() -> None:
+    """The key of a state directory is for its control plane, not for whoever else listens."""
+    from orchestrator.settings import instance_url
+
+    settings = _settings()
+    if instance_url.announced_url(settings) is None:
+        raise Failure(
+            f"no control plane of the state directory {settings.state_dir} listens",
+            "`paddock serve` starts one; --url or PADDOCK_URL names another",
+            Status.UNREACHABLE,
+        )
+
+
+def _find_key() -> str | Path:
+    """The key in PADDOCK_ADMIN_KEY, or the state directory's key file."""
+    from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
+
+    settings = _settings()
+    if settings.admin_key is not None:
+        return settings.admin_key.get_secret_value()
+    return settings.state_dir / ADMIN_KEY_FILE
+
+
+SERVER = Server(
+    machine=machine.app,
+    tools=tools.app,
+    explain=explain,
+    find_url=_find_url,
+    find_key=_find_key,
+    check_announced=_check_announced,
+    tool_names=tools.oneshot_names,
+)

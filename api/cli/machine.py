@@ -1,0 +1,89 @@
+"""Commands that act on this machine: `serve`, `doctor` and `openapi`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from api.cli import backups, images, keys
+from paddock.cli.exits import Failure, Status
+from paddock.cli.options import AsJson, example
+from paddock.cli.terminal import note, print_json, print_table, working
+
+if TYPE_CHECKING:
+    from orchestrator.operate.checks.doctor import Check
+
+
+app = typer.Typer()
+for _name, _module in (("keys", keys), ("images", images)):
+    app.add_typer(_module.app, name=_name)
+app.add_typer(backups.app)
+
+
+@app.command(epilog=example("paddock serve"))
+def serve() -> None:
+    """Run the control plane until TERM or Ctrl-C; its sandboxes keep running.
+
+    It is configured by environment variables that begin with `PADDOCK_`, and by the TOML file that
+    `PADDOCK_CONFIG_FILE` names.
+    """
+    from api.server import run
+    from orchestrator.settings.settings import load_settings
+
+    run(load_settings())
+
+
+@app.command(epilog=example("paddock doctor"))
+def doctor(as_json: AsJson = False) -> None:
+    """Check whether this machine can run sandboxes, and report what to fix.
+
+    The exit status is 1 if a check fails; a warning is not a failure.
+    """
+    import asyncio
+    from functools import partial
+
+    from images.inventory import current_inputs
+    from orchestrator.operate.checks.doctor import healthy, run_checks
+    from orchestrator.settings.settings import load_settings
+
+    settings = load_settings()
+    with working("checking"):
+        inputs = partial(current_inputs, settings.image)
+        checks = asyncio.run(run_checks(settings, image_inputs=inputs))
+    if as_json:
+        print_json({"ok": healthy(checks), "checks": [check.public() for check in checks]})
+    else:
+        _show_checks(checks)
+    if not healthy(checks):
+        raise typer.Exit(Status.FAILED)
+
+
+def _show_checks(checks: "list[Check]") -> None:
+    rows = [(check.status, check.name, check.detail) for check in checks]
+    print_table(("status", "check", "what was found"), rows, nothing="nothing was checked")
+    wrong = [check for check in checks if check.status != "ok" and check.remedy]
+    if wrong:
+        mend = [(check.status, check.name, check.remedy) for check in wrong]
+        print_table(("status", "check", "what to do"), mend, nothing="", title="To mend")
+
+
+@app.command(epilog=example("paddock openapi -o openapi.json"))
+def openapi(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+) -> None:
+    """Print the OpenAPI document of the HTTP API."""
+    import json
+
+    from api.openapi import document
+
+    text = json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{output}: {error.strerror}") from None
+    note(f"wrote {output}")

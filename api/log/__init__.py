@@ -1,0 +1,1 @@
+"""The log: lines of the server and of its requests, as JSON or for people."""

@@ -1,0 +1,235 @@
+"""The log: one line per record on standard output, as JSON or for people, without secrets."""
+
+import logging
+import os
+import queue
+import re
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from api.log.log_file import LogFile
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.log_context import cut_known
+from orchestrator.settings.settings import Settings
+
+REDACTED = "[redacted]"
+STDOUT = 1
+# Records that may wait for a slow reader; further ones are dropped and counted.
+_MOST_WAITING = 10_000
+_CLOSE_SECONDS = 2.0
+_GROUP_SECONDS = 0.02
+_MOST_IN_GROUP = 128
+_DEEPEST = 6
+_SECRET = re.compile(
+    r"pdk_[\w-]+|H-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=bearer )\s*[^\s'\",]+",
+    re.IGNORECASE,
+)
+_SECRET_NAMES = frozenset(
+    {"authorization", "admin_key", "api_key", "handle", "key", "lease_id", "password", "secret"}
+    | {"secrets", "token", "cookie"}
+)
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+@contextmanager
+def logging_to_stdout(
+    settings: Settings, descriptor: int = STDOUT
+) -> Iterator[Callable[[str], None]]:
+    """Sends every record of this process there, or to the settings' file, while the block runs.
+
+    Yields a function that prints a line for the person who started the program, whatever the log
+    level; if the log is JSON, as a line of JSON. Raises: ConfigError if the file can't be written.
+    """
+    file = None if settings.log_file is None else _open(settings.log_file)
+    tty = file is None and os.isatty(descriptor)
+    kind = settings.log_format or ("console" if tty else "json")
+    secret = settings.admin_key.get_secret_value() if settings.admin_key is not None else None
+    handler = LogWriter(descriptor if file is None else file.descriptor, file=file)
+    handler.setFormatter(
+        make_formatter(
+            kind,
+            colours=tty and "NO_COLOR" not in os.environ,
+            secrets=() if secret is None else (secret,),
+        )
+    )
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(settings.log_level.upper())
+    try:
+        yield handler.say_as_record if kind == "json" else handler.say
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        handler.close()
+        if file is not None:
+            file.close()
+
+
+def _open(path: Path) -> LogFile:
+    try:
+        return LogFile(path)
+    except OSError as error:
+        raise ConfigError(f"PADDOCK_LOG_FILE: {path}: {error.strerror}") from None
+
+
+def make_formatter(
+    kind: str, *, colours: bool = False, secrets: Collection[str] = ()
+) -> logging.Formatter:
+    """Makes a formatter; `kind` is json or console, and `secrets` are further texts to remove."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    renderer: Processor = structlog.processors.JSONRenderer()
+    if kind == "console":
+        renderer = structlog.dev.ConsoleRenderer(colors=colours, timestamp_key="time")
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            Redaction(secrets),
+            *([_escape_controls] if kind == "console" else []),
+            renderer,
+        ],
+    )
+
+
+class Redaction:
+    """Removes keys, handles, sessions' secrets and values with secret-like names from a record.
+
+    The session secrets are those that the record's context knows.
+    """
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """The record without secrets."""
+        return {name: self._clean(name, value, _DEEPEST) for name, value in event.items()}
+
+    def _clean(self, name: str, value: Any, depth: int) -> Any:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if name.lower() in _SECRET_NAMES or depth == 0:
+            return REDACTED
+        if isinstance(value, dict):
+            items = value.items()
+            return {self._text(str(k)): self._clean(str(k), v, depth - 1) for k, v in items}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._clean("", item, depth - 1) for item in value]
+        return self._text(value if isinstance(value, str) else repr(value))
+
+    def _text(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        text = cut_known(text)
+        return _SECRET.sub(REDACTED, text)
+
+
+def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Escapes controls, so that input can't control a terminal or forge a log line."""
+    return {
+        name: _shown(value, keep_lines=name == "exception") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def _shown(text: str, *, keep_lines: bool) -> str:
+    text = text.translate(_CONTROL)
+    return text if keep_lines else text.replace("\n", "\\n")
+
+
+class LogWriter(logging.Handler):
+    """Writes lines in a separate thread, so that a slow reader delays nothing."""
+
+    def __init__(
+        self, descriptor: int, most_waiting: int = _MOST_WAITING, file: LogFile | None = None
+    ) -> None:
+        """`file` is the file behind the descriptor if its size is to be limited."""
+        super().__init__()
+        self._descriptor = descriptor
+        self._file = file
+        self._lines: queue.Queue[bytes | None] = queue.Queue(most_waiting)
+        self._dropped = 0
+        self._closed = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Formats the record here, in its context, and queues it."""
+        try:
+            self._lines.put_nowait(self._encoded(record))
+        except queue.Full:
+            self._dropped += 1
+        except Exception:  # noqa: BLE001 - as in every handler: logging must not fail the caller
+            self.handleError(record)
+
+    def say(self, text: str) -> None:
+        """Queues a line unchanged."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def say_as_record(self, text: str) -> None:
+        """Queues a line as a record, whatever the log level."""
+        self.emit(logging.LogRecord("paddock", logging.INFO, __file__, 0, text, (), None))
+
+    def close(self) -> None:
+        """Writes the queued lines, within a short time."""
+        if not self._closed:
+            self._closed = True
+            self._ending.set()
+            with suppress(queue.Full):
+                self._lines.put(None, timeout=_CLOSE_SECONDS)
+                self._thread.join(_CLOSE_SECONDS)
+        super().close()
+
+    def _write_all(self) -> None:
+        ended = False
+        while not ended:
+            lines = self._group()
+            ended = None in lines
+            # If the reader has gone, the lines are dropped.
+            with suppress(OSError):
+                self._write(b"".join(line for line in lines if line is not None))
+                if self._file is not None:
+                    self._file.turn()
+                if self._dropped:
+                    dropped, self._dropped = self._dropped, 0
+                    self._write(self._encoded(_dropped_record(dropped)))
+
+    def _group(self) -> list[bytes | None]:
+        """The next lines, None at the end.
+
+        Lines that follow soon belong to the group: each of them would have to wake this thread.
+        """
+        lines = [self._lines.get()]
+        if self._lines.qsize() < _MOST_IN_GROUP:  # otherwise there is enough for a group
+            self._ending.wait(_GROUP_SECONDS)
+        with suppress(queue.Empty):
+            while len(lines) < _MOST_IN_GROUP:
+                lines.append(self._lines.get_nowait())
+        return lines
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def _encoded(self, record: logging.LogRecord) -> bytes:
+        return self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _dropped_record(count: int) -> logging.LogRecord:
+    text = "%d lines of the log were dropped: the reader was too slow"
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), None)

@@ -1,0 +1,185 @@
+"""The Model Context Protocol: the session's operations as tools of an agent."""
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
+from dataclasses import replace
+
+from api.mcp.conversation import Conversation
+from api.mcp.messages import (
+    CANCELLED,
+    INITIALIZE,
+    REFUSED,
+    VERSIONS,
+    McpError,
+    RequestId,
+    answer,
+    failure,
+    negotiated,
+    request_id,
+)
+from api.shape import stops
+from api.shape.access import Access
+from api.shape.answers import Conversed, Event, EventStream, Removed, Taken
+from api.shape.context import Context
+from api.shape.operation import SESSION, Events, operation
+from orchestrator.ground.errors import BusyError, ValidationError
+from paddock.contract.mcp import McpMessage, McpReply
+
+_TAG = "MCP"
+_PATH = SESSION + "/mcp"
+_EVENTS = Events({"message": McpReply}, "absent: a stream can't be resumed")
+_INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": VERSIONS[0],
+        "capabilities": {},
+        "clientInfo": {"name": "example", "version": "1"},
+    },
+}
+
+
+@operation(
+    "POST",
+    _PATH,
+    Access.WORK,
+    tag=_TAG,
+    summary="Send a message of the Model Context Protocol",
+    answers={
+        200: "The answer, or its progress and the answer as events. The header `Mcp-Session-Id` "
+        "names the conversation.",
+        202: "A notification was taken.",
+    },
+    errors=("session_terminated", "busy"),
+    examples={"first": _INITIALIZE},
+    events=_EVENTS,
+    stops=stops.cancels_request,
+    own_origin=True,
+)
+async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | EventStream | Taken:
+    """One message, by the streamable HTTP transport of the protocol.
+
+    `initialize` begins a conversation; all later requests name it in the header `Mcp-Session-Id`.
+    If the client disconnects, its request is cancelled, and a command that it runs is ended.
+    """
+    if body.method == INITIALIZE:
+        return await _begin(context, body)
+    conversation = _conversation(context)
+    if body.method is None or body.id is None:
+        _note(conversation, body)
+        return Taken()
+    streams = context.wants_events
+    # The operations that a request calls have answers of their own.
+    context = replace(context, wants_events=False, last_event=None)
+    messages = _messages(context, conversation, body.id, body)
+    if streams:
+        return EventStream(messages)
+    async with aclosing(messages) as found:
+        async for event in found:
+            if event is not None and isinstance(event.data, McpReply) and event.data.id is not None:
+                return Conversed(event.data, conversation.id)
+    return Taken()
+
+
+@operation(
+    "GET",
+    _PATH,
+    Access.WORK,
+    tag=_TAG,
+    summary="Listen to notifications of the Model Context Protocol",
+    answers="The notifications as they happen.",
+    errors=("session_terminated",),
+    events=_EVENTS,
+    own_origin=True,
+)
+async def listen_to_conversation(context: Context) -> EventStream:
+    """The notifications of a conversation: that the session's tools have changed."""
+    from api.mcp.listening import listen
+
+    conversation = _conversation(context)
+    with ExitStack() as held:
+        held.enter_context(context.streaming("events", conversation.session))
+        context.work.follow()
+        return EventStream(listen(context, conversation), held.pop_all())
+
+
+@operation(
+    "DELETE",
+    _PATH,
+    Access.WORK,
+    tag=_TAG,
+    summary="End a conversation of the Model Context Protocol",
+    answers="It has ended, with its requests and its terminals.",
+    own_origin=True,
+)
+async def end_conversation(context: Context) -> Removed:
+    """Ends a conversation; the session continues."""
+    context.conversations.end(_conversation(context))
+    return Removed()
+
+
+async def _begin(context: Context, body: McpMessage) -> Conversed[McpReply]:
+    from api.mcp.methods import greeting
+
+    if body.id is None:
+        raise ValidationError("initialize needs an id", field="id")
+    session = context.session()
+    session.check_live()
+    version = negotiated(body.params.get("protocolVersion"))
+    position = await context.plane.ledger.wait(session.key, -1)
+    begun = context.conversations.begin(
+        context.principal,
+        session,
+        version,
+        position,
+        lambda ended: _close_terminals(context, ended),
+    )
+    return Conversed(answer(body.id, greeting(session, version)), begun.id)
+
+
+def _close_terminals(context: Context, conversation: Conversation) -> None:
+    """Ends what the conversation has opened, if the session still has it."""
+    terminals = context.plane.terminals
+    for live in terminals.live(conversation.session):
+        if live.id in conversation.terminals.values() and live.reason is None:
+            context.work.detach(terminals.close(conversation.session, live.id))
+
+
+def _conversation(context: Context) -> Conversation:
+    """The conversation that the headers name. Raises: ValidationError, NotFoundError."""
+    if context.mcp_version is not None and context.mcp_version not in VERSIONS:
+        known = ", ".join(VERSIONS)
+        raise ValidationError(
+            f"MCP-Protocol-Version must be one of {known}", field="MCP-Protocol-Version"
+        )
+    if context.mcp_session is None:
+        raise ValidationError(
+            "Mcp-Session-Id is missing: send `initialize` first", field="Mcp-Session-Id"
+        )
+    return context.conversations.find(context.mcp_session, context.principal, context.session())
+
+
+def _note(conversation: Conversation, body: McpMessage) -> None:
+    """Takes a notification, or a client's answer, of which none is expected."""
+    if body.method == CANCELLED:
+        cancelled = request_id(body.params.get("requestId"))
+        if cancelled is not None:
+            conversation.cancel(cancelled)
+
+
+async def _messages(
+    context: Context, conversation: Conversation, called: RequestId, body: McpMessage
+) -> AsyncGenerator[Event | None]:
+    from api.mcp.call import Call
+
+    call = Call(context, conversation, called, body.method or "", body.params)
+    try:
+        async with aclosing(call.messages()) as messages:
+            async for message in messages:
+                yield None if message is None else Event("message", message)
+    except McpError as error:
+        yield Event("message", failure(called, error))
+    except BusyError as error:
+        refused = McpError(REFUSED, error.detail)
+        yield Event("message", failure(called, refused, context.problem(error).raw))

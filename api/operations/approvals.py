@@ -1,0 +1,62 @@
+"""Approvals: requests that wait for a person, and the decisions."""
+
+from api.shape import stops
+from api.shape.access import Access
+from api.shape.context import Context
+from api.shape.operation import operation
+from api.views.approvals import approval
+from paddock.contract.approvals import Approval, ApprovalBody, Approvals, ApprovalsQuery
+
+
+@operation(
+    "GET",
+    "/api/approvals",
+    Access.READ_ALL,
+    tag="Tools",
+    summary="List approvals",
+    answers="A page of approvals.",
+    errors=("not_found",),
+)
+async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
+    """The approvals of the caller's sessions (for an admin, of all sessions), newest first.
+
+    Approvals of ended sessions are included. `session` selects one session: the latest with that
+    id, or the one that `incarnation` names.
+    """
+    key = None
+    if query.session is not None:
+        key = await context.record_key(query.session, query.incarnation)
+    found, following = await context.plane.approvals.list(
+        context.principal,
+        session_key=key,
+        status=query.status,
+        before=query.cursor,
+        limit=query.limit,
+    )
+    cursor = None if following is None else str(following)
+    return Approvals(items=[approval(each) for each in found], next=cursor)
+
+
+@operation(
+    "POST",
+    "/api/approvals/{approval_id}",
+    Access.MANAGE,
+    tag="Tools",
+    summary="Approve or deny a command",
+    answers="The approval after the decision.",
+    errors=("not_found", "conflict", "capacity_exhausted"),
+    examples={
+        "approve": {"decision": "approve"},
+        "deny": {"decision": "deny", "reason": "the table is still in use"},
+    },
+    stops=stops.denies_approval,
+)
+async def decide_approval(context: Context, approval_id: str, body: ApprovalBody) -> Approval:
+    """Approves or denies a command, once; the decision applies to exactly the text that is shown.
+
+    The text may then be sent once. The approval expires when its terminal ends.
+    """
+    decided = await context.work.complete(
+        context.plane.approvals.decide(context.principal, approval_id, body.decision, body.reason)
+    )
+    return approval(decided)

@@ -1,0 +1,225 @@
+"""The audit ledger: search, export, verification and archives."""
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import timedelta
+
+from api.shape.access import Access
+from api.shape.answers import Lines
+from api.shape.context import Context
+from api.shape.operation import SESSION, operation
+from orchestrator.record.audit import query as chains
+from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
+from orchestrator.record.audit.search import Search, search
+from orchestrator.record.audit.verify import verify
+from paddock.audit.chain import Event
+from paddock.contract.audit import (
+    AgentPosition,
+    Archive,
+    ArchiveBody,
+    ArchiveRun,
+    Archives,
+    ArchivesQuery,
+    AuditEvent,
+    AuditEvents,
+    AuditQuery,
+    AuditStats,
+    AuditVerdict,
+    DenialGroup,
+    DenialsQuery,
+    DeniedMost,
+    ExportQuery,
+    FoundEvents,
+    SearchQuery,
+    VerifyQuery,
+)
+from paddock.contract.requests import IncarnationQuery
+
+_TAG = "Audit"
+_AUDIT = SESSION + "/audit"
+
+
+@operation(
+    "GET",
+    "/api/audit",
+    Access.READ_ALL,
+    tag=_TAG,
+    summary="Search the events of all sessions",
+    answers="A page of events, newest first.",
+)
+async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
+    """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
+
+    A page may have fewer events than `limit`, or none, although there are more: continue until
+    `next` is null. Session, rule, actor, operation, and denials have indexes; so do times and
+    owners if at most 50,000 events match them. Other conditions, such as `text`, are checked on the
+    remaining events, at most 50,000 per page. Archived chains are not searched: `archived` counts
+    them.
+    """
+    wanted = Search(
+        session=query.session,
+        incarnation=query.incarnation,
+        owner=query.owner,
+        visible_to=context.principal.sees_owner,
+        operation=query.operation,
+        decision=query.decision,
+        rule=query.rule,
+        actor=query.actor,
+        text=query.text,
+        since=query.since,
+        until=query.until,
+    )
+    found = await search(context.plane.database, wanted, query.cursor, query.limit)
+    items = [_recorded(event) for event in found.items]
+    return FoundEvents(items=items, next=found.next, archived=found.archived)
+
+
+@operation(
+    "GET",
+    "/api/audit/denials",
+    Access.READ_ALL,
+    tag=_TAG,
+    summary="Show what was denied most",
+    answers="The largest groups of denials.",
+)
+async def count_denials(context: Context, query: DenialsQuery) -> DeniedMost:
+    """The latest 1,000 denials in the caller's sessions, by session, operation and rule."""
+    wanted = Search(visible_to=context.principal.sees_owner, decision="deny", since=query.since)
+    found = await search(context.plane.database, wanted, limit=MOST_EXAMINED)
+    items = [
+        DenialGroup(
+            session_id=group.latest["session_id"],
+            incarnation=group.latest["incarnation"],
+            operation=group.latest["operation"],
+            rule=group.latest["rule"],
+            times=group.times,
+            latest=_recorded(group.latest),
+        )
+        for group in grouped(found.items)
+    ]
+    return DeniedMost(items=items, next=None)
+
+
+@operation(
+    "GET",
+    _AUDIT,
+    Access.READ,
+    tag=_TAG,
+    summary="Search a session's events",
+    answers="A page of events.",
+)
+async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
+    """Events in order, filtered; `next` is the `after` of the next page.
+
+    A page may have fewer events than `limit`, or none, although there are more: continue until
+    `next` is null. With several filters, and for `pending`, one page examines at most 10,000
+    events.
+    """
+    database, key = context.plane.database, await _key(context, query)
+    number: Event = {"incarnation": await chains.incarnation(database, key)}
+    found = await chains.page(
+        database,
+        key,
+        after_seq=query.after,
+        limit=query.limit,
+        turn=query.turn,
+        operation=query.operation,
+        decision=query.decision,
+    )
+    items = [_recorded(number | event) for event in found.items]
+    return AuditEvents(items=items, next=found.next)
+
+
+@operation(
+    "GET",
+    _AUDIT + "/stats",
+    Access.READ,
+    tag=_TAG,
+    summary="Count a session's events",
+    answers="The counts.",
+)
+async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
+    """Numbers of events by operation and by decision."""
+    counts = await chains.stats(context.plane.database, await _key(context, query))
+    return AuditStats.model_validate(counts._asdict())
+
+
+@operation(
+    "GET",
+    _AUDIT + "/export",
+    Access.READ,
+    tag=_TAG,
+    summary="Export a session's chain",
+    answers="One event per line.",
+)
+async def export_audit(context: Context, query: ExportQuery) -> Lines[AuditEvent]:
+    """The whole chain in its current state, one JSON text per line, exactly as it was hashed."""
+    key = await _key(context, query)
+    with ExitStack() as held:
+        held.enter_context(context.streaming("downloads"))
+        return Lines(chains.export(context.plane.database, key), held.pop_all())
+
+
+@operation(
+    "GET",
+    _AUDIT + "/verify",
+    Access.READ,
+    tag=_TAG,
+    summary="Verify a session's chain",
+    answers="The verdict.",
+)
+async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
+    """Recomputes the whole chain; with `seq` and `hash`, the chain must also contain that event."""
+    key = await _key(context, query)
+    verdict = await verify(context.plane.database, key, seq=query.seq, hash=query.hash)
+    return AuditVerdict(**asdict(verdict))
+
+
+@operation(
+    "POST",
+    "/api/audit/archives",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Archive chains of sessions that ended",
+    answers="The archived chains.",
+    examples={"a month": {"older_than": 2_592_000}},
+)
+async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
+    """Moves chains of sessions that ended longer ago into compressed files, oldest first.
+
+    Each chain moves together with its approvals and the evidence of its terminals. The head of the
+    chain and the digest of the file are recorded before anything is deleted. Only admins' keys may
+    do this.
+    """
+    seconds = timedelta(seconds=body.older_than)
+    run = await context.plane.archiving.run(seconds, context.principal.name)
+    items = [Archive(**archived.public()) for archived in run.archived]
+    return ArchiveRun(items=items, refused=run.refused, more=run.more)
+
+
+@operation(
+    "GET",
+    "/api/audit/archives",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="List archived chains",
+    answers="A page of archives.",
+)
+async def list_archives(context: Context, query: ArchivesQuery) -> Archives:
+    """The archived chains, their files and their heads. Only admins' keys may do this."""
+    found = await context.plane.archiving.page(query.after, query.limit)
+    full = len(found) == query.limit
+    items = [Archive(**archived.public()) for archived in found]
+    return Archives(items=items, next=found[-1].session_key if full else None)
+
+
+def _recorded(event: Event) -> AuditEvent:
+    """A recorded event; events of earlier versions are not validated again."""
+    agent = event["agent"]
+    position = None if agent is None else AgentPosition.model_construct(**agent)
+    return AuditEvent.model_construct(**event | {"agent": position})
+
+
+async def _key(context: Context, query: IncarnationQuery) -> str:
+    """The chain of the session in the path, which outlives the session itself."""
+    return await context.record_key(context.session_id, query.incarnation)

@@ -1,0 +1,86 @@
+"""The live audit stream of one session, or of all that the caller may see."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+
+from api.shape.access import Access
+from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
+from api.shape.context import Context
+from api.shape.operation import SESSION, Events, operation
+from orchestrator.record.audit.follow import Follower
+from orchestrator.record.audit.query import Selection
+from orchestrator.record.audit.recorded import Recorded
+from orchestrator.state.session import Session
+from paddock.contract.audit import AuditEvent, EventsQuery
+
+
+@operation(
+    "GET",
+    SESSION + "/events",
+    Access.READ,
+    tag="Audit",
+    summary="Follow a session's events",
+    answers="The events as they happen.",
+    events=Events({"": AuditEvent}, "the event's `seq`"),
+)
+async def follow_session(context: Context, query: EventsQuery) -> EventStream:
+    """A session's events from the first one, or after a `seq`; the stream ends with the session."""
+    session = context.session()
+    after = context.resume_position(query.after) or 0
+    with ExitStack() as held:
+        held.enter_context(context.streaming("events", session))
+        wanted = Selection(session.key)
+        following = context.plane.followers.follow(wanted, after, session.over)
+        follower = held.enter_context(following)
+        context.work.follow()
+        return EventStream(_follow(context, follower, wanted, session), held.pop_all())
+
+
+@operation(
+    "GET",
+    "/api/events",
+    Access.READ_ALL,
+    tag="Audit",
+    summary="Follow the events of all sessions",
+    answers="The events as they happen.",
+    events=Events({"": AuditEvent}, "the event's `id`"),
+)
+async def follow_all(context: Context, query: EventsQuery) -> EventStream:
+    """Events of all sessions of the caller (an admin: of all): new ones, or those after an `id`."""
+    after = context.resume_position(query.after)
+    if after is None:
+        after = await context.plane.ledger.wait(None, -1)
+    wanted = Selection(owner=context.principal.sees_owner)
+    with ExitStack() as held:
+        held.enter_context(context.streaming("events"))
+        follower = held.enter_context(context.plane.followers.follow(wanted, after))
+        context.work.follow()
+        return EventStream(_follow(context, follower, wanted, None), held.pop_all())
+
+
+async def _follow(
+    context: Context, follower: Follower, wanted: Selection, session: Session | None
+) -> AsyncGenerator[Event | None]:
+    """The follower's events, until they end or the caller loses access.
+
+    The events of an ended session can be read to the end, even with its own handle.
+    """
+    while True:
+        events = await _next(follower)
+        if events is None:
+            yield None
+        for event in events or ():
+            yield Event(event.operation, event.line, wanted.position(event))
+        over = events == []
+        if over or (not context.allowed() and (session is None or session.live)):
+            return
+
+
+async def _next(follower: Follower) -> list[Recorded] | None:
+    """The next events: empty at the end, None after a heartbeat's time without events."""
+    try:
+        async with asyncio.timeout(HEARTBEAT_SECONDS):
+            return await follower.next()
+    except TimeoutError:
+        return None

@@ -1,0 +1,81 @@
+"""API keys: listed, created and revoked by admins."""
+
+from typing import Any
+
+from api.shape.access import Access
+from api.shape.answers import Made, Removed
+from api.shape.context import Context
+from api.shape.operation import operation
+from api.views import keys as views
+from orchestrator.ground.errors import ValidationError
+from orchestrator.rules.access.keys import Principal
+from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
+
+_TAG = "Keys"
+_KEYS = "/api/keys"
+
+
+@operation(
+    "GET",
+    _KEYS,
+    Access.ADMIN,
+    tag=_TAG,
+    summary="List API keys",
+    answers="The keys.",
+    errors=("conflict",),
+)
+async def list_keys(context: Context) -> Keys:
+    """The keys in force with their limits and what they use, without themselves."""
+    plane = context.plane
+    return Keys(
+        items=[Key(**_members(context, each)) for each in plane.keys.all],
+        next=None,
+        file=plane.key_edits.file,
+        obstacle=await plane.key_edits.obstacle(),
+    )
+
+
+@operation(
+    "POST",
+    _KEYS,
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Create an API key",
+    answers="The key, which is not shown again.",
+    errors=("conflict",),
+    examples={
+        "operator": {"name": "ci", "max_sessions": 8, "max_level": "medium"},
+        "viewer": {"name": "dashboard", "role": "viewer", "scope": "all"},
+    },
+)
+async def create_key(context: Context, body: KeyBody) -> Made[CreatedKey]:
+    """Adds a key to the keys file; it is in force at once. Only this answer contains it."""
+    plane = context.plane
+    if body.max_level is not None and body.max_level not in plane.levels:
+        raise ValidationError(f"max_level must be {'|'.join(plane.levels)}", field="max_level")
+    new = views.new_key(body)
+    key = await context.work.complete(plane.key_edits.create(context.principal.name, new))
+    return Made(CreatedKey(**_members(context, new), key=key))
+
+
+@operation(
+    "DELETE",
+    _KEYS + "/{name}",
+    Access.ADMIN,
+    tag=_TAG,
+    summary="Revoke an API key",
+    answers="It is refused from now on.",
+    errors=("not_found", "conflict"),
+)
+async def revoke_key(context: Context, name: str) -> Removed:
+    """Removes a key from the keys file: it is refused at once, and its streams end.
+
+    Its sessions continue, with their handles and within the same limits, until they end.
+    """
+    await context.work.complete(context.plane.key_edits.revoke(context.principal.name, name))
+    return Removed()
+
+
+def _members(context: Context, key: Principal) -> dict[str, Any]:
+    used = context.plane.sessions.registry.usage(key.name)
+    return views.key(key, used, context.principal)

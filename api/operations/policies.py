@@ -1,0 +1,131 @@
+"""Permission levels, and explanations of their decisions."""
+
+from dataclasses import asdict
+from functools import partial
+from typing import NamedTuple
+
+from api.shape.access import ROLES, Access
+from api.shape.context import Context
+from api.shape.operation import operation
+from api.views.levels import level
+from api.views.policies import listed_policy, named_or_given
+from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.rules.access.keys import Role
+from orchestrator.rules.policy import explain, levels
+from orchestrator.rules.policy.decision import command_field, command_size
+from orchestrator.rules.policy.layers import Reaches
+from orchestrator.rules.policy.operation_explain import explain_operation
+from orchestrator.rules.policy.session_policy import SessionPolicy
+from orchestrator.settings.operator_mounts import writable_targets
+from paddock.contract.policies import OperationArgs
+from paddock.contract.system import ExplainBody, Explanation, Level, Levels
+from sandbox_agent.decide.commands import CommandError
+
+
+@operation(
+    "GET",
+    "/api/policies",
+    Access.READ_ALL,
+    tag="Policies",
+    summary="List the permission levels and session policies",
+    answers="The levels and policies.",
+)
+async def list_policies(context: Context) -> Levels:
+    """The permission levels, lowest first, and the policies that sessions may have."""
+    return Levels(
+        items=[_level(context, each) for each in context.plane.levels.values()],
+        session_policies=[listed_policy(each) for each in context.plane.session_policies.values()],
+        next=None,
+    )
+
+
+def _level(context: Context, shown: levels.Level) -> Level:
+    """A level, and whether the caller may give it to a session."""
+    caller = context.principal
+    refused = caller.bounds.refuses_level(shown, context.plane.levels)
+    allowed = refused is None and caller.role in ROLES[Access.MANAGE]
+    return level(shown, allowed=allowed, rule=None if refused is None else refused[0])
+
+
+@operation(
+    "POST",
+    "/api/policies/explain",
+    Access.READ,
+    tag="Policies",
+    summary="Explain what would be allowed",
+    answers="The verdict.",
+    errors=("permission_denied", "not_found"),
+    examples={
+        "command": {"level": "low", "command": "curl example.org"},
+        "argv": {"level": "medium", "argv": ["cat", "../etc/passwd"], "cwd": "src"},
+        "path": {"level": "low", "path": "/etc/passwd"},
+        "operation": {
+            "policy": "SAFE_EDIT",
+            "operation": "world.write",
+            "args": {"ref": "src/login.py"},
+        },
+    },
+)
+async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
+    """Whether a command, a file path or an operation would be allowed, and what stops it.
+
+    The answer uses only the words, at a level, or at a session's own level and by its own rules:
+    only the kernel sees what a program does inside, and may stop more. Nothing is run or recorded.
+    A session's handle may name only its own session.
+    """
+    if body.operation is not None:
+        args = body.args or OperationArgs()
+        explained = explain_operation(
+            _policy(context, body), body.operation, args.ref, args.max_tokens, args.network
+        )
+    else:
+        size = command_size(body.command, body.argv)
+        judges = _judges(context, body)
+        explained = await context.plane.aside.call(size, partial(_explained, judges, body))
+    shown = asdict(explained)
+    return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
+
+
+def _policy(context: Context, body: ExplainBody) -> SessionPolicy:
+    """Raises: NotFoundError, PermissionDeniedError, ValidationError."""
+    if body.session is not None:
+        return context.plane.sessions.finder.find(context.principal, body.session).policy
+    _check_host(context)
+    return context.plane.session_policies.resolve(named_or_given(body.policy), "policy")
+
+
+def _check_host(context: Context) -> None:
+    if context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("a session's handle may name its own session only")
+
+
+class _Judges(NamedTuple):
+    """The level, what decides about hosts, and where writable mounts are."""
+
+    level: levels.Level
+    reaches: Reaches
+    mounts: tuple[str, ...]
+
+
+def _judges(context: Context, body: ExplainBody) -> _Judges:
+    """Raises: NotFoundError, PermissionDeniedError."""
+    listed = context.plane.settings.mounts
+    if body.session is not None:
+        session = context.plane.sessions.finder.find(context.principal, body.session)
+        mounts = writable_targets(listed, (*session.level.mounts, *session.mounts))
+        return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
+    _check_host(context)
+    named = context.plane.levels.named(body.level or "")
+    return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
+
+
+def _explained(judges: _Judges, body: ExplainBody) -> explain.Explanation:
+    if body.path is not None:
+        return explain.explain_path(judges.level, body.path)
+    try:
+        return explain.explain_command(
+            *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts)
+        )
+    except CommandError as error:
+        field = command_field(error, body.command)
+        raise ValidationError(str(error), field=field) from None

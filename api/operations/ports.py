@@ -1,0 +1,83 @@
+"""A session's ports: open them to clients, list them, close them."""
+
+from api.shape import stops
+from api.shape.access import Access
+from api.shape.answers import Made
+from api.shape.context import Context
+from api.shape.operation import SESSION, operation
+from api.views.ports import opened_port
+from api.views.ports import port as shown_port
+from orchestrator.ground.errors import ConflictError, ValidationError
+from paddock.contract.ports import OpenedPort, Port, PortBody, Ports
+
+_TAG = "Ports"
+_PORTS = SESSION + "/ports"
+
+
+@operation(
+    "POST",
+    _PORTS,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Open a port",
+    answers="The open port, and a link to it.",
+    errors=(
+        "session_terminated",
+        "invalid_transition",
+        "conflict",
+        "busy",
+        "sandbox_unavailable",
+    ),
+    examples={"server": {"port": 8000, "seconds": 3600}},
+    restores=True,
+)
+async def open_port(context: Context, body: PortBody) -> Made[OpenedPort]:
+    """Lets clients reach a program that listens on this port of the sandbox's loopback.
+
+    The port is served on an origin of its own, at `url`: to the keys that may use the session, to
+    its handle, and to whoever has the `link`. Nothing needs to listen yet. An open port gets the
+    new time; its earlier links keep theirs.
+    """
+    url = context.plane.preview_url
+    if url is None:
+        raise ConflictError(
+            "this control plane serves no ports: its operator can set PADDOCK_PREVIEW_LISTEN"
+        )
+    session, ports = context.session(), context.plane.ports
+    opened = await context.work.complete(
+        ports.open(context.principal, session, body.port, body.seconds)
+    )
+    return Made(opened_port(url, session, opened, ports.link(opened)))
+
+
+@operation(
+    "GET",
+    _PORTS,
+    Access.READ,
+    tag=_TAG,
+    summary="List open ports",
+    answers="The open ports.",
+)
+async def list_ports(context: Context) -> Ports:
+    """The session's open ports. Their links are shown only when a port is opened."""
+    session, url = context.session(), context.plane.preview_url
+    found = sorted(session.ports.open.items())
+    return Ports(items=[shown_port(url, session, each) for _, each in found], next=None)
+
+
+@operation(
+    "DELETE",
+    _PORTS + "/{port}",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Close a port",
+    answers="The port as it was closed.",
+    stops=stops.closes_port,
+)
+async def close_port(context: Context, port: str) -> Port:
+    """Ends the port's connections at once. Its links never hold again."""
+    if not (port.isascii() and port.isdigit() and len(port) <= 5):
+        raise ValidationError("must be a number from 1 to 65535", field="port")
+    session, ports = context.session(), context.plane.ports
+    closed = await context.work.complete(ports.close(context.principal, session, int(port)))
+    return shown_port(context.plane.preview_url, session, closed)

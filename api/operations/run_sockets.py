@@ -1,0 +1,72 @@
+"""Runs over a WebSocket: messages in, their runs' events and results out."""
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
+from functools import partial
+
+from api.operations.run_frames import told, wanted_run
+from api.operations.runs import begin, watch
+from api.shape.access import Access
+from api.shape.answers import Event, Exchange
+from api.shape.context import Context
+from api.shape.operation import SESSION, Frames, operation
+from paddock.contract.run_sockets import RunFrame, RunSocketFrame
+
+
+@operation(
+    "GET",
+    SESSION + "/run",
+    Access.WORK,
+    tag="Runs",
+    summary="Send messages and follow their runs over a WebSocket",
+    answers={101: "The WebSocket. The content describes the server's text frames."},
+    errors=("session_terminated", "permission_denied"),
+    own_origin=True,
+    frames=Frames(
+        "paddock.run",
+        text=RunFrame,
+        data=None,
+        closes={
+            1000: "Nothing ran and nothing was sent for 10 minutes.",
+            1001: "The control plane stops, or the credential is not valid any more.",
+            1003: "A frame was binary.",
+            1007: "A frame was not UTF-8.",
+            1009: "A frame had more than 640 KiB.",
+        },
+    ),
+)
+async def open_run_socket(context: Context) -> Exchange[RunSocketFrame]:
+    """A client sends `{"type": "run", "session_id", "permission_level"?, "input"}`.
+
+    Members of `render` may be added. The events of the run are those of `send`, as `{"event", "id",
+    "data"}`; `end` or `error` is the last one, and another message may follow. A frame that is
+    refused changes nothing, and is answered with the event `refused`, whose `data` is a problem
+    document. One run of a socket goes on at a time; it goes on if the socket is closed. The caller
+    sends its credential in `Authorization`, or offers the subprotocols `paddock.run` and
+    `ticket.<ticket>`. A message has at most 640 KiB (1009); a socket on which nothing runs and
+    nothing is sent for 10 minutes is closed with 1000. Each message counts as a request.
+    """
+    session = context.session()
+    session.check_live()
+    with ExitStack() as held:
+        held.enter_context(context.streaming("output", session))
+        context.work.follow()
+        return Exchange(
+            partial(_asked, context),
+            told,
+            lambda error: Event("refused", context.problem(error)),
+            held.pop_all(),
+        )
+
+
+def _asked(context: Context, text: str) -> AsyncGenerator[Event | None]:
+    """The events of the run that a frame asks for. Raises: ValidationError, RateLimitedError."""
+    context.spend()
+    return _events(context, wanted_run(text, context.session_id, context.plane.levels))
+
+
+async def _events(context: Context, frame: RunFrame) -> AsyncGenerator[Event | None]:
+    started = await begin(context, frame, (frame.input,))
+    async with aclosing(watch(context, started)) as events:
+        async for event in events:
+            yield event

@@ -1,0 +1,368 @@
+"""Sessions: create, list, inspect, change their state, close."""
+
+import base64
+
+from api.shape import stops
+from api.shape.access import Access
+from api.shape.answers import Created
+from api.shape.context import Context
+from api.shape.operation import SESSION, SESSIONS, operation
+from api.views import sessions as views
+from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
+from orchestrator.ground.log_context import know_secrets
+from orchestrator.state import session as domain
+from orchestrator.state.requests import NewSession
+from paddock.contract.inspection import InspectedSession
+from paddock.contract.requests import NoBody
+from paddock.contract.runs import InterruptBody
+from paddock.contract.session_requests import (
+    CloseQuery,
+    EpisodeBody,
+    NamedSessionBody,
+    SessionBody,
+    SessionsQuery,
+)
+from paddock.contract.sessions import CreatedSession, Handle, PurgedWorkspace, Session, Sessions
+from sandbox_agent.decide.redaction import Redactor
+
+# Statuses of sessions that are not kept in memory permanently.
+ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
+
+_TAG = "Sessions"
+CREATING = (
+    *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
+    "sandbox_unavailable",
+)
+_FREEZING = ("invalid_transition", "engine_unavailable", "sandbox_unavailable")
+_NEW = {
+    "smallest": {},
+    "labelled": {
+        "permission_level": "low",
+        "labels": {"team": "search"},
+        "limits": {"memory_bytes": 134217728},
+        "idle_timeout": 600,
+    },
+    "limited": {
+        "permission_level": "low",
+        "wall_timeout": 86400,
+        "budget": {"commands": 100, "cpu_seconds": 60},
+    },
+    "secret": {"permission_level": "high", "secrets": {"SECRET_TOKEN": "tok_2b1f9c07d4e8"}},
+}
+_CREATED = "The new session, with its handle."
+
+
+@operation(
+    "POST",
+    SESSIONS,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Create a session",
+    answers=_CREATED,
+    errors=CREATING,
+    examples=_NEW,
+)
+async def create_session(context: Context, body: SessionBody) -> Created[CreatedSession]:
+    """Creates a session. Only this answer contains its handle."""
+    return await created(context, views.new_session(body), named=body.id is not None)
+
+
+@operation(
+    "GET",
+    SESSIONS,
+    Access.READ_ALL,
+    tag=_TAG,
+    summary="List sessions",
+    answers="A page of sessions.",
+    errors=("not_found",),
+)
+async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
+    """The caller's sessions, newest first; or the children of one."""
+    parent_key = None if query.parent is None else await _parent_key(context, query.parent)
+    find = _ended if query.status in ENDED else _living
+    start = None if query.cursor is None else _decode_cursor(query.cursor)
+    # One more than a page shows whether there are more.
+    found = await find(context, query, parent_key, start)
+    page = found[: query.limit]
+    more = len(found) > len(page)
+    return Sessions(
+        items=[views.session(session) for session in page],
+        next=_encode_cursor(_position(page[-1])) if more else None,
+    )
+
+
+@operation(
+    "GET",
+    SESSION,
+    Access.READ,
+    tag=_TAG,
+    summary="Inspect a session",
+    answers="The session.",
+)
+async def inspect_session(context: Context) -> InspectedSession:
+    """One session with its current activity."""
+    session = context.session()
+    return views.inspected(session, await context.plane.sessions.inspect(session))
+
+
+@operation(
+    "PUT",
+    SESSION,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Get or create a session",
+    answers={200: "The session as it is.", 201: _CREATED},
+    errors=CREATING,
+    examples=_NEW,
+)
+async def ensure_session(
+    context: Context, body: NamedSessionBody
+) -> Session | Created[CreatedSession]:
+    """Creates the session with that id, or returns the existing one, whatever the body says.
+
+    If it is being created, the answer comes after that.
+    """
+    sessions, wanted = context.plane.sessions, (context.principal, context.session_id)
+    while (session := await sessions.awaited(*wanted)) is None:
+        request = views.new_session(body, context.session_id)
+        try:
+            return await created(context, request, named=True)
+        except ConflictError:
+            if not sessions.begun(*wanted):
+                raise  # it is somebody else's
+    return views.session(session, live=True)
+
+
+@operation(
+    "DELETE",
+    SESSION,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Close a session",
+    answers="The session as it ended.",
+    errors=("conflict",),
+    stops=stops.ends_session,
+)
+async def close_session(context: Context, query: CloseQuery) -> Session | PurgedWorkspace:
+    """Ends the session and releases everything that it holds; with `purge` also its workspace.
+
+    This also purges the workspace of a session that ended long ago.
+    """
+    sessions, principal = context.plane.sessions, context.principal
+    try:
+        session = context.session()
+    except NotFoundError:
+        if not query.purge:
+            raise
+        await context.work.complete(sessions.purge(principal, context.session_id))
+        return PurgedWorkspace(id=context.session_id, purged=True)
+    await context.work.complete(sessions.close(principal, session, purge=query.purge))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/pause",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Pause a session",
+    answers="The paused session.",
+    errors=_FREEZING,
+    stops=stops.pauses_session,
+)
+async def pause_session(context: Context, body: NoBody) -> Session:
+    """Freezes every process of the session."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.pause(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/resume",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Resume a session",
+    answers="The session, active again.",
+    errors=(*_FREEZING, "capacity_exhausted"),
+)
+async def resume_session(context: Context, body: NoBody) -> Session:
+    """Continues the session where it was paused."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.resume(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/complete",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="End a session as a success",
+    answers="The session as it ended.",
+    errors=("invalid_transition",),
+    stops=stops.ends_session,
+)
+async def complete_session(context: Context, body: NoBody) -> Session:
+    """Ends the session as a success."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.complete(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/abort",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="End a session as a failure",
+    answers="The session as it ended.",
+    errors=("invalid_transition",),
+    stops=stops.ends_session,
+)
+async def abort_session(context: Context, body: NoBody) -> Session:
+    """Ends the session as a failure."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.abort(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/interrupt",
+    Access.WORK,
+    tag=_TAG,
+    summary="Interrupt a session",
+    answers="The session, which continues.",
+    errors=("session_terminated", "invalid_transition", "conflict", "busy", "sandbox_unavailable"),
+    examples={"nothing": {}, "message": {"message": "Stop: the test is right."}},
+    stops=stops.interrupts,
+)
+async def interrupt_session(context: Context, body: InterruptBody) -> Session:
+    """Ends everything that runs in the session and its children; the sessions continue.
+
+    A message waits for the session's next run.
+    """
+    session = context.session()
+    for each in (session, *session.family.descendants):
+        context.plane.turns.interrupt(each)
+    await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
+    if body.message is not None:
+        queue = context.plane.turns.queue
+        await context.work.complete(queue.add(context.principal, session, [body.message]))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/handle",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Replace a session's handle",
+    answers="The new handle.",
+    errors=("session_terminated",),
+)
+async def rotate_handle(context: Context, body: NoBody) -> Handle:
+    """Creates a new handle, which invalidates the old one."""
+    work = context.plane.sessions.rotate_handle(context.principal, context.session())
+    handle = await context.work.complete(work)
+    context.work.recheck()
+    return Handle(handle=handle)
+
+
+@operation(
+    "PUT",
+    SESSION + "/episode",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Set a session's episode",
+    answers="The session.",
+    errors=("session_terminated", "conflict"),
+    examples={"next": {"episode_id": "episode-2"}},
+)
+async def set_episode(context: Context, body: EpisodeBody) -> Session:
+    """Names the episode of the session's work; each change is recorded."""
+    session, sessions = context.session(), context.plane.sessions
+    work = sessions.set_episode(context.principal, session, body.episode_id)
+    await context.work.complete(work)
+    return views.session(session, live=True)
+
+
+async def created(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
+    """The new session.
+
+    If the client leaves, a queued request is dropped, and a session that is created later is
+    closed, unless others have waited for it.
+    """
+    sessions, principal, work = context.plane.sessions, context.principal, context.work
+    lease = () if request.lease_id is None else (request.lease_id,)
+    know_secrets(Redactor((*request.secrets.values(), *lease)).text)
+
+    def leave(session: domain.Session) -> None:
+        if not session.wanted:
+            work.detach(sessions.close(principal, session, purge=not named))
+
+    turn = await sessions.shares.turn(principal)
+    registered = await work.complete(
+        sessions.create(principal, request, turn),
+        lambda created: leave(created.session),
+    )
+    return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
+
+
+async def _parent_key(context: Context, session_id: str) -> str:
+    """The key of the latest session with that id. Raises: NotFoundError."""
+    return await context.plane.sessions.finder.record_key(context.principal, session_id)
+
+
+async def _living(
+    context: Context,
+    query: SessionsQuery,
+    parent_key: str | None,
+    start: tuple[str, str] | None,
+) -> list[domain.Session]:
+    """Live and recently ended sessions, from that position on."""
+    found = context.plane.sessions.finder.list(
+        context.principal,
+        status=query.status,
+        label=query.label,
+        work_id=query.work_id,
+        parent_key=parent_key,
+    )
+    found.sort(key=_position, reverse=True)
+    return [session for session in found if start is None or _position(session) < start]
+
+
+async def _ended(
+    context: Context,
+    query: SessionsQuery,
+    parent_key: str | None,
+    start: tuple[str, str] | None,
+) -> list[domain.Session]:
+    """All ended sessions from that position on, one more than a page."""
+    found = await context.plane.sessions.finder.list_ended(
+        context.principal,
+        status=None if query.status == "ended" else query.status,
+        label=query.label,
+        work_id=query.work_id,
+        parent_key=parent_key,
+        before=start,
+        limit=query.limit + 1,
+    )
+    return list(found)
+
+
+def _position(session: domain.Session) -> tuple[str, str]:
+    return session.created_at, session.key
+
+
+def _encode_cursor(position: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(" ".join(position).encode()).decode()
+
+
+def _decode_cursor(cursor: str) -> tuple[str, str]:
+    try:
+        created_at, key = base64.urlsafe_b64decode(cursor).decode().split(" ")
+    except ValueError:
+        raise ValidationError("cursor is not valid", field="cursor") from None
+    return created_at, key

@@ -1,0 +1,58 @@
+"""A session's settings: its permission level, and the location of its workspace."""
+
+from api.shape import stops
+from api.shape.access import Access
+from api.shape.context import Context
+from api.shape.operation import SESSION, operation
+from api.views.sessions import settings
+from paddock.contract.session_requests import SettingsBody
+from paddock.contract.sessions import SessionSettings
+
+
+@operation(
+    "GET",
+    SESSION + "/settings",
+    Access.READ,
+    tag="Sessions",
+    summary="Show a session's settings",
+    answers="The settings.",
+)
+async def show_settings(context: Context) -> SessionSettings:
+    """The current settings."""
+    return settings(context.session())
+
+
+@operation(
+    "PUT",
+    SESSION + "/settings",
+    Access.MANAGE,
+    tag="Sessions",
+    summary="Change a session's permission level",
+    answers="The new settings.",
+    errors=(
+        "session_terminated",
+        "invalid_transition",
+        "engine_unavailable",
+        "sandbox_unavailable",
+    ),
+    examples={"level": {"settings": {"permission_level": "high"}}},
+    stops=stops.lowers_level,
+)
+async def change_settings(context: Context, body: SettingsBody) -> SessionSettings:
+    """Changes the permission level; the new one applies when this returns.
+
+    Nothing else can be changed: other members, and another `workspace` than the session's, are
+    refused.
+
+    If a lower level can't be recorded now, the answer is 503 `audit_unavailable`, but the session
+    is lowered all the same: running commands are ended, the session has the lower level and accepts
+    no work, and the record follows as soon as possible. To continue working in it, set the level
+    again afterwards.
+    """
+    session, wanted = context.session(), body.settings
+    await context.work.complete(
+        context.plane.sessions.change_settings(
+            context.principal, session, wanted.permission_level, wanted.workspace.given
+        )
+    )
+    return settings(session)

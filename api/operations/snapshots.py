@@ -1,0 +1,72 @@
+"""Snapshots of sessions: taken, and restored on a control plane that does not know the session."""
+
+from contextlib import ExitStack
+from functools import partial
+
+from api.operations.sessions import CREATING
+from api.operations.snapshot_request import request_in
+from api.shape.access import Access
+from api.shape.answers import Created, Packed, Upload
+from api.shape.context import Context
+from api.shape.operation import SESSION, SESSIONS, operation
+from api.views import sessions as views
+from api.views import turns
+from paddock.contract.sessions import CreatedSession
+
+_TAG = "Snapshots"
+
+
+@operation(
+    "POST",
+    SESSION + "/snapshot",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Take a session's snapshot",
+    answers="The archive's bytes; if the connection breaks off, it is incomplete.",
+    errors=(
+        *("session_terminated", "invalid_transition", "conflict", "busy", "too_large"),
+        *("sandbox_unavailable", "engine_unavailable", "capacity_exhausted"),
+    ),
+)
+async def take_snapshot(context: Context) -> Packed:
+    """A tar of the session: its turns, budget and policy, its workspace, and what it staged.
+
+    Nothing may run in the session, which has no sandbox meanwhile, and gets one at its next use.
+    Secrets are left out, and so is what archives of directories leave out.
+    """
+    session, snapshots = context.session(), context.plane.snapshots
+    taken = await context.work.complete(
+        snapshots.take(context.principal, session), lambda abandoned: abandoned.close()
+    )
+    held = ExitStack()
+    held.callback(taken.close)
+    return Packed(taken.chunks(), len(taken.skipped), taken.skipped, held)
+
+
+@operation(
+    "POST",
+    SESSIONS + "/restore",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Restore a session",
+    answers="The restored session, with a new handle.",
+    errors=(*CREATING, "permission_denied", "too_large", "budget_exceeded"),
+)
+async def restore_session(context: Context, upload: Upload) -> Created[CreatedSession]:
+    """Creates the session of a snapshot, with its id; the caller owns it.
+
+    What it may have is checked as for a new session. The archive must be complete and unaltered,
+    and the id unknown here. If anything fails, nothing is created. It continues if the client
+    goes away.
+    """
+    snapshots, principal = context.plane.snapshots, context.principal
+    received = await snapshots.receive(principal, upload, turns.summary)
+    try:
+        asked = partial(request_in, context.plane.levels, received.manifest.session)
+        request = await context.plane.aside.call(received.manifest_bytes, asked)
+    except BaseException:
+        received.close()
+        raise
+    # It closes what was received, because it outlives a client that has gone.
+    registered = await context.work.complete(snapshots.restore(principal, received, request))
+    return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")

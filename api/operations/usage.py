@@ -1,0 +1,34 @@
+"""What sessions and the host use."""
+
+from api.shape.access import Access
+from api.shape.context import Context
+from api.shape.operation import operation
+from api.views import usage
+from orchestrator.operate.observe.usage import INTERVAL_SECONDS
+from paddock.contract.usage import UsageQuery, Usages
+
+
+@operation(
+    "GET",
+    "/api/usage",
+    Access.READ_ALL,
+    tag="Sessions",
+    summary="Show what live sessions and the host use",
+    answers="The samples.",
+)
+async def show_usage(context: Context, query: UsageQuery) -> Usages:
+    """What the caller's live sessions used in the last ten minutes, in samples.
+
+    With `after`, only what was sampled since. The host is shown to callers that see all sessions.
+    """
+    plane, principal = context.plane, context.principal
+    history = plane.usage
+    new = max(0, history.round - query.after)
+    live = [one for one in plane.sessions.registry.live if principal.may_see(one.key, one.owner)]
+    return Usages(
+        round=history.round,
+        interval=INTERVAL_SECONDS,
+        host=usage.host(history, new) if principal.sees_owner is None else None,
+        items=[usage.session(one, history.of(one), new) for one in live],
+        next=None,
+    )

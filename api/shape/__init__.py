@@ -1,0 +1,1 @@
+"""What an operation is: its declaration, its context, its answers and its errors."""

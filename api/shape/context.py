@@ -1,0 +1,171 @@
+"""What an operation knows about its request, and work that outlives its client."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from api.mcp.conversations import Conversations
+from api.shape.problems import document
+from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.errors import PaddockError, ValidationError
+from orchestrator.ground.log_context import know_secrets
+from orchestrator.ground.task_scope import TaskScope
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.state.session import Session
+from paddock.contract.problem import Problem
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POSITION = re.compile(r"[0-9]{1,18}")
+
+
+class Work:
+    """Tasks that continue after the client that asked for them has gone."""
+
+    def __init__(self) -> None:
+        self._tasks = TaskScope("work for a client that has gone")
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._allowed: dict[asyncio.Task[Any], Callable[[], bool]] = {}
+        self.stopping = False
+
+    async def complete(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        """Returns the result of `work`, which continues even if the caller is cancelled.
+
+        In that case, `abandoned` receives the result.
+        """
+        return await self._tasks.shield(work, abandoned)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Starts work that `drain` waits for."""
+        return self._tasks.begin(work)
+
+    def detach(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Starts work that has no caller; a failure is logged."""
+        self._tasks.spawn(work)
+
+    def follow(self) -> None:
+        """Marks the current task as endless: `stop` cancels it."""
+        task = asyncio.current_task()
+        if task is None:
+            return
+        if self.stopping:
+            task.cancel()
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+
+    @contextmanager
+    def while_allowed(self, allowed: Callable[[], bool]) -> Iterator[None]:
+        """Cancels the current task when `recheck` finds that it is not `allowed` any more."""
+        task = asyncio.current_task()
+        if task is None:
+            yield
+            return
+        self._allowed[task] = allowed
+        try:
+            yield
+        finally:
+            del self._allowed[task]
+
+    def recheck(self) -> None:
+        """Ends the answers to callers whose credential is no longer valid."""
+        for task in [task for task, allowed in self._allowed.items() if not allowed()]:
+            task.cancel()
+
+    def stop(self) -> None:
+        """Ends endless tasks. From now on, a disconnect does not count as the client's decision."""
+        self.stopping = True
+        for task in self._streams:
+            task.cancel()
+
+    async def drain(self) -> None:
+        """Waits until all work is done."""
+        await self._tasks.drain()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A request of a known caller that may use this operation.
+
+    `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
+    `last_event` is the position of the last one that it received. `allowed` returns whether the
+    caller's credential is still valid and sufficient. `mcp_session` and `mcp_version` are headers
+    of the Model Context Protocol, whose `conversations` all requests share. `spend` counts one more
+    request of the caller; it raises RateLimitedError.
+    """
+
+    plane: ControlPlane
+    principal: Principal
+    work: Work
+    request_id: str
+    path: Mapping[str, str]
+    allowed: Callable[[], bool]
+    wants_events: bool = False
+    last_event: str | None = None
+    mcp_session: str | None = None
+    mcp_version: str | None = None
+    conversations: Conversations = field(default_factory=Conversations)
+    spend: Callable[[], None] = lambda: None
+
+    @property
+    def session_id(self) -> str:
+        """The id in the path, whether the session exists or not."""
+        return self.path["session_id"]
+
+    def session(self) -> Session:
+        """The session in the path. Raises: NotFoundError, also for a session of another owner."""
+        return self.plane.sessions.finder.find(self.principal, self.session_id)
+
+    async def record_key(self, session_id: str, incarnation: int | None) -> str:
+        """The key of the record of a session with that id, however long ago it ended.
+
+        Without an incarnation, it is the latest session's. Raises: NotFoundError, also for another
+        owner's session, and if the record is in an archive.
+        """
+        key = await self.plane.sessions.finder.record_key(self.principal, session_id, incarnation)
+        await self.plane.archiving.check_here(key)
+        return key
+
+    def resume_position(self, after: int | None) -> int | None:
+        """The position to resume at: `Last-Event-ID`, `after` or None. Raises: ValidationError."""
+        if self.last_event is None:
+            return after
+        return whole_position(self.last_event)
+
+    @contextmanager
+    def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
+        """Counts an open stream of that kind, for a session or for none.
+
+        Raises: RateLimitedError if the session or the key has too many.
+        """
+        with self.plane.streams.open(self.principal, kind, session):
+            yield
+
+    def know_secrets(self) -> None:
+        """Removes the secrets of the path's session from the log and from errors."""
+        session = self.plane.sessions.registry.get(self.path.get("session_id", ""))
+        if session is not None:
+            know_secrets(session.secrets.cut)
+
+    def problem(self, error: PaddockError) -> Problem:
+        """The problem document for an error."""
+        return Problem.model_validate(document(error, self.request_id))
+
+    @property
+    def looks(self) -> bool:
+        """Whether the caller is a viewer, for whom nothing may change for others."""
+        return self.principal.role is Role.VIEWER
+
+
+def whole_position(text: str) -> int:
+    """The position that `Last-Event-ID` gives. Raises: ValidationError."""
+    if not _POSITION.fullmatch(text):
+        raise ValidationError("Last-Event-ID must be a whole number", field="Last-Event-ID")
+    return int(text)

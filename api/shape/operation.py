@@ -1,0 +1,243 @@
+"""Declares operations: a decorator for the function that performs one.
+
+The rest is read from the function: its name is the operation's id, its docstring the description,
+and its annotations are the parameters and the answer.
+"""
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import ModuleType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from api.shape.access import ROLES, Access
+from api.shape.answers import (
+    JSON,
+    NOTHING,
+    Answer,
+    Attached,
+    Download,
+    Empty,
+    EventStream,
+    Exchange,
+    Lines,
+    Packed,
+    Printed,
+    Recording,
+    Text,
+    Upload,
+)
+from orchestrator.rules.access.keys import Role
+from paddock.contract.base import Model
+from paddock.contract.requests import Body, Query
+
+SESSIONS = "/api/sessions"
+SESSION = "/api/sessions/{session_id}"
+
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A stream of Server-Sent Events.
+
+    `kinds` maps event names to the type of their `data`; an empty name stands for all others.
+    `position` describes what their ids count, if a client can resume.
+    """
+
+    kinds: Mapping[str, type[Model]]
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A success: its meaning, and its content, which may be one of several models.
+
+    If there are both models and events, the client's `Accept` decides.
+    """
+
+    description: str
+    models: tuple[type[Model], ...] = ()
+    media_type: str = JSON
+    events: Events | None = None
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What a WebSocket has besides the text frames of its server, which are the answer's models.
+
+    `text` is a client's text frame; `data` describes binary frames, in both directions, if there
+    are any. `closes` says by code why the server closes it.
+    """
+
+    protocol: str
+    text: type[Body]
+    data: str | None
+    closes: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path.
+
+    `errors` are its own codes, in addition to those that follow from its form. `upload`: the body
+    is bytes, which the function reads itself. `stops` determines from the context and the body
+    whether the request stops something; such a request is not counted. `restores`: it needs the
+    session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
+    another origin may call it. `frames`: it is a WebSocket.
+    """
+
+    method: str
+    path: str
+    access: Access
+    id: str
+    tag: str
+    summary: str
+    description: str
+    handler: Callable[..., Coroutine[Any, Any, Any]]
+    # The path parameters that the function takes.
+    parameters: tuple[str, ...]
+    body: type[Body] | None
+    query: type[Query] | None
+    upload: bool
+    replies: Mapping[HTTPStatus, Reply]
+    errors: tuple[str, ...]
+    examples: Mapping[str, Any]
+    stops: Callable[..., bool] | None
+    restores: bool
+    own_origin: bool
+    frames: Frames | None
+
+    @property
+    def socket(self) -> bool:
+        """Whether it is a WebSocket, which pages open with a ticket."""
+        return self.frames is not None
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """All error codes that it may return."""
+        codes = {"internal_error", "misdirected_request", "validation_error", *self.errors}
+        if self.access is not Access.OPEN:
+            codes |= {"unauthorized", "audit_unavailable", "rate_limited"}
+        if self.own_origin or ROLES[self.access] != frozenset(Role):
+            codes.add("permission_denied")
+        if self.body is not None:
+            codes |= {"too_large", "capacity_exhausted"}
+        if "{session_id}" in self.path:
+            codes.add("not_found")
+        if self.restores:
+            codes |= {"capacity_exhausted", "engine_unavailable", "sandbox_unavailable"}
+        if "session_terminated" in codes:
+            codes.add("budget_exceeded")  # the budget may have ended it, too
+            codes.add("capacity_exhausted")  # there may be no room to record the request
+        return frozenset(codes)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether its events can be resumed with `Last-Event-ID`."""
+        return self.method == "GET" and any(reply.events for reply in self.replies.values())
+
+
+def operation(
+    method: str,
+    path: str,
+    access: Access,
+    *,
+    tag: str,
+    summary: str,
+    answers: str | Mapping[int, str],
+    name: str | None = None,
+    errors: tuple[str, ...] = (),
+    examples: Mapping[str, Any] | None = None,
+    events: Events | None = None,
+    stops: Callable[..., bool] | None = None,
+    restores: bool = False,
+    own_origin: bool = False,
+    frames: Frames | None = None,
+) -> Callable[[F], F]:
+    """Declares the function as an operation: `(context, …) -> answer`.
+
+    Its parameters `body` and `query` are models of the contract, `upload` is the body's bytes, and
+    all others are path parameters. `answers` describes the answer, by status if there are several.
+    `name` is the id if it can't be the function's name.
+    """
+
+    def declare(handler: F) -> F:
+        signature = inspect.signature(handler)
+        taken = {each.name: each.annotation for each in signature.parameters.values()}
+        handler.operation = Operation(  # type: ignore[attr-defined]
+            method=method,
+            path=path,
+            access=access,
+            id=name or handler.__name__,
+            tag=tag,
+            summary=summary,
+            description=inspect.getdoc(handler) or "",
+            handler=handler,
+            parameters=tuple(each for each in taken if f"{{{each}}}" in path),
+            body=taken.get("body"),
+            query=taken.get("query"),
+            upload=taken.get("upload") is Upload,
+            replies=_replies(signature.return_annotation, answers, events),
+            errors=errors,
+            examples=examples or {},
+            stops=stops,
+            restores=restores,
+            own_origin=own_origin,
+            frames=frames,
+        )
+        return handler
+
+    return declare
+
+
+def operations_of(module: ModuleType) -> Iterator[Operation]:
+    """The operations that a module declares, in order."""
+    for value in vars(module).values():
+        found = getattr(value, "operation", None)
+        if isinstance(found, Operation) and value.__module__ == module.__name__:
+            yield found
+
+
+def _replies(
+    annotation: Any, answers: str | Mapping[int, str], events: Events | None
+) -> dict[HTTPStatus, Reply]:
+    """The replies that the return annotation declares, by status."""
+    told = {200: answers} if isinstance(answers, str) else answers
+    found: dict[HTTPStatus, Reply] = {}
+    for kind in _members(annotation):
+        status, reply = _reply(kind, events)
+        before = found.get(status)
+        found[status] = Reply(
+            told[status] if len(told) > 1 else next(iter(told.values())),
+            reply.models if before is None else before.models + reply.models,
+            reply.media_type if before is None else before.media_type,
+            reply.events or (before.events if before else None),
+            reply.headers,
+        )
+    return found
+
+
+def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
+    origin = get_origin(kind) or kind
+    models = tuple(model for each in get_args(kind) for model in _members(each))
+    if origin is EventStream:
+        return HTTPStatus.OK, Reply("", events=events)
+    if issubclass(origin, Empty):
+        return origin.STATUS, Reply("", media_type=NOTHING)
+    if issubclass(origin, Answer):
+        return origin.STATUS, Reply("", models, headers=origin.HEADERS)
+    if issubclass(origin, Download | Packed):
+        return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
+    if issubclass(origin, Attached | Exchange):
+        return origin.STATUS, Reply("", models)
+    if issubclass(origin, Text | Lines | Recording | Printed):
+        return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
+    return HTTPStatus.OK, Reply("", (kind,))
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if union else (annotation,)

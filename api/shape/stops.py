@@ -1,0 +1,133 @@
+"""Requests that stop something: they are answered regardless of the caller's request rate.
+
+Each function returns whether a request has such an effect now. A request that stops nothing (any
+more) counts like any other, so that it is not free.
+"""
+
+from api.mcp.messages import CANCELLED, request_id
+from api.shape.context import Context
+from orchestrator.ground.errors import PaddockError
+from orchestrator.record.secrets.outside import holder_of
+from orchestrator.rules.access.keys import Role
+from orchestrator.state.secret import Holder
+from orchestrator.state.session import Session
+from paddock.contract.approvals import ApprovalBody
+from paddock.contract.command_requests import SignalBody
+from paddock.contract.mcp import McpMessage
+from paddock.contract.requests import NoBody
+from paddock.contract.runs import InterruptBody
+from paddock.contract.session_requests import SettingsBody
+from paddock.contract.words import Status
+
+# HUP, INT, QUIT, KILL, TERM and STOP.
+_ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15, 19})
+
+
+def ends_session(context: Context, body: NoBody | None = None) -> bool:
+    """Whether the session is alive."""
+    session = _session(context)
+    return session is not None and session.live
+
+
+def pauses_session(context: Context, body: NoBody) -> bool:
+    """Whether the session is active."""
+    session = _session(context)
+    return session is not None and session.status is Status.ACTIVE
+
+
+def interrupts(context: Context, body: InterruptBody) -> bool:
+    """Whether a command runs that is not being ended yet."""
+    session = _session(context)
+    return session is not None and any(not command.ending for command in session.running)
+
+
+def lowers_level(context: Context, body: SettingsBody) -> bool:
+    """Whether the session is at a higher level, and nothing else is asked for."""
+    session = _session(context)
+    wanted = context.plane.levels.get(body.settings.permission_level or "")
+    return (
+        session is not None
+        and not body.settings.workspace.given  # for which it may be refused
+        and session.live
+        and wanted is not None
+        and wanted.rank < session.level.rank
+    )
+
+
+def signals_command(context: Context, body: SignalBody) -> bool:
+    """Whether the command runs and has not yet received this signal, which ends or stops it."""
+    session = _session(context)
+    command = session and session.commands.get(context.path["command_id"])
+    if not command or command.ended or body.signal not in _ENDING_SIGNALS:
+        return False
+    return body.signal not in command.signals
+
+
+def closes_terminal(context: Context, body: None = None) -> bool:
+    """Whether the terminal has not ended and is not ending."""
+    session = _session(context)
+    if session is None:
+        return False
+    terminal_id = context.path["terminal_id"]
+    live = context.plane.terminals.live(session)
+    return any(each.id == terminal_id and each.reason is None for each in live)
+
+
+def closes_port(context: Context, body: None = None) -> bool:
+    """Whether the port is open."""
+    session = _session(context)
+    if session is None:
+        return False
+    return any(str(number) == context.path["port"] for number in session.ports.open)
+
+
+def removes_secret(context: Context, body: None = None) -> bool:
+    """Whether requests may have the secret: one of the caller's key, or any for an admin."""
+    principal, secrets = context.principal, context.plane.secrets
+    holders = secrets.holders if principal.role is Role.ADMIN else [Holder(principal.name)]
+    return any(_is_usable(context, holder) for holder in holders if not holder.session_key)
+
+
+def removes_session_secret(context: Context, body: None = None) -> bool:
+    """Whether the session's requests may have the secret, which is its own."""
+    session = _session(context)
+    if session is None:
+        return False
+    return _is_usable(context, holder_of(session))
+
+
+def _is_usable(context: Context, holder: Holder) -> bool:
+    found = context.plane.secrets.get(holder, context.path["name"])
+    return found is not None and found.value is not None
+
+
+def removes_hook(context: Context, body: None = None) -> bool:
+    """Whether anything may be sent to the hook, which the caller may remove."""
+    hooks, hook_id = context.plane.hooks, context.path["hook_id"]
+    managed = any(hook.id == hook_id for hook in hooks.visible(context.principal))
+    return managed and hooks.sends(hook_id)
+
+
+def cancels_request(context: Context, body: McpMessage) -> bool:
+    """Whether the message cancels a request that is being answered."""
+    session, wanted = _session(context), request_id(body.params.get("requestId"))
+    if body.method != CANCELLED or session is None or wanted is None:
+        return False
+    try:
+        found = context.conversations.find(context.mcp_session or "", context.principal, session)
+    except PaddockError:
+        return False
+    return wanted in found.requests
+
+
+def denies_approval(context: Context, body: ApprovalBody) -> bool:
+    """Whether the approval waits for its decision."""
+    approval_id = context.path["approval_id"]
+    return body.decision == "deny" and context.plane.approvals.waits(context.principal, approval_id)
+
+
+def _session(context: Context) -> Session | None:
+    try:
+        return context.session()
+    except PaddockError:
+        return None

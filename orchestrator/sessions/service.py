@@ -47,6 +47,7 @@ from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
+from orchestrator.state.end_requests import EndRequest
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
@@ -268,6 +269,13 @@ class Sessions:
             self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
         if deadline is not None:
             await self.ending.expire(session, deadline)
+
+    async def serve(self, request: EndRequest) -> None:
+        """Ends the session for which a lower part asks that. Raises: the errors of its end."""
+        if request.missed is None:
+            await self.expire(request.session)
+        else:
+            await self.miss(request.session, request.missed, request.then)
 
     async def miss(self, session: Session, error: str, then: EventDraft | None) -> None:
         """Ends a session that misses something in its context pack; `then` is recorded after it."""

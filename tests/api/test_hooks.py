@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from orchestrator import control_plane
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.store.database import Database, StoreError
 from orchestrator.ground.tasks import TaskName
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.operate import open as operate
 from orchestrator.operate.hooks import service
 from orchestrator.operate.hooks.backoff import MOST_TRIES
 from orchestrator.record.secrets.sealing import KEY_FILE
@@ -50,7 +50,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     clock = ManualClock()
-    monkeypatch.setattr(control_plane, "WallClock", lambda: clock)
+    monkeypatch.setattr(operate, "WallClock", lambda: clock)
     return clock
 
 
@@ -197,7 +197,7 @@ async def test_a_session_that_could_not_be_created_is_told_of_with_its_end(
     async def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no engine")
 
-    monkeypatch.setattr(api.plane._sandboxes, "start", fail)
+    monkeypatch.setattr(api.plane.sandboxes, "start", fail)
     await api.problem(500, "internal_error", "POST", "/api/sessions", json={}, key=OPERATOR_KEY)
     created, closed = await got(receiver, 2)
     assert created.json["session"]["id"] == closed.json["session"]["id"]

@@ -429,7 +429,7 @@ async def test_a_child_that_is_being_created_does_not_survive_its_parent(
 ) -> None:
     path = await root(api)
     going, go = asyncio.Event(), asyncio.Event()
-    start = api.plane._sandboxes.start
+    start = api.plane.sandboxes.start
 
     async def slow(*arguments: Any) -> Any:
         sandbox = await start(*arguments)
@@ -437,7 +437,7 @@ async def test_a_child_that_is_being_created_does_not_survive_its_parent(
         await go.wait()
         return sandbox
 
-    monkeypatch.setattr(api.plane._sandboxes, "start", slow)
+    monkeypatch.setattr(api.plane.sandboxes, "start", slow)
     spawning = asyncio.create_task(api.call("POST", f"{path}/spawn", json={}, key=OPERATOR_KEY))
     await going.wait()
     closing = asyncio.create_task(api.json("DELETE", path))

@@ -7,9 +7,11 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
+from orchestrator.operate.instance import Floor, Instance
 from paddock.contract.base import Model
 from tests.support.sources import ROOT, circles, examined, graph, modules, source
 
@@ -246,6 +248,26 @@ def _floor(module: str) -> int:
     """The number of a module's floor; what opens the floors is above all of them."""
     room = module.partition(".")[2].partition(".")[0]
     return FLOORS.index(room) if room in FLOORS else len(FLOORS) if room else -1
+
+
+def test_the_control_plane_only_opens_the_floors() -> None:
+    """A function made on the spot would look up later what it needs of an upper floor."""
+    path = ROOT / "orchestrator" / "control_plane.py"
+    text = path.read_text()
+    assert len(text.splitlines()) <= 150
+    assert not [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda)]
+
+
+def test_an_instance_offers_what_its_floors_have() -> None:
+    """Each part has one name, which one floor gives it, with its type."""
+    given: dict[str, object] = {}
+    for floor in get_args(Floor):
+        hints = get_type_hints(floor)
+        assert not given.keys() & hints.keys()
+        given |= hints
+    offered = get_type_hints(Instance)
+    assert offered
+    assert offered == {name: given[name] for name in offered}
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])

@@ -64,11 +64,16 @@ class SpawnedRun:
 class SpawnedRuns:
     """Runs in children. A run goes on if its client goes away, and ends with its parent."""
 
-    def __init__(self, spawning: Spawning, sessions: Sessions, turns: SessionTurns) -> None:
+    _turns: SessionTurns
+
+    def __init__(self, spawning: Spawning, sessions: Sessions) -> None:
         self._spawning = spawning
         self._sessions = sessions
-        self._turns = turns
         self._tasks = TaskScope("a run in a child")
+
+    def run_in(self, turns: SessionTurns) -> None:
+        """Has runs be turns there. Call it before the first run: turns spawn runs themselves."""
+        self._turns = turns
 
     async def begin(
         self,

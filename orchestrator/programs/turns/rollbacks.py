@@ -10,21 +10,20 @@ from orchestrator.work.proposals.service import Proposals
 class TurnRollbacks:
     """Rollbacks of turns. One that has begun is finished, even if its turn is interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
         self._tasks = TaskScope("the rollback of a turn")
 
-    async def roll_back(
-        self, proposals: Proposals, principal: Principal, session: Session, turn: int
-    ) -> StagedCounts:
+    async def roll_back(self, principal: Principal, session: Session, turn: int) -> StagedCounts:
         """Discards everything that is staged; returns how much that was.
 
         The session gets a new sandbox at its next use; if nothing is staged, it keeps its own.
         Raises: the errors of `Proposals.rollback`.
         """
         session.check_live()
-        if not session.stages or await proposals.counts(session) == StagedCounts():
+        if not session.stages or await self._proposals.counts(session) == StagedCounts():
             return StagedCounts()
-        return await self._tasks.shield(proposals.rollback(principal, session, turn))
+        return await self._tasks.shield(self._proposals.rollback(principal, session, turn))
 
     async def drain(self) -> None:
         """Waits for those that are running."""

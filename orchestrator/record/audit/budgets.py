@@ -1,7 +1,6 @@
 """Enforces sessions' budgets: counts, detects exhaustion and records it."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,6 +14,7 @@ from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.budget import OF_COMMANDS
+from orchestrator.state.end_requests import EndRequests
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Budgets:
     """Counts consumption, which is stored with the event that causes it.
 
-    `end` ends a session with an exceeded budget, and returns when nothing of it is left.
+    Asks for the end of a session with an exceeded budget.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Budgets:
         recorder: Recorder,
         stops: StopRecords,
         metrics: Metrics,
-        end: Callable[[Session], Awaitable[None]],
+        ends: EndRequests,
     ) -> None:
         self._recorder = recorder
         self._stops = stops
         self._metrics = metrics
-        self._end = end
+        self._ends = ends
 
     async def admit(self, principal: Principal, session: Session) -> Effect:
         """Counts one more command; the effect stores this with the event of its start.
@@ -124,7 +124,7 @@ class Budgets:
         exceeded = session.budget.exceeded
         if exceeded is None:
             return SandboxUnavailableError("the sandbox refused the command for its budget")
-        await self._end(session)
+        await self._ends.expire(session)
         return exceeded.error()
 
     # Called for the agent's messages.
@@ -166,6 +166,6 @@ class Budgets:
         """Ends a session with an exceeded budget; a failure is retried later."""
         if session.budget.exceeded is not None:
             try:
-                await self._end(session)
+                await self._ends.expire(session)
             except PaddockError as error:
                 log.error("session %s is over its budget: %s", session.id, error.detail)

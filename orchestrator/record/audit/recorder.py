@@ -43,20 +43,22 @@ class Recorder:
         ledger: Ledger,
         metrics: Metrics,
         room: RecordRoom | None = None,
-        on_full: Callable[[Session], None] = lambda _: None,
         marks: Marks | None = None,
     ) -> None:
-        """`room` None: there is always room. `marks`: see `Refusals`.
-
-        `on_full` is called for a session whose record has reached its limit, or that keeps
-        reporting when there is no room.
-        """
+        """`room` None: there is always room. `marks`: see `Refusals`."""
         self._ledger = ledger
         self._metrics = metrics
         self._room = room
-        self._on_full = on_full
+        self._of_full: list[Callable[[Session], None]] = []
         self._cutting = Cutting()
         self._refusals = Refusals(self._record_counted, marks)
+
+    def on_full(self, subscriber: Callable[[Session], None]) -> None:
+        """Subscribes to sessions about which nothing more may be recorded.
+
+        Their record has reached its limit, or they keep reporting when there is no room.
+        """
+        self._of_full.append(subscriber)
 
     async def close(self) -> None:
         """Records refusals that were only counted."""
@@ -123,7 +125,8 @@ class Recorder:
         if self._room is not None:
             full = full or (operation in _BY_ITSELF and self._room.stops(session.owner) is not None)
         if full and session.live:
-            self._on_full(session)
+            for subscriber in self._of_full:
+                subscriber(session)
 
     async def refuse(self, session: Session, draft: EventDraft, *, alone: bool = True) -> None:
         """Records a refusal that had no effect; refusals are free.

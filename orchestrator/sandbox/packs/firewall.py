@@ -1,7 +1,7 @@
 """Carries out decisions about packs: records them, and ends sessions that miss something."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft, Made
@@ -13,6 +13,7 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs import decisions
 from orchestrator.sandbox.packs.decisions import Denial
+from orchestrator.state.end_requests import EndRequests
 from orchestrator.state.pack import Pack, PackFile
 from orchestrator.state.session import Session
 from paddock.audit.chain import Event
@@ -22,8 +23,6 @@ from sandbox_agent.decide.manifest import HARD_FAIL, WARN
 
 READ = "read"
 REFINEMENT_REQUEST = "coordination.context_refinement_request"
-# Ends a session: why, and what is recorded after its end.
-End = Callable[[Session, str, EventDraft | None], Awaitable[None]]
 
 _READING = ("file.read",)
 _LISTING = ("file.list",)
@@ -32,9 +31,9 @@ _LISTING = ("file.list",)
 class ContextFirewall:
     """What sessions with packs may do with files. Sessions without one may do anything here."""
 
-    def __init__(self, recorder: Recorder, end: End) -> None:
+    def __init__(self, recorder: Recorder, ends: EndRequests) -> None:
         self._recorder = recorder
-        self._end = end
+        self._ends = ends
         self._tasks = TaskScope("the end of a session that misses something")
 
     async def check(
@@ -163,10 +162,10 @@ class ContextFirewall:
                 f"MaxRefinementsExceeded: the pack of {session.work_id} was refined "
                 f"{MAX_REFINEMENTS} times already"
             )
-            await self._end(session, error, None)
+            await self._ends.miss(session, error, None)
             return
         error = f"ContextMiss: {decisions.truncated(path)} is not in the session's context pack"
-        await self._end(session, error, _request(session, pack, path))
+        await self._ends.miss(session, error, _request(session, pack, path))
         FaultPoint.REFINE_REQUESTED.reached()
 
 

@@ -90,15 +90,24 @@ class Starter:
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
         workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
-        self._whole: tuple[Part, ...] = (
-            *(network, directory, trust, *workspace, *container, *ways, agent, PackPart()),
-        )
+        self._first: tuple[Part, ...] = (network, directory, trust, *workspace, *container)
+        self._ways = ways
+        self._own: tuple[Part, ...] = (agent, PackPart())
         self._ahead: tuple[Part, ...] = (
             *(network, directory, trust, PointPart(places), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
-        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places), *ways)
+        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places))
         self._last: tuple[Part, ...] = (AgentPart(engine, settings.pip_index, _TAKE_OVER_SECONDS),)
+
+    def add(self, way: Part) -> None:
+        """Opens another part after the ways that there are."""
+        self._ways = (*self._ways, way)
+
+    @property
+    def _whole(self) -> tuple[Part, ...]:
+        """The parts of a sandbox that is started for its session."""
+        return (*self._first, *self._ways, *self._own)
 
     async def start(
         self,
@@ -146,7 +155,7 @@ class Starter:
             plan.limits = limits
             if plan.link.hello is not None:
                 self._subscribers.hello(session, plan.link.hello)
-            await parts.extend(self._late)
+            await parts.extend((*self._late, *self._ways))
             # The workspace is already there. Nothing but the agent of an image that the operator
             # had listed runs beside it, and that agent does nothing without its configuration.
             if await image_id != plan.image:

@@ -47,6 +47,8 @@ _MOST_SHOWN = 4
 _MOST_COMMITS = 4
 _RECORDED_REFS = 100
 _MOST_TOLD = 100
+# Proposals of which a program is told.
+_MOST_STAGED = 1000
 _CHECK_SECONDS = 60
 
 Expected = Mapping[str, tuple[str | None, int | None]]
@@ -87,6 +89,10 @@ class Proposals:
         self._ends = CommitEnds(database, recorder, storage, self._committing)
         # One helper at a time for each session, by its key.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def told(self, principal: Principal, session: Session) -> ProposalPage:
+        """The proposals of which a program is told. Raises: the errors of `show`."""
+        return await self.show(principal, session, "", _MOST_STAGED)
 
     async def show(
         self, principal: Principal, session: Session, after: str, limit: int

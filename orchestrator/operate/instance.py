@@ -1,0 +1,138 @@
+"""The parts of an instance by their names, for those who serve it."""
+
+from dataclasses import fields
+
+from orchestrator.ground.aside import Aside
+from orchestrator.ground.loop_lag import LoopLag
+from orchestrator.ground.metrics import Metrics
+from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.tasks import Tasks
+from orchestrator.host.engine.base import Engine
+from orchestrator.host.node.base import Node
+from orchestrator.host.open import HostFloor
+from orchestrator.operate.checks.readiness import Readiness
+from orchestrator.operate.hooks.service import Hooks
+from orchestrator.operate.observe.usage import UsageHistory
+from orchestrator.operate.open import OperateFloor
+from orchestrator.operate.operator.key_edits import KeyEdits
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.snapshots.service import Snapshots
+from orchestrator.programs.open import ProgramsFloor
+from orchestrator.programs.spawning.runs import SpawnedRuns
+from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.turns.host_tools import HostTools
+from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.record.audit.archiving import Archiving
+from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.open import RecordFloor
+from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.open import RulesFloor
+from orchestrator.rules.policy.levels import Levels
+from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.sandbox.egress.service import SessionEgress
+from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sandbox.ports.service import Ports
+from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.sessions.open import SessionsFloor
+from orchestrator.sessions.refinement import Refinement
+from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.tickets import Tickets
+from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.commands.execution import Executions
+from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.files.file_archives import FileArchives
+from orchestrator.work.files.files import Files
+from orchestrator.work.memory.service import Memory
+from orchestrator.work.models.service import Models
+from orchestrator.work.open import WorkFloor
+from orchestrator.work.proposals.service import Proposals
+from orchestrator.work.terminals.governed import GovernedTerminals
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.shells import Shells
+
+Floor = (
+    GroundFloor
+    | HostFloor
+    | RulesFloor
+    | RecordFloor
+    | SandboxFloor
+    | WorkFloor
+    | SessionsFloor
+    | ProgramsFloor
+    | OperateFloor
+)
+
+
+class Instance:
+    """What the floors offer to those who serve an instance, each part under its name there."""
+
+    lag: LoopLag
+    metrics: Metrics
+    tasks: Tasks
+    aside: Aside
+    database: Database
+
+    engine: Engine
+    node: Node
+
+    levels: Levels
+    keys: KeyRing
+    session_policies: SessionPolicies
+
+    ledger: Ledger
+    secrets: OutsideSecrets
+
+    images: AllowedImages
+    key_bytes: KeyBytes
+    egress: SessionEgress
+    ports: Ports
+    sandboxes: Sandboxes
+    pool: WarmPool
+
+    memory: Memory
+    models: Models
+    executions: Executions
+    files: Files
+    file_archives: FileArchives
+    approvals: Approvals
+    terminals: Terminals
+    governed_commands: GovernedCommands
+    tools: GovernedTerminals
+    session_tools: SessionTools
+    shells: Shells
+
+    sessions: Sessions
+    proposals: Proposals
+    refinement: Refinement
+    tickets: Tickets
+    streams: Streams
+    followers: Followers
+
+    host_tools: HostTools
+    spawning: Spawning
+    spawned_runs: SpawnedRuns
+    turns: SessionTurns
+
+    reload: Reload
+    ready: Readiness
+    snapshots: Snapshots
+    archiving: Archiving
+    usage: UsageHistory
+    key_edits: KeyEdits
+    hooks: Hooks
+
+    def _offer(self, *floors: Floor) -> None:
+        """Takes the parts of open floors."""
+        offered = Instance.__annotations__
+        for floor in floors:
+            for field in fields(floor):
+                if field.name in offered:
+                    setattr(self, field.name, getattr(floor, field.name))

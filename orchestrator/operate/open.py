@@ -1,0 +1,150 @@
+"""Opens the operator's floor: what works without being asked, and what tells others."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.ground.open import GroundFloor
+from orchestrator.host.open import HostFloor
+from orchestrator.operate.checks.readiness import Readiness
+from orchestrator.operate.hooks.clock import WallClock
+from orchestrator.operate.hooks.gauges import HookGauges
+from orchestrator.operate.hooks.hook_rules import HookRules
+from orchestrator.operate.hooks.service import Hooks
+from orchestrator.operate.observe.gauges import Gauges
+from orchestrator.operate.observe.usage import UsageHistory
+from orchestrator.operate.operator.key_edits import KeyEdits
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.operate.snapshots.service import Snapshots
+from orchestrator.record.audit.anchoring import Anchoring, load_key
+from orchestrator.record.audit.archiving import Archiving
+from orchestrator.record.open import RecordFloor
+from orchestrator.rules.open import RulesFloor
+from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sessions.open import SessionsFloor
+from orchestrator.sessions.watcher import Watcher
+from orchestrator.settings.settings import Settings
+from orchestrator.work.open import WorkFloor
+
+
+@dataclass(frozen=True, slots=True)
+class OperateFloor:
+    """`ready` says whether sessions can be created and recorded."""
+
+    reload: Reload
+    ready: Readiness
+    snapshots: Snapshots
+    archiving: Archiving
+    usage: UsageHistory
+    key_edits: KeyEdits
+    hooks: Hooks
+
+
+async def open_operate(
+    settings: Settings,
+    reload: Reload,
+    ground: GroundFloor,
+    host: HostFloor,
+    rules: RulesFloor,
+    record: RecordFloor,
+    sandbox: SandboxFloor,
+    work: WorkFloor,
+    floor: SessionsFloor,
+    closers: AsyncExitStack,
+) -> OperateFloor:
+    """Starts archiving, anchoring, watching, reloading and hooks. Raises: ConfigError."""
+    sessions, pool, tasks = floor.sessions, sandbox.pool, ground.tasks
+    ground.metrics.add(
+        Gauges(
+            sessions,
+            rules.levels,
+            record.ledger,
+            host.node,
+            pool,
+            sandbox.key_bytes,
+            ground.lag,
+        )
+    )
+    archiving = Archiving(
+        ground.database,
+        record.ledger,
+        settings.archive_path,
+        settings.state_dir / "evidence",
+        record.room.add,
+        record.room.check_disk,
+    )
+    archiving.start(settings.audit_retention, tasks)
+    closers.push_async_callback(archiving.close)
+    _anchor(settings, ground, host, closers)
+    usage = UsageHistory(host.node, sandbox.workspaces, lambda: sessions.registry.live)
+    usage.start(tasks)
+    closers.push_async_callback(usage.close)
+    watcher = Watcher(host.engine, record.recorder, sessions, pool, tasks)
+    watcher.start()
+    closers.push_async_callback(watcher.close)
+    closers.push_async_callback(pool.close)
+    pool.run(
+        tasks,
+        rules.levels,
+        lambda: sessions.registry.holding,
+        sessions.room.check,
+        sessions.shares.turns.quiet,
+    )
+    reload.watch(record.recorder, tasks)
+    closers.push_async_callback(reload.close)
+    # Before the sandboxes: a read that fails because of the shutdown is not reported to them.
+    closers.push_async_callback(work.captures.close)
+    return OperateFloor(
+        reload,
+        Readiness(settings, host.node, ground.database, reload, tasks, ground.lag, host.uids),
+        Snapshots(
+            settings,
+            ground.database,
+            record.recorder,
+            host.node.storage,
+            sandbox.workspaces,
+            sessions,
+            rules.session_policies,
+        ),
+        archiving,
+        usage,
+        KeyEdits(settings, reload, record.recorder),
+        await _hooks(settings, ground, rules, record, floor, closers),
+    )
+
+
+def _anchor(
+    settings: Settings, ground: GroundFloor, host: HostFloor, closers: AsyncExitStack
+) -> None:
+    """Begins to anchor heads of chains, if the settings say so. Raises: ConfigError."""
+    if settings.anchor is None:
+        return
+    key = load_key(settings.anchor, settings.state_dir)
+    anchoring = Anchoring(settings.anchor, ground.database, key, host.instance)
+    anchoring.start(ground.tasks)
+    closers.push_async_callback(anchoring.close)
+
+
+async def _hooks(
+    settings: Settings,
+    ground: GroundFloor,
+    rules: RulesFloor,
+    record: RecordFloor,
+    floor: SessionsFloor,
+    closers: AsyncExitStack,
+) -> Hooks:
+    """What tells hosts of events, from where an earlier run ended."""
+    hooks = Hooks(
+        settings.hooks,
+        HookRules(rules.keys, settings.hook_prefixes),
+        ground.database,
+        record.recorder,
+        floor.followers,
+        record.sealer,
+        ground.metrics,
+        ground.tasks,
+        WallClock(),
+    )
+    closers.push_async_callback(hooks.close)
+    await hooks.start()
+    ground.metrics.add(HookGauges(hooks))
+    return hooks

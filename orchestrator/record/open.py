@@ -1,0 +1,70 @@
+"""Opens the floor that records: within the room that keys and the disk have."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from orchestrator.ground.open import GroundFloor
+from orchestrator.host.node.resources import free_bytes
+from orchestrator.record.audit.agent_events import AgentEvents
+from orchestrator.record.audit.budgets import Budgets
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.record.audit.record_room import RecordRoom
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.refusal_marks import RefusalMarks
+from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.secrets.configured import ConfiguredSecrets
+from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.sealing import Sealer
+from orchestrator.rules.open import RulesFloor
+from orchestrator.settings.settings import Settings
+from orchestrator.state.end_requests import EndRequests
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFloor:
+    """`end_requests` ask for the ends of sessions; nothing else on this floor ends one."""
+
+    ledger: Ledger
+    room: RecordRoom
+    recorder: Recorder
+    stops: StopRecords
+    end_requests: EndRequests
+    budgets: Budgets
+    agent_events: AgentEvents
+    sealer: Sealer
+    secrets: OutsideSecrets
+
+
+async def open_record(
+    settings: Settings,
+    ground: GroundFloor,
+    rules: RulesFloor,
+    configured: ConfiguredSecrets,
+    closers: AsyncExitStack,
+) -> RecordFloor:
+    """Opens the ledger and what writes to it. Raises: StoreError, ConfigError."""
+    database = ground.database
+    ledger = Ledger(database)
+    closers.push_async_callback(ledger.close)
+    room = RecordRoom(
+        rules.keys,
+        settings.key_limits,
+        settings.min_free_disk_bytes,
+        partial(free_bytes, settings.state_dir),
+    )
+    await room.load(database)
+    recorder = Recorder(ledger, ground.metrics, room, RefusalMarks(database))
+    closers.push_async_callback(recorder.close)
+    stops = StopRecords()
+    closers.push_async_callback(stops.close)
+    # Sessions are opened after this floor, and serve its requests from then on.
+    ends = EndRequests()
+    closers.push_async_callback(ends.close)
+    budgets = Budgets(recorder, stops, ground.metrics, ends)
+    agent_events = AgentEvents(recorder, budgets)
+    closers.push_async_callback(agent_events.close)
+    sealer = Sealer(settings.state_dir)
+    secrets = OutsideSecrets(database, recorder, configured, sealer)
+    await secrets.load()
+    return RecordFloor(ledger, room, recorder, stops, ends, budgets, agent_events, sealer, secrets)

@@ -1,0 +1,38 @@
+"""Opens the floor of rules: what the operator's files say, as it is in force."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.rules.access.key_expiry import KeyExpiry
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.policy.levels import Levels
+from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.settings.operator_secrets import check_levels
+from orchestrator.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFloor:
+    """Each changes as a whole while the control plane runs."""
+
+    levels: Levels
+    keys: KeyRing
+    session_policies: SessionPolicies
+    tool_rules: ToolRules
+
+
+def open_rules(
+    settings: Settings,
+    levels: Levels,
+    keys: KeyRing,
+    session_policies: SessionPolicies,
+    tool_rules: ToolRules,
+    closers: AsyncExitStack,
+) -> RulesFloor:
+    """Puts what was read in force. Raises: ConfigError."""
+    check_levels(settings.secrets, levels)
+    expiry = KeyExpiry(keys)
+    closers.callback(expiry.close)
+    expiry.start()
+    return RulesFloor(levels, keys, session_policies, tool_rules)

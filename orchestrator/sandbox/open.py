@@ -1,0 +1,115 @@
+"""Opens the floor of sandboxes: their images, their ways out and in, and what they share."""
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.ground.open import GroundFloor
+from orchestrator.host.open import HostFloor
+from orchestrator.record.open import RecordFloor
+from orchestrator.rules.access.admin_key import generated_key
+from orchestrator.rules.open import RulesFloor
+from orchestrator.sandbox.egress.interception import Interception
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.sandbox.egress.part import EgressPart
+from orchestrator.sandbox.egress.resolver import CheckedResolver, Resolver
+from orchestrator.sandbox.egress.service import SessionEgress
+from orchestrator.sandbox.packs.firewall import ContextFirewall
+from orchestrator.sandbox.ports.limits import PORT_LIMITS
+from orchestrator.sandbox.ports.part import PortsPart
+from orchestrator.sandbox.ports.service import Ports
+from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.subscribers import Subscribers
+from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.settings.settings import Settings
+from orchestrator.state.shapes import cold_levels
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxFloor:
+    """Nothing runs in the ways and sandboxes before sessions are opened, which also close them.
+
+    `listed_images` is the operator's list, `images` says what the engine has of it.
+    """
+
+    listed_images: ListedImages
+    images: AllowedImages
+    firewall: ContextFirewall
+    key_bytes: KeyBytes
+    way_out: EgressPart
+    egress: SessionEgress
+    ports: Ports
+    workspaces: Workspaces
+    subscribers: Subscribers
+    sandboxes: Sandboxes
+    pool: WarmPool
+
+
+async def open_sandboxes(
+    settings: Settings,
+    ground: GroundFloor,
+    host: HostFloor,
+    rules: RulesFloor,
+    record: RecordFloor,
+    listed: ListedImages,
+    resolver: Resolver | None,
+    closers: AsyncExitStack,
+) -> SandboxFloor:
+    """Opens what sandboxes need; `resolver` None: this host's name servers.
+
+    Raises: ConfigError, StoreError.
+    """
+    for name in cold_levels(settings.warm_least, rules.levels):
+        log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
+    images = AllowedImages(host.engine, listed)
+    closers.push_async_callback(images.close)
+    key_bytes = KeyBytes(rules.keys, settings.key_limits)
+    await key_bytes.load(ground.database)
+    way_out = EgressPart(
+        host.node,
+        record.recorder,
+        record.budgets,
+        resolver or CheckedResolver(),
+        Interception(settings.state_dir, settings.ca_file),
+        record.secrets,
+        key_bytes,
+    )
+    way_in = PortsPart(host.node, PORT_LIMITS)
+    ports = Ports(
+        ground.database,
+        record.recorder,
+        record.stops,
+        rules.keys,
+        generated_key(settings.state_dir / "preview.key"),
+        way_in,
+        PORT_LIMITS,
+    )
+    workspaces = Workspaces(settings, ground.database, host.node.storage, host.uids)
+    subscribers = Subscribers(record.agent_events.record)
+    sandboxes = Sandboxes(
+        settings,
+        host.node,
+        record.ledger,
+        workspaces,
+        subscribers,
+        (way_out, way_in),
+        ground.metrics,
+    )
+    return SandboxFloor(
+        listed,
+        images,
+        ContextFirewall(record.recorder, record.end_requests),
+        key_bytes,
+        way_out,
+        SessionEgress(record.recorder, record.stops),
+        ports,
+        workspaces,
+        subscribers,
+        sandboxes,
+        sandboxes.pool,
+    )

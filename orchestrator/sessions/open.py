@@ -1,0 +1,116 @@
+"""Opens the floor of sessions, which serves requests to end them, and takes over earlier ones."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.ground.open import GroundFloor
+from orchestrator.host.open import HostFloor
+from orchestrator.record.audit.follow import Followers
+from orchestrator.record.open import RecordFloor
+from orchestrator.rules.open import RulesFloor
+from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sessions.kept_workspaces import KeptWorkspaces
+from orchestrator.sessions.recovery import Recovered, Recovery
+from orchestrator.sessions.refinement import Refinement
+from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.tickets import Tickets
+from orchestrator.settings.settings import Settings
+from orchestrator.work.open import WorkFloor
+from orchestrator.work.proposals.service import Proposals
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsFloor:
+    """`proposals` are work, but need sessions that have no sandbox meanwhile."""
+
+    sessions: Sessions
+    proposals: Proposals
+    refinement: Refinement
+    tickets: Tickets
+    streams: Streams
+    followers: Followers
+
+
+def open_sessions(
+    settings: Settings,
+    ground: GroundFloor,
+    host: HostFloor,
+    rules: RulesFloor,
+    record: RecordFloor,
+    sandbox: SandboxFloor,
+    work: WorkFloor,
+    closers: AsyncExitStack,
+) -> SessionsFloor:
+    """Opens sessions, of which there are none before `recover_sessions`."""
+    # After the sessions and before what works in sandboxes, which these still report to.
+    closers.push_async_callback(sandbox.way_out.shut_down)
+    closers.push_async_callback(sandbox.ports.shut_down)
+    closers.push_async_callback(sandbox.sandboxes.close)
+    sessions = Sessions(
+        settings,
+        rules.levels,
+        rules.session_policies,
+        sandbox.listed_images,
+        ground.database,
+        host.node,
+        record.recorder,
+        work.executions,
+        sandbox.sandboxes,
+        sandbox.workspaces,
+        record.budgets,
+        record.stops,
+        ground.scrub,
+        ground.metrics,
+    )
+    closers.push_async_callback(sessions.shut_down)
+    record.end_requests.serve(sessions.serve)
+    return SessionsFloor(
+        sessions,
+        Proposals(
+            ground.database,
+            record.recorder,
+            host.node.storage,
+            sessions.suspensions.without_sandbox,
+        ),
+        Refinement(ground.database, sandbox.workspaces),
+        Tickets(rules.keys),
+        Streams(settings.session_max_streams, settings.key_max_streams),
+        Followers(record.ledger, ground.database, sessions.registry.owner),
+    )
+
+
+async def recover_sessions(
+    settings: Settings,
+    ground: GroundFloor,
+    host: HostFloor,
+    record: RecordFloor,
+    sandbox: SandboxFloor,
+    work: WorkFloor,
+    floor: SessionsFloor,
+    closers: AsyncExitStack,
+) -> Recovered:
+    """Takes over the sessions of an earlier run, before anything new begins.
+
+    Raises: EngineUnavailableError, AuditUnavailableError, StoreError.
+    """
+    recovery = Recovery(
+        settings,
+        ground.database,
+        host.engine,
+        record.recorder,
+        work.executions,
+        sandbox.sandboxes,
+        sandbox.workspaces,
+        floor.sessions,
+        sandbox.firewall,
+        floor.proposals,
+        ground.scrub,
+    )
+    recovered = await recovery.run()
+    kept = KeptWorkspaces(sandbox.workspaces, settings.workspace_retention, ground.tasks)
+    kept.start()
+    closers.push_async_callback(kept.close)
+    await work.terminals.recover(floor.sessions.registry.all)
+    closers.push_async_callback(work.terminals.shut_down)
+    return recovered

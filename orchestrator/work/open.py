@@ -1,0 +1,112 @@
+"""Opens the floor of work: commands, files, terminals, tools and their approvals."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from orchestrator.ground.open import GroundFloor
+from orchestrator.ground.tasks import Tasks
+from orchestrator.record.open import RecordFloor
+from orchestrator.rules.open import RulesFloor
+from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.settings.settings import Settings
+from orchestrator.state.session import Session
+from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.approvals.webhook import Webhook, requested
+from orchestrator.work.commands.captures import Captures
+from orchestrator.work.commands.execution import Executions
+from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.files.file_archives import FileArchives
+from orchestrator.work.files.file_requests import FileRequests
+from orchestrator.work.files.files import Files
+from orchestrator.work.memory.service import Memory
+from orchestrator.work.models.service import Models
+from orchestrator.work.terminals.governed import GovernedTerminals
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.shells import Shells
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFloor:
+    """What works in sandboxes, and for them. `tools` are those that are terminals."""
+
+    memory: Memory
+    models: Models
+    executions: Executions
+    files: Files
+    file_archives: FileArchives
+    approvals: Approvals
+    terminals: Terminals
+    captures: Captures
+    governed_commands: GovernedCommands
+    tools: GovernedTerminals
+    session_tools: SessionTools
+    shells: Shells
+
+
+def open_work(
+    settings: Settings,
+    ground: GroundFloor,
+    rules: RulesFloor,
+    record: RecordFloor,
+    sandbox: SandboxFloor,
+    closers: AsyncExitStack,
+) -> WorkFloor:
+    """Opens what sessions do in their sandboxes."""
+    recorder, tool_rules, keys = record.recorder, rules.tool_rules, rules.keys
+    models = Models(settings.models)
+    closers.push_async_callback(models.close)
+    executions = Executions(
+        *(recorder, ground.metrics, record.budgets, record.secrets.variables),
+        *(settings.mounts, ground.aside),
+    )
+    closers.push_async_callback(executions.close)
+    # Before the commands: it waits for sessions that are being ended, and with them their commands.
+    closers.push_async_callback(sandbox.firewall.close)
+    file_requests = FileRequests(recorder, sandbox.firewall)
+    files = Files(file_requests)
+    approvals = Approvals(
+        ground.database, record.ledger, recorder, _announcer(settings, ground.tasks, closers)
+    )
+
+    async def expire_approvals(session: Session, terminal_id: str, reason: str) -> None:
+        """Expires the approvals of a terminal that has ended."""
+        await approvals.expire(session, terminal_id, f"the terminal has ended: {reason}")
+
+    terminals = Terminals(
+        ground.database, recorder, record.budgets, settings.state_dir, expire_approvals
+    )
+    captures = Captures(files, recorder, settings.state_dir / "evidence")
+    tools = GovernedTerminals(tool_rules, keys, terminals, approvals, files, recorder)
+    closers.push_async_callback(tools.close)
+    shells = Shells(keys, terminals, recorder)
+    closers.callback(shells.close)
+    return WorkFloor(
+        Memory(ground.database, recorder),
+        models,
+        executions,
+        files,
+        FileArchives(file_requests),
+        approvals,
+        terminals,
+        captures,
+        GovernedCommands(tool_rules, keys, recorder, executions, approvals, captures),
+        tools,
+        SessionTools(tool_rules, keys),
+        shells,
+    )
+
+
+def _announcer(
+    settings: Settings, tasks: Tasks, closers: AsyncExitStack
+) -> Callable[[Approval], None]:
+    """The function that sends new approvals to the operator's webhook, if there is one."""
+    url, secret = settings.approval_webhook_url, settings.approval_webhook_secret
+    if url is None or secret is None:
+        return lambda approval: None
+    webhook = Webhook(url, secret.get_secret_value())
+    webhook.start(tasks)
+    closers.push_async_callback(webhook.close)
+    return lambda approval: webhook.send(requested(approval))

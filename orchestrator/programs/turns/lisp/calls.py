@@ -1,18 +1,15 @@
 """Expressions that evaluate all their parts first: calls."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from typing_extensions import override
 
 from orchestrator.programs.turns.lisp.data import Cons, Datum, Frame, Function, chain
 from orchestrator.programs.turns.lisp.errors import Place, Problem
-from orchestrator.programs.turns.lisp.expressions import NEXT, Expression
+from orchestrator.programs.turns.lisp.expressions import NEXT, Expression, Registers
 from orchestrator.programs.turns.lisp.limits import CELL
 from orchestrator.programs.turns.lisp.quick import MOST_PARTS, UNSET, Getter, listed
-
-if TYPE_CHECKING:
-    from orchestrator.programs.turns.lisp.machine import Machine
 
 # Quick parts that are evaluated in one step.
 _AT_ONCE: Final = 8
@@ -29,17 +26,17 @@ class Gathering(Expression):
         self._all = _all(items)
 
     @override
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         if self._all is not None:
             return self.finish(machine, frame, self._all(frame))
         return self._gather(machine, frame, [])
 
     @override
-    def resume(self, machine: "Machine", frame: Frame, state: list[Datum], value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: list[Datum], value: Datum) -> Datum:
         state.append(value)
         return self._gather(machine, frame, state)
 
-    def _gather(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def _gather(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         items = self.items
         at = len(values)
         for item in items[at : at + _AT_ONCE]:
@@ -53,7 +50,7 @@ class Gathering(Expression):
         machine.frame = frame
         return NEXT
 
-    def finish(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def finish(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         """Goes on with the values of all parts."""
         raise NotImplementedError
 
@@ -64,7 +61,7 @@ class Call(Gathering):
     __slots__ = ()
 
     @override
-    def finish(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def finish(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         function = values[0]
         if type(function) is Function:
             code = function.code
@@ -94,7 +91,7 @@ class Built(Gathering):
         self._call = call
 
     @override
-    def finish(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def finish(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         return self._call(values)
 
 
@@ -115,7 +112,7 @@ class Code:
         # The length of a call with its function, if it has nothing but its arguments in its frame.
         self.plain = count + 1 if not rest and not further else -1
 
-    def frame(self, function: Function, arguments: list[Datum], machine: "Machine") -> list[Any]:
+    def frame(self, function: Function, arguments: list[Datum], machine: Registers) -> list[Any]:
         """The frame of a call. Raises: Problem for a wrong number of arguments."""
         given = len(arguments)
         if given < self.count or (given > self.count and not self.rest):

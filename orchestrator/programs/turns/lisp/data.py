@@ -7,15 +7,12 @@ changed after it was made.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from orchestrator.programs.turns.lisp.errors import Place, Problem
 from orchestrator.programs.turns.lisp.limits import BURST, Allowance
 from orchestrator.programs.turns.outcome import Metadata, Outcome, Symbol, Value
 from orchestrator.programs.turns.programs import Breath, finished
-
-if TYPE_CHECKING:
-    from orchestrator.programs.turns.lisp.calls import Code
 
 # A value inside the evaluator: None, bool, int, float, str, Symbol, Cons, Outcome, or a function.
 Datum: TypeAlias = Any
@@ -72,20 +69,35 @@ def placed(items: Iterable[Datum], place: Place | None) -> Cons:
     return tail
 
 
+class Body(Protocol):
+    """What all functions of one `lambda` have in common; `source` is its form.
+
+    `body` is what the machine enters, in a frame of the call: if it has `plain` values with its
+    function, these are the frame, else `frame` makes it.
+    """
+
+    name: str
+    source: Cons
+    body: Any
+    plain: int
+
+    def frame(self, function: "Function", arguments: list[Datum], machine: Any) -> list[Any]:
+        """The frame of a call. Raises: Problem for a wrong number of arguments."""
+
+
 class Function:
     """A function of the program, with the variables that were around it."""
 
     __slots__ = ("code", "frame")
 
-    def __init__(self, code: "Code", frame: Frame) -> None:
+    def __init__(self, code: Body, frame: Frame) -> None:
         self.code = code
         self.frame = frame
 
     @property
     def name(self) -> str:
         """As it was defined."""
-        name: str = self.code.name
-        return name
+        return self.code.name
 
 
 class DriverFunction:

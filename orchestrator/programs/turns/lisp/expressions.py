@@ -5,17 +5,15 @@ the driver is to be asked. A frame is a list: the frame around it, then the valu
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from typing_extensions import override
 
 from orchestrator.programs.turns.lisp.data import TEXTS, Datum, Frame
-from orchestrator.programs.turns.lisp.errors import Place
+from orchestrator.programs.turns.lisp.errors import Place, Problem
 from orchestrator.programs.turns.lisp.keys import table_key
+from orchestrator.programs.turns.lisp.limits import Allowance
 from orchestrator.programs.turns.lisp.quick import Getter, Operand
-
-if TYPE_CHECKING:
-    from orchestrator.programs.turns.lisp.machine import Machine
 
 NEXT: Final[Any] = object()
 ASK: Final[Any] = object()
@@ -34,12 +32,44 @@ class Expression:
         self.parts = 0
         self.nested = 0
 
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: "Registers", frame: Frame) -> Datum:
         """Evaluates it in a frame, or begins to."""
         raise NotImplementedError
 
-    def resume(self, machine: "Machine", frame: Frame, state: Any, value: Datum) -> Datum:
+    def resume(self, machine: "Registers", frame: Frame, state: Any, value: Datum) -> Datum:
         """Goes on with a value that it waited for."""
+        raise NotImplementedError
+
+
+NOTHING: Final = Expression((1, 1), "program")
+
+
+class Registers:
+    """The part of a machine that forms touch.
+
+    Attributes:
+        stack: what waits for a value: expression, frame, and its own state.
+        node, frame: what is entered next, and in which frame.
+        depth: the most that may wait.
+    """
+
+    def __init__(self, allowance: Allowance) -> None:
+        self.allowance = allowance
+        self.depth = allowance.limits.depth
+        self.stack: list[tuple[Expression, Any, Any]] = []
+        self.node: Expression = NOTHING
+        self.frame: Frame = None
+
+    def too_deep(self) -> Problem:
+        """The problem of a program that waits for too many values at once."""
+        return Problem(f"more than {self.depth} calls wait for another one's value")
+
+    def apply(self, function: Datum, arguments: list[Datum], node: "Expression") -> Datum:
+        """Calls any function for an expression. Raises: Problem."""
+        raise NotImplementedError
+
+    def drive(self, steps: Any, value: Datum, node: "Expression") -> Datum:
+        """Goes on with a generator, until it needs another value or ends. Raises: Problem."""
         raise NotImplementedError
 
 
@@ -63,7 +93,7 @@ class Quick(Expression):
         self.nested = 1 + max((part.nested for part in parts), default=0)
 
     @override
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         return self.value(frame)
 
 
@@ -81,7 +111,7 @@ class Branching(Expression):
         self.other = other
 
     @override
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         test = self.test
         if test.get is None:
             machine.stack.append((self, frame, None))
@@ -95,7 +125,7 @@ class Branching(Expression):
         return NEXT
 
     @override
-    def resume(self, machine: "Machine", frame: Frame, state: Any, value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: Any, value: Datum) -> Datum:
         machine.node = self.other if value is False or value is None else self.then
         machine.frame = frame
         return NEXT
@@ -115,7 +145,7 @@ class Either(Expression):
         self.while_true = while_true
 
     @override
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         if self.first.get is not None:
             return self.resume(machine, frame, None, self.first.get(frame))
         machine.stack.append((self, frame, None))
@@ -123,7 +153,7 @@ class Either(Expression):
         return NEXT
 
     @override
-    def resume(self, machine: "Machine", frame: Frame, state: Any, value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: Any, value: Datum) -> Datum:
         if (value is False or value is None) is self.while_true:
             return value
         machine.node = self.second
@@ -142,13 +172,13 @@ class InOrder(Expression):
         self.last = len(items) - 1
 
     @override
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         machine.stack.append((self, frame, 1))
         machine.node = self.items[0]
         return NEXT
 
     @override
-    def resume(self, machine: "Machine", frame: Frame, state: int, value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: int, value: Datum) -> Datum:
         if state < self.last:
             machine.stack.append((self, frame, state + 1))
         machine.node = self.items[state]
@@ -175,13 +205,13 @@ class CaseBranches(Expression):
         self._other = other
 
     @override
-    def enter(self, machine: "Machine", frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         machine.stack.append((self, frame, None))
         machine.node = self._key
         return NEXT
 
     @override
-    def resume(self, machine: "Machine", frame: Frame, state: Any, value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: Any, value: Datum) -> Datum:
         if type(value) in TEXTS:
             machine.allowance.work(len(value) >> 5)
         # Lists are no constants of a case, and what is none has no branch.

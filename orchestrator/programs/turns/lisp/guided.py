@@ -9,9 +9,9 @@ from orchestrator.programs.turns.lisp.builtins.controls import digest
 from orchestrator.programs.turns.lisp.builtins.primitive import wrong
 from orchestrator.programs.turns.lisp.data import Cons, Datum, Frame, chain, take_out
 from orchestrator.programs.turns.lisp.errors import Place, Problem
-from orchestrator.programs.turns.lisp.expressions import Expression
+from orchestrator.programs.turns.lisp.expressions import Expression, Registers
 from orchestrator.programs.turns.lisp.limits import CELL, FORM
-from orchestrator.programs.turns.lisp.machine import Evaluate, Guided, Machine, Scoped
+from orchestrator.programs.turns.lisp.machine import Evaluate, Guided, Scoped
 from orchestrator.programs.turns.lisp.reader import read
 from orchestrator.programs.turns.outcome import Symbol
 from orchestrator.programs.turns.programs import Breath, Enter, Operation
@@ -43,7 +43,7 @@ class WithBudget(Guided):
         self._body = body
 
     @override
-    def steps(self, machine: Machine, frame: Frame) -> Steps:
+    def steps(self, machine: Registers, frame: Frame) -> Steps:
         limits: list[Datum] = []
         for kind, amount in self._amounts:
             value = yield Evaluate(amount, frame)
@@ -72,7 +72,7 @@ class Subevaluation(Guided):
         self._options = options
 
     @override
-    def steps(self, machine: Machine, frame: Frame) -> Steps:
+    def steps(self, machine: Registers, frame: Frame) -> Steps:
         program = yield Evaluate(self._program, frame)
         options = yield Evaluate(self._options, frame)
         if type(options) is not Cons:
@@ -95,7 +95,7 @@ class _Apart(Guided):
         self._program = program
 
     @override
-    def steps(self, machine: Machine, frame: Frame) -> Steps:
+    def steps(self, machine: Registers, frame: Frame) -> Steps:
         if type(self._program) is str:
             machine.allowance.spend(len(self._program) // _CHARACTERS)
             machine.allowance.hold(len(self._program) * FORM)
@@ -120,7 +120,7 @@ class Evaluation(Guided):
         self._form = form
 
     @override
-    def steps(self, machine: Machine, frame: Frame) -> Steps:
+    def steps(self, machine: Registers, frame: Frame) -> Steps:
         form = yield Evaluate(self._form, frame)
         yield from _count(machine, form)
         yield Operation("eval", (form,))
@@ -142,7 +142,7 @@ class Memo(Guided):
         self._forms = forms
 
     @override
-    def steps(self, machine: Machine, frame: Frame) -> Steps:
+    def steps(self, machine: Registers, frame: Frame) -> Steps:
         key = yield Evaluate(self._key, frame)
         name = yield from digest(machine.allowance, key, self._forms)
         known = yield Operation("memo", (name,))
@@ -160,7 +160,7 @@ def _place(form: Datum, place: Place) -> Place:
     return form.place or place if type(form) is Cons else place
 
 
-def _count(machine: Machine, form: Datum) -> Generator[Breath, object, None]:
+def _count(machine: Registers, form: Datum) -> Generator[Breath, object, None]:
     """Counts what it costs to compile a form. Raises: Problem."""
     before = machine.allowance.memory
     yield from take_out(form, machine.allowance)

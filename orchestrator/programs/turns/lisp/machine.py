@@ -15,7 +15,7 @@ from orchestrator.programs.turns.lisp.data import (
     take_out,
 )
 from orchestrator.programs.turns.lisp.errors import Called, LispError, Problem
-from orchestrator.programs.turns.lisp.expressions import ASK, NEXT, Expression
+from orchestrator.programs.turns.lisp.expressions import ASK, NEXT, NOTHING, Expression, Registers
 from orchestrator.programs.turns.lisp.limits import BURST, Allowance
 from orchestrator.programs.turns.outcome import Value, nonconverged
 from orchestrator.programs.turns.programs import (
@@ -48,18 +48,13 @@ class Scoped(NamedTuple):
     frame: Frame
 
 
-class Machine:
+class Machine(Registers):
     """The state of one program that is evaluated."""
 
     def __init__(self, allowance: Allowance) -> None:
-        self.allowance = allowance
-        self.depth = allowance.limits.depth
-        # What waits for a value: expression, frame, and its own state.
-        self.stack: list[tuple[Expression, Any, Any]] = []
-        self.node: Expression = _NOTHING
-        self.frame: Frame = None
+        super().__init__(allowance)
         self._request: Request = Breath()
-        self._asking: Expression = _NOTHING
+        self._asking: Expression = NOTHING
         self._scopes: list[_Scope] = []
         self._operations = 0
 
@@ -133,12 +128,8 @@ class Machine:
                 break
         return LispError(problem.message, *place, tuple(calls))
 
-    def too_deep(self) -> Problem:
-        """The problem of a program that waits for too many values at once."""
-        return Problem(f"more than {self.depth} calls wait for another one's value")
-
+    @override
     def apply(self, function: Datum, arguments: list[Datum], node: Expression) -> Datum:
-        """Calls any function for an expression. Raises: Problem."""
         if len(self.stack) > self.depth:
             raise self.too_deep()
         if type(function) is Function:
@@ -162,8 +153,8 @@ class Machine:
         self._asking = node
         return ASK
 
+    @override
     def drive(self, steps: Any, value: Datum, node: Expression) -> Datum:
-        """Goes on with a generator, until it needs another value or ends. Raises: Problem."""
         try:
             wanted = steps.send(value)
         except StopIteration as end:
@@ -208,7 +199,7 @@ class Driven(Expression):
     __slots__ = ()
 
     @override
-    def resume(self, machine: Machine, frame: Frame, state: Any, value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: Any, value: Datum) -> Datum:
         return machine.drive(state, value, self)
 
 
@@ -218,10 +209,10 @@ class Guided(Driven):
     __slots__ = ()
 
     @override
-    def enter(self, machine: Machine, frame: Frame) -> Datum:
+    def enter(self, machine: Registers, frame: Frame) -> Datum:
         return machine.drive(self.steps(machine, frame), None, self)
 
-    def steps(self, machine: Machine, frame: Frame) -> Generator[Any, Datum, Datum]:
+    def steps(self, machine: Registers, frame: Frame) -> Generator[Any, Datum, Datum]:
         """Yields Applied, Evaluate, Scoped or a request; returns the value, or one of the first."""
         raise NotImplementedError
 
@@ -237,7 +228,7 @@ class _Scope(Expression):
         self.operations = operations
 
     @override
-    def resume(self, machine: Machine, frame: Frame, state: Any, value: Datum) -> Datum:
+    def resume(self, machine: Registers, frame: Frame, state: Any, value: Datum) -> Datum:
         return state(machine, value)
 
     def begin(self, machine: Machine, _answer: Datum) -> Datum:
@@ -253,6 +244,3 @@ class _Scope(Expression):
 
         machine.stack.append((self, None, left))
         return machine.ask(Leave(), self)
-
-
-_NOTHING = Expression((1, 1), "program")

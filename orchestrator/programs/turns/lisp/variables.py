@@ -1,19 +1,16 @@
 """Expressions that make variables, and give them values."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from orchestrator.programs.turns.lisp.calls import Gathering
 from orchestrator.programs.turns.lisp.data import Datum, Frame
 from orchestrator.programs.turns.lisp.errors import Place, Problem
-from orchestrator.programs.turns.lisp.expressions import NEXT, Expression
+from orchestrator.programs.turns.lisp.expressions import NEXT, Expression, Registers
 from orchestrator.programs.turns.lisp.quick import UNSET, Variable
 from orchestrator.programs.turns.outcome import Symbol
-
-if TYPE_CHECKING:
-    from orchestrator.programs.turns.lisp.machine import Machine
 
 
 class Let(Gathering):
@@ -34,7 +31,7 @@ class Let(Gathering):
         self.further = further
 
     @override
-    def finish(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def finish(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         machine.frame = [frame, *values, *[UNSET] * self.further]
         machine.node = self.body
         return NEXT
@@ -62,7 +59,7 @@ class SetLocal(Gathering):
         self._result = Symbol(name) if defines else None
 
     @override
-    def finish(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def finish(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         found: Any = frame
         for _ in range(self._depth):
             found = found[0]
@@ -85,7 +82,7 @@ class SetGlobal(Gathering):
         self._defines = defines
 
     @override
-    def finish(self, machine: "Machine", frame: Frame, values: list[Datum]) -> Datum:
+    def finish(self, machine: Registers, frame: Frame, values: list[Datum]) -> Datum:
         variable = self._variable
         if not self._defines and variable.value is UNSET:
             raise Problem(f"{variable.name} is not defined", self.place)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from sandbox_agent.core import params as given
 from sandbox_agent.core.loop import Loop, Timer
-from sandbox_agent.core.output import Chunk, Output
-from sandbox_agent.core.stored_output import Room, StoredOutput
+from sandbox_agent.core.output import Chunk, Output, Room, StoredOutput
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_TOLD_BYTES, MOST_TOLD_CHUNKS, Message
 

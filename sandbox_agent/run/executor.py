@@ -8,10 +8,9 @@ from sandbox_agent.core import builtin
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.loop import Loop
-from sandbox_agent.core.output import STDERR, STDOUT, Output
+from sandbox_agent.core.output import STDERR, STDOUT, Output, Room, StoredOutput
 from sandbox_agent.core.outputs import Outputs, Reply, told
 from sandbox_agent.core.proxy_variables import proxy_variables
-from sandbox_agent.core.stored_output import Room, StoredOutput
 from sandbox_agent.decide import commands, variables
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Message

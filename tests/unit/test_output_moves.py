@@ -13,8 +13,7 @@ from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.state.command import Command, CommandExit
 from orchestrator.state.session import Session
 from orchestrator.work.commands.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
-from sandbox_agent.core.output import STDERR, STDOUT, Chunk, Output
-from sandbox_agent.core.stored_output import Room, StoredOutput
+from sandbox_agent.core.output import STDERR, STDOUT, Chunk, Output, Room, StoredOutput
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_CHUNKS
 
 MIB = 2**20

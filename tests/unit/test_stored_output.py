@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.core.output import STDERR, STDOUT, Output
-from sandbox_agent.core.stored_output import Room, StoredOutput
+from sandbox_agent.core.output import STDERR, STDOUT, Output, Room, StoredOutput
 from sandbox_agent.decide.protocol import MOST_CHUNKS, MOST_STORED
 from tests.unit.test_output import WRITES
 

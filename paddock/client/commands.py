@@ -1,4 +1,4 @@
-"""Commands of a session: run, followed to their end, fed and signalled."""
+"""Commands of a session, run to their end or followed to it."""
 
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -12,17 +12,15 @@ from paddock.client.errors import (
     PaddockError,
     api_error,
 )
-from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read, read_items
-from paddock.client.requests import exec_body, input_members, segment
+from paddock.client.faces import F, Face, method, stream
+from paddock.client.parsing import read
+from paddock.client.requests import exec_body, given, segment
 from paddock.client.results import ExecEvent, StreamedOutput
 from paddock.client.retry import PASSING
 from paddock.client.sse import ServerEvent
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Transport
 from paddock.contract.commands import (
-    Command,
-    CommandOutput,
     CommandResult,
     ExitData,
     PendingCommand,
@@ -122,20 +120,78 @@ def _told(event: ServerEvent, command_id: str | None) -> ExecEvent:
     raise NotPaddockError(f"the server sends events that are not Paddock's: {event.name[:64]}")
 
 
-class Processes(Face[F]):
-    """A session's background commands, and the recent ones.
+class SessionCommands(Face[F]):
+    """The part of a session that runs commands in the foreground."""
 
-    All methods raise `PaddockAPIError` in the class of its code (NotFoundError for a command that
-    is no longer known), and the other errors of `paddock.client.errors`.
-    """
-
-    def __init__(self, link: Link, path: str) -> None:
-        super().__init__(link)
-        self._session = path
-        self._path = f"{path}/processes"
+    _path: str
 
     @method
-    async def start(
+    async def exec(
+        self,
+        command: str | None = None,
+        *,
+        argv: Sequence[str] | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        timeout: int | None = None,
+        permission_level: str | None = None,
+    ) -> CommandResult:
+        """Runs a command and waits for its end; a command that fails is a result, not an error.
+
+        Args:
+            command: a line, split into words as a shell would; there is no shell.
+            argv: the words themselves; exactly one of the two is required.
+            cwd: directory, relative to the workspace or below /workspace.
+            env: additional variables.
+            secrets: additional variables, of 8 bytes or more, that are removed from all records; if
+                the level lists variables, other names must begin with `SECRET_`.
+            stdin: standard input, at most 1 MiB.
+            timeout: seconds until it is ended; None: the level's default. Required for more than an
+                hour.
+            permission_level: changes the session's level first.
+
+        Raises: PermissionDeniedError with the `rule`, ValidationError, BusyError if too many
+        commands run, SandboxUnavailableError, AuditUnavailableError (nothing was run).
+
+        A broken connection ends the command.
+        """
+        body = exec_body(
+            command,
+            argv,
+            stdin,
+            env=env,
+            secrets=secrets,
+            cwd=cwd,
+            timeout=timeout,
+            permission_level=permission_level,
+        )
+        return await run_to_end(self._api, self._path, body)
+
+    @method
+    async def run_tool(
+        self,
+        tool: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: int | None = None,
+        wait: float = 0,
+    ) -> CommandResult:
+        """Runs one of the operator's oneshot tools with its arguments, and waits for its end.
+
+        Args:
+            timeout: seconds until it is ended; None: the tool's default.
+            wait: seconds to wait for a person, if the tool needs approval.
+
+        Raises: the errors of `exec`; NotFoundError if there is no such tool; ApprovalPendingError
+        while it is undecided, PermissionDeniedError if a person denied it.
+        """
+        body = given(tool=tool, arguments=arguments or {}, wait=wait, timeout=timeout)
+        return await run_to_end(self._api, self._path, body)
+
+    @stream
+    async def exec_stream(
         self,
         command: str | None = None,
         *,
@@ -146,11 +202,19 @@ class Processes(Face[F]):
         stdin: str | bytes | None = None,
         stdin_open: bool = False,
         timeout: int | None = None,
-    ) -> Command:
-        """Starts a command in the background; returns when it has started.
+        permission_level: str | None = None,
+        resume: bool = True,
+    ) -> AsyncGenerator[ExecEvent, None]:
+        """Runs a command and yields `StartData`, live `StreamedOutput`, and `ExitData`.
 
-        It outlives its client. With `stdin_open`, `stdin` can send it input. `timeout` is in
-        seconds; with None, it may run as long as its session.
+        With `resume`, the command survives a broken connection, and the stream continues where it
+        was; leaving the stream early kills the command, and so does `timeout` (seconds, None: 120)
+        if this client vanishes. Without `resume`, a broken connection ends the command and raises
+        ConnectionLostError; `timeout` None is the level's default. To leave early at a known point,
+        use `async with contextlib.aclosing(s.exec_stream(…))`.
+
+        With `stdin_open`, `processes.stdin` sends input, with the id in `StartData`. Other
+        arguments and errors are as for `exec`.
         """
         body = exec_body(
             command,
@@ -161,54 +225,8 @@ class Processes(Face[F]):
             cwd=cwd,
             stdin_open=stdin_open or None,
             timeout=timeout,
-            background=True,
+            permission_level=permission_level,
         )
-        return read(Command, await self._api.json("POST", f"{self._session}/exec", body=body))
-
-    @method
-    async def get(self, command_id: str, *, after: int = 0) -> CommandOutput:
-        """A command with its current output from byte `after` on."""
-        view = await self._api.json(
-            "GET", f"{self._path}/{segment(command_id)}", params={"after": after}
-        )
-        return read(CommandOutput, view)
-
-    @stream
-    async def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
-        """A command's events: `StartData`, `StreamedOutput` from byte `after` on, `ExitData`.
-
-        Survives broken connections. The command continues if its reader leaves.
-        """
-        async with aclosing(followed(self._api, self._session, command_id, after)) as events:
+        async with aclosing(run_streamed(self._api, self._path, body, resume=resume)) as events:
             async for event in events:
                 yield event
-
-    @method
-    async def wait(self, command_id: str) -> ExitData:
-        """The result of a command, once it has ended; only the command's own time-out applies."""
-        async with aclosing(followed(self._api, self._session, command_id, 0)) as events:
-            async for event in events:
-                if isinstance(event, ExitData):
-                    return event
-        raise NotPaddockError("the stream of the command has no end")
-
-    @method
-    async def stdin(self, command_id: str, data: str | bytes = "", *, close: bool = False) -> None:
-        """Sends input to a command that was started with `stdin_open`; `close` ends its input.
-
-        At most 1 MiB at once. Waits until the command has read earlier input; raises BusyError if
-        it does not read, ConflictError if its input is closed.
-        """
-        body = {**input_members("data", data), "close": close}
-        await self._api.json("POST", f"{self._path}/{segment(command_id)}/stdin", body=body)
-
-    @method
-    async def signal(self, command_id: str, signal: str | int = "TERM") -> None:
-        """Sends a signal, by name or number, to the command's process group."""
-        body = {"signal": signal}
-        await self._api.json("POST", f"{self._path}/{segment(command_id)}/signal", body=body)
-
-    @method
-    async def list(self) -> tuple[Command, ...]:
-        """All running commands and the latest ended ones, oldest first."""
-        return read_items(Command, await self._api.json("GET", self._path))

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from paddock.client.audit import Audit
-from paddock.client.commands import Processes, run_streamed, run_to_end
+from paddock.client.commands import SessionCommands
 from paddock.client.consume import Consume
 from paddock.client.egress import Egress
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
@@ -17,20 +17,19 @@ from paddock.client.mcp import Mcp
 from paddock.client.memory import SessionMemory
 from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
+from paddock.client.processes import Processes
 from paddock.client.proposals import SessionProposals
-from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
-from paddock.client.results import ExecEvent
+from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given, session_path
 from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.snapshots import BytesProgress, save
-from paddock.client.spawning import SessionSpawning
+from paddock.client.spawning import SessionSpawning, spawn_body
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
 from paddock.client.turns import SessionTurns
 from paddock.contract.audit import AuditEvent
 from paddock.contract.budget import Budget
-from paddock.contract.commands import CommandResult
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.sessions import Handle
 from paddock.contract.sessions import Session as SessionInfo
@@ -38,7 +37,7 @@ from paddock.contract.system import Explanation
 from paddock.contract.tools import Tool
 
 
-class Session(SessionRuns[F], SessionSpawning[F]):
+class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
     """A session: commands, files, terminals, runs of models, audit, lifecycle.
 
     As a context manager it closes the session at the end; the workspace stays, unless
@@ -77,50 +76,6 @@ class Session(SessionRuns[F], SessionSpawning[F]):
         return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"
 
     @method
-    async def exec(
-        self,
-        command: str | None = None,
-        *,
-        argv: Sequence[str] | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        stdin: str | bytes | None = None,
-        timeout: int | None = None,
-        permission_level: str | None = None,
-    ) -> CommandResult:
-        """Runs a command and waits for its end; a command that fails is a result, not an error.
-
-        Args:
-            command: a line, split into words as a shell would; there is no shell.
-            argv: the words themselves; exactly one of the two is required.
-            cwd: directory, relative to the workspace or below /workspace.
-            env: additional variables.
-            secrets: additional variables, of 8 bytes or more, that are removed from all records; if
-                the level lists variables, other names must begin with `SECRET_`.
-            stdin: standard input, at most 1 MiB.
-            timeout: seconds until it is ended; None: the level's default. Required for more than an
-                hour.
-            permission_level: changes the session's level first.
-
-        Raises: PermissionDeniedError with the `rule`, ValidationError, BusyError if too many
-        commands run, SandboxUnavailableError, AuditUnavailableError (nothing was run).
-
-        A broken connection ends the command.
-        """
-        body = exec_body(
-            command,
-            argv,
-            stdin,
-            env=env,
-            secrets=secrets,
-            cwd=cwd,
-            timeout=timeout,
-            permission_level=permission_level,
-        )
-        return await run_to_end(self._api, self._path, body)
-
-    @method
     async def snapshot(self, local: str | Path, *, progress: BytesProgress | None = None) -> int:
         """Writes the session to a local file, for `Paddock.restore`; returns its size in bytes.
 
@@ -129,68 +84,6 @@ class Session(SessionRuns[F], SessionSpawning[F]):
         BusyError, ConflictError, TooLargeError, OSError.
         """
         return await save(self._api, self._path, Path(local), progress)
-
-    @method
-    async def run_tool(
-        self,
-        tool: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        timeout: int | None = None,
-        wait: float = 0,
-    ) -> CommandResult:
-        """Runs one of the operator's oneshot tools with its arguments, and waits for its end.
-
-        Args:
-            timeout: seconds until it is ended; None: the tool's default.
-            wait: seconds to wait for a person, if the tool needs approval.
-
-        Raises: the errors of `exec`; NotFoundError if there is no such tool; ApprovalPendingError
-        while it is undecided, PermissionDeniedError if a person denied it.
-        """
-        body = given(tool=tool, arguments=arguments or {}, wait=wait, timeout=timeout)
-        return await run_to_end(self._api, self._path, body)
-
-    @stream
-    async def exec_stream(
-        self,
-        command: str | None = None,
-        *,
-        argv: Sequence[str] | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        stdin: str | bytes | None = None,
-        stdin_open: bool = False,
-        timeout: int | None = None,
-        permission_level: str | None = None,
-        resume: bool = True,
-    ) -> AsyncGenerator[ExecEvent, None]:
-        """Runs a command and yields `StartData`, live `StreamedOutput`, and `ExitData`.
-
-        With `resume`, the command survives a broken connection, and the stream continues where it
-        was; leaving the stream early kills the command, and so does `timeout` (seconds, None: 120)
-        if this client vanishes. Without `resume`, a broken connection ends the command and raises
-        ConnectionLostError; `timeout` None is the level's default. To leave early at a known point,
-        use `async with contextlib.aclosing(s.exec_stream(…))`.
-
-        With `stdin_open`, `processes.stdin` sends input, with the id in `StartData`. Other
-        arguments and errors are as for `exec`.
-        """
-        body = exec_body(
-            command,
-            argv,
-            stdin,
-            env=env,
-            secrets=secrets,
-            cwd=cwd,
-            stdin_open=stdin_open or None,
-            timeout=timeout,
-            permission_level=permission_level,
-        )
-        async with aclosing(run_streamed(self._api, self._path, body, resume=resume)) as events:
-            async for event in events:
-                yield event
 
     @stream
     async def events(self, *, after: int = 0) -> AsyncGenerator[AuditEvent, None]:
@@ -234,6 +127,39 @@ class Session(SessionRuns[F], SessionSpawning[F]):
     async def tools(self) -> tuple[Tool, ...]:
         """All commands of all tools, and whether this session could be allowed to use each."""
         return read_items(Tool, await self._api.json("GET", f"{self._path}/tools"))
+
+    @method
+    async def spawn(
+        self,
+        *,
+        label: str | None = None,
+        workspace: str | None = None,
+        permission_level: str | None = None,
+        budget: Mapping[str, int | float] | None = None,
+        policy: str | Mapping[str, Any] | None = None,
+        idle_timeout: int | None = None,
+    ) -> "Session[F]":
+        """Spawns a child with at most what this session has. It needs a key.
+
+        The child lives until it is closed or this session ends.
+
+        Args:
+            label: your name of it.
+            workspace: `own` for a new one, `read-only` for this session's; None: `own`.
+            permission_level: not above this session's; None: this session's.
+            budget: limits, at most what this session has left; they are reserved. None, or no limit
+                of a kind of which this session has one: half of what is left.
+            policy: one that permits no more than this session's; None: this session's.
+            idle_timeout: seconds; None: this session's.
+
+        Raises: ConflictError at the maximum depth (10); BusyError with too many children;
+        PermissionDeniedError and ValidationError for what is above this session's; the errors of
+        `Paddock.sessions.create`.
+        """
+        body = spawn_body(label, workspace, permission_level, budget, policy, idle_timeout)
+        url = f"{self._path}/spawn"
+        answer = await self._api.json("POST", url, body=body, timeout=ENGINE_SECONDS)
+        return session_of(self._link, answer)
 
     @method
     async def refresh(self) -> InspectedSession:
@@ -329,9 +255,6 @@ class Session(SessionRuns[F], SessionSpawning[F]):
     def _take(self, view: dict[str, Any]) -> SessionInfo:
         self.info = read(SessionInfo, view)
         return self.info
-
-    def _child(self, view: dict[str, Any]) -> "Session[F]":
-        return session_of(self._link, view)
 
     async def _leave(self, failed: bool) -> None:
         """Closes the session unless it has ended; a failure does not hide an earlier one."""

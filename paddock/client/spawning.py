@@ -1,61 +1,24 @@
-"""Children of a session: spawned from it, with at most what it has, and ended with it."""
+"""Children of a session in which a model runs; they end with their run."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from paddock.client.errors import ConnectionLostError, api_error
 from paddock.client.faces import F, Face, method, stream
 from paddock.client.parsing import read
-from paddock.client.requests import ENGINE_SECONDS, given
+from paddock.client.requests import given
 from paddock.client.run_events import SpawnEvent, spawn_event
 from paddock.contract.runs import SpawnEnd
 from paddock.contract.spawns import SPAWN_EVENTS, SpawnedRun
-
-if TYPE_CHECKING:
-    from paddock.client.session import Session
 
 # As long as its model and its commands take; the budgets of both sessions end it.
 _LONGEST_SECONDS = 3600.0
 
 
 class SessionSpawning(Face[F]):
-    """The part of a session that spawns others. It needs a key."""
+    """The part of a session that has a model work in a child. It needs a key."""
 
     _path: str
-
-    def _child(self, view: dict[str, Any]) -> "Session[F]":
-        """The session that an answer shows."""
-        raise NotImplementedError
-
-    @method
-    async def spawn(
-        self,
-        *,
-        label: str | None = None,
-        workspace: str | None = None,
-        permission_level: str | None = None,
-        budget: Mapping[str, int | float] | None = None,
-        policy: str | Mapping[str, Any] | None = None,
-        idle_timeout: int | None = None,
-    ) -> "Session[F]":
-        """Spawns a child, which lives until it is closed or this session ends.
-
-        Args:
-            label: your name of it.
-            workspace: `own` for a new one, `read-only` for this session's; None: `own`.
-            permission_level: not above this session's; None: this session's.
-            budget: limits, at most what this session has left; they are reserved. None, or no limit
-                of a kind of which this session has one: half of what is left.
-            policy: one that permits no more than this session's; None: this session's.
-            idle_timeout: seconds; None: this session's.
-
-        Raises: ConflictError at the maximum depth (10); BusyError with too many children;
-        PermissionDeniedError and ValidationError for what is above this session's; the errors of
-        `Paddock.sessions.create`.
-        """
-        body = _body(label, workspace, permission_level, budget, policy, idle_timeout)
-        url = f"{self._path}/spawn"
-        return self._child(await self._api.json("POST", url, body=body, timeout=ENGINE_SECONDS))
 
     @method
     async def spawn_run(
@@ -76,7 +39,7 @@ class SessionSpawning(Face[F]):
         The child has ended then, and a workspace of its own is gone. What fails in it is its
         result, not an error. Arguments and errors are those of `spawn` and `send`.
         """
-        body = _body(label, workspace, permission_level, budget, policy, idle_timeout)
+        body = spawn_body(label, workspace, permission_level, budget, policy, idle_timeout)
         body |= _run(messages, model, system, max_ticks)
         url = f"{self._path}/spawn"
         answer = await self._api.json("POST", url, body=body, timeout=_LONGEST_SECONDS)
@@ -100,7 +63,7 @@ class SessionSpawning(Face[F]):
 
         Between them are events as `send_stream` has them; their `spawn_path` leads to the child.
         """
-        body = _body(label, workspace, permission_level, budget, policy, idle_timeout)
+        body = spawn_body(label, workspace, permission_level, budget, policy, idle_timeout)
         body |= _run(messages, model, system, max_ticks)
         ended = False
         async with self._api.events("POST", f"{self._path}/spawn", body=body) as events:
@@ -116,7 +79,7 @@ class SessionSpawning(Face[F]):
             raise ConnectionLostError("the stream of the child's run ends too soon")
 
 
-def _body(
+def spawn_body(
     label: str | None,
     workspace: str | None,
     permission_level: str | None,
@@ -124,6 +87,7 @@ def _body(
     policy: str | Mapping[str, Any] | None,
     idle_timeout: int | None,
 ) -> dict[str, Any]:
+    """The members of a child that are given."""
     return given(
         label=label,
         workspace=workspace,

@@ -7,23 +7,27 @@ async with Paddock(url, key) as paddock, App(paddock, model=model, level="low") 
 ```
 """
 
-from paddock.app.agent import Agent
+from paddock.app.agent import (
+    Agent,
+    AppTool,
+    ModelInput,
+    Runner,
+    SessionRef,
+    SpawnDepthError,
+    SpawnError,
+    ToolContext,
+    ToolResult,
+)
 from paddock.app.app import App
-from paddock.app.events import AppEvent
-from paddock.app.execution import AppResult, Execution
+from paddock.app.execution import AppEvent, AppResult, Execution
 from paddock.app.hooks import AppHooks
-from paddock.app.inspection import Inspection
 from paddock.app.local import LevelDiffersError, LocalRunner
 from paddock.app.messages import Entry, Reply, TokenUsage, ToolCall
-from paddock.app.reference import SessionRef
 from paddock.app.registry import AppBusyError
-from paddock.app.runner import ModelInput, Runner, ToolResult
 from paddock.app.session import AppSession, SessionClosedError
-from paddock.app.snapshot import AppSnapshot, SnapshotError
-from paddock.app.spawn_tool import spawn_tool
-from paddock.app.spawning import SpawnDepthError, SpawnError
-from paddock.app.store import FileStore, MemoryStore, SessionStore
-from paddock.app.tools import AppTool, ToolContext, ToolInputError, tool
+from paddock.app.state import Inspection
+from paddock.app.store import AppSnapshot, FileStore, MemoryStore, SessionStore, SnapshotError
+from paddock.app.tools import ToolInputError, spawn_tool, tool
 
 __all__ = [
     "Agent",

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-from paddock.app.tools import AppTool, ToolContext, text_of
+from paddock.app.agent import AppTool, ToolContext
+from paddock.app.tools import text_of
 
 
 class AgentsFunctionTool(Protocol):

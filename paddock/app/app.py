@@ -9,18 +9,18 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any
 
+from paddock.app.agent import AppTool, Model, Runner
 from paddock.app.execution import AppResult
 from paddock.app.hooks import AppHooks, told
 from paddock.app.local import LocalRunner
 from paddock.app.messages import Input
 from paddock.app.persistence import Persistence
 from paddock.app.registry import Registry
-from paddock.app.runner import Model, Runner
 from paddock.app.session import AppSession
 from paddock.app.settings import AppSettings, at_least_one
+from paddock.app.state import Unwatched
 from paddock.app.store import MemoryStore, SessionStore
-from paddock.app.tools import AppTool, as_tools
-from paddock.app.watching import Unwatched
+from paddock.app.tools import as_tools
 from paddock.client.paddock import Paddock
 from paddock.contract.words import ID_PATTERN
 

@@ -5,12 +5,18 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from paddock.app.agent import (
+    AppTool,
+    Runner,
+    SessionRef,
+    Spawn,
+    SpawnRequest,
+    ToolContext,
+    ToolResult,
+)
 from paddock.app.execution import Execution
 from paddock.app.messages import ToolCall, clipped
-from paddock.app.reference import SessionRef
-from paddock.app.runner import Runner, ToolResult
-from paddock.app.spawning import Spawn, SpawnRequest
-from paddock.app.tools import AppTool, ToolContext, ToolInputError
+from paddock.app.tools import ToolInputError
 from paddock.client.errors import PaddockError
 
 _log = logging.getLogger("paddock.app")

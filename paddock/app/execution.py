@@ -1,17 +1,29 @@
-"""The handle of a run: it can be awaited, and followed."""
+"""Runs: their events, results and handles, and what begins them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from paddock.app.events import AppEvent
-from paddock.app.messages import TokenUsage
+from paddock.app.messages import Input, TokenUsage
 
-if TYPE_CHECKING:
-    from paddock.app.origin import Origin
-
+Kind = Literal[
+    "start", "tick_start", "text", "tool_call", "tool_result", "tick_end", "end",
+    "spawn_start", "spawn_end",
+]  # fmt: skip
 Ended = Literal["completed", "max-ticks", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppEvent:
+    """One event, and what belongs to it.
+
+    `spawn_path` is of a child's event: the spawns that lead to the child, the outermost first.
+    """
+
+    kind: Kind
+    data: dict[str, Any] = field(default_factory=dict)
+    spawn_path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +44,26 @@ class Execution:
     """One run of a session; all who sent to it while it was going on have the same one.
 
     `await` gives its result, or raises what ended it. Who stops awaiting does not end it.
+
+    Args:
+        told: called with each event of the run itself.
+        top: the run at the top of the children's tree; None: this one.
+        forward: called with each event, also of children.
     """
 
     def __init__(
         self,
         id: str,
         told: Callable[[AppEvent], None] = lambda _: None,
-        origin: "Origin | None" = None,
+        top: "Execution | None" = None,
+        forward: Callable[[AppEvent], None] | None = None,
     ) -> None:
         self.id = id
-        # The run at the top of the children's tree counts all their spawns.
-        self.top: Execution = origin.run.top if origin and origin.run else self
+        # It counts the spawns of the whole tree.
+        self.top: Execution = top or self
         self.spawned = 0
         self._told = told
-        self._origin = origin
+        self._forward = forward
         self._events: list[AppEvent] = []
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -90,8 +108,8 @@ class Execution:
         """Adds an event of a child; no hook is called."""
         self._events.append(event)
         self._wake()
-        if self._origin is not None:
-            self._origin.forward(event)
+        if self._forward is not None:
+            self._forward(event)
 
     def end(self, result: AppResult | None, error: BaseException | None = None) -> None:
         """Ends the run, once."""
@@ -105,3 +123,39 @@ class Execution:
         """Those who wait now look again; those who wait later wait for the next event."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+Proceed = Callable[[Input], Awaitable[AppResult]]
+Middleware = Callable[[Input, Proceed], Awaitable[AppResult]]
+
+
+class Send:
+    """Sends, and returns the run's handle."""
+
+    def __init__(self, send: Callable[[Input], Execution]) -> None:
+        self._send = send
+
+    def __call__(self, messages: Input) -> Execution:
+        """Queues the messages, and runs. Raises: SessionClosedError."""
+        return self._send(messages)
+
+    def use(self, *around: Middleware) -> Proceed:
+        """A send with functions around it, the first one outermost.
+
+        Each gets the messages and what sends them; it may change both, and what is returned.
+        """
+
+        async def plainly(messages: Input) -> AppResult:
+            return await self._send(messages)
+
+        proceed: Proceed = plainly
+        for each in reversed(around):
+            proceed = _around(each, proceed)
+        return proceed
+
+
+def _around(middleware: Middleware, proceed: Proceed) -> Proceed:
+    async def through(messages: Input) -> AppResult:
+        return await middleware(messages, proceed)
+
+    return through

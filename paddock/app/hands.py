@@ -4,8 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from paddock.app.agent import AppTool, ToolContext
 from paddock.app.messages import clipped
-from paddock.app.tools import AppTool, ToolContext, ToolInputError, tool
+from paddock.app.tools import ToolInputError, tool
 from paddock.client.session import Session
 
 _MOST_STREAM = 16 * 1024

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from paddock.app.events import AppEvent
-from paddock.app.execution import AppResult
+from paddock.app.execution import AppEvent, AppResult
 from paddock.app.messages import Input, TokenUsage, ToolCall
-from paddock.app.snapshot import AppSnapshot
+from paddock.app.store import AppSnapshot
 
 _log = logging.getLogger("paddock.app")
 

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-from paddock.app.tools import AppTool, ToolContext, read_object, text_of
+from paddock.app.agent import AppTool, ToolContext
+from paddock.app.tools import read_object, text_of
 
 
 class LangChainTool(Protocol):

@@ -3,11 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+from paddock.app.agent import AppTool, Runner, SessionRef, SpawnError
 from paddock.app.hands import hands
-from paddock.app.reference import SessionRef
-from paddock.app.runner import Runner
-from paddock.app.spawning import SpawnError
-from paddock.app.tools import AppTool
 from paddock.client.errors import PaddockError
 from paddock.client.paddock import Paddock
 from paddock.client.session import Session

@@ -7,9 +7,8 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from paddock.app.agent import AppTool, ModelInput
 from paddock.app.messages import Entry, Reply, TokenUsage, ToolCall, clipped
-from paddock.app.runner import ModelInput
-from paddock.app.tools import AppTool
 
 _MOST_ANSWER = 4 * 2**20
 _OF_CALL = frozenset({"index", "id", "type", "function"})

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 
+from paddock.app.agent import Runner
 from paddock.app.hooks import AppHooks, asked, told
-from paddock.app.runner import Runner
 from paddock.app.session import AppSession
-from paddock.app.snapshot import AppSnapshot, read_snapshot
-from paddock.app.store import SessionStore
+from paddock.app.store import AppSnapshot, SessionStore, read_snapshot
 
 _log = logging.getLogger("paddock.app")
 

@@ -54,7 +54,7 @@ class Registry:
                 await held.session.close()
                 held = None
             if held is not None:
-                self.touched(held.session)
+                self.touched(id)
                 return held.session
             return await self._enter(id)
 
@@ -133,18 +133,20 @@ class Registry:
         await self._persistence.settle(session.id)
         await self._persistence.save(session)
 
-    def touched(self, session: AppSession) -> None:
+    def touched(self, id: str) -> None:
         """Makes it the most recently used one."""
-        held = self._held.pop(session.id, None)
+        held = self._held.pop(id, None)
         if held is not None:
             held.used = self._clock()
-            self._held[session.id] = held
+            self._held[id] = held
 
-    def ran(self, session: AppSession) -> None:
+    def ran(self, id: str) -> None:
         """Saves it in the background."""
-        self._persistence.save_later(session)
+        held = self._held.get(id)
+        if held is not None:
+            self._persistence.save_later(held.session)
 
-    async def closed(self, session: AppSession) -> None:
+    async def closed(self, id: str) -> None:
         """Forgets it, once it is saved."""
-        await self._persistence.settle(session.id)
-        self._held.pop(session.id, None)
+        await self._persistence.settle(id)
+        self._held.pop(id, None)

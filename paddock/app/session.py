@@ -1,24 +1,17 @@
 """One session of an app: its timeline, its run, its children."""
 
 import asyncio
-from datetime import UTC, datetime
 from secrets import token_hex
 
-from paddock.app.children import Children
-from paddock.app.execution import AppResult, Execution
+from paddock.app.agent import SessionRef, Spawn, Status
+from paddock.app.children import Children, Origin
+from paddock.app.execution import AppResult, Execution, Send
 from paddock.app.hooks import told, told_now
-from paddock.app.inspection import Inspection, inspected
 from paddock.app.loop import Loop
-from paddock.app.messages import Entry, Input, Reply, TokenUsage, user_messages
-from paddock.app.origin import Origin
-from paddock.app.reference import SessionRef, Status
-from paddock.app.sending import Send
-from paddock.app.settings import AppSettings
-from paddock.app.snapshot import AppSnapshot
-from paddock.app.spawning import Spawn
-from paddock.app.watching import Unwatched, Watcher
-
-_MOST_QUEUED = 1000
+from paddock.app.messages import Entry, Input, TokenUsage, user_messages
+from paddock.app.settings import AppSettings, of_child
+from paddock.app.state import Conversation, Inspection, Unwatched, Watcher, inspected
+from paddock.app.store import AppSnapshot
 
 
 class SessionClosedError(RuntimeError):
@@ -46,62 +39,75 @@ class AppSession:
         *,
         ephemeral: bool = False,
         snapshot: AppSnapshot | None = None,
+        parent: "AppSession | None" = None,
         origin: Origin | None = None,
     ) -> None:
         self.id = id
         self.settings = settings
         self.ephemeral = ephemeral
-        self.parent = origin.parent if origin else None
+        self.parent = parent
         self.depth: int = self.parent.depth + 1 if self.parent else 0
         self.ref = _reference(self, origin)
-        self.tick = snapshot.tick if snapshot else 0
-        self.timeline: list[Entry] = list(snapshot.timeline) if snapshot else []
-        self.usage = snapshot.usage if snapshot else TokenUsage()
-        self._queued: list[Entry] = list(snapshot.queued) if snapshot else []
+        self._conversation = Conversation(snapshot)
         self._watcher = watcher
         self._origin = origin
-        self.spawned = Children(self)
+        self._children: Children[AppSession] = Children(
+            self._conversation, self.depth, self._child, self.touch
+        )
         self._preparing = asyncio.Lock()
-        self._ready = self._looping = self._aborted = self._closed = False
-        self._abort_reason = ""
-        self._execution: Execution | None = None
+        self._ready = self._looping = False
         self._work: asyncio.Task[None] | None = None
         self._releasing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.send = Send(self._send)
-        self.spawn = Spawn(self.spawned.start)
+        self.spawn = Spawn(self._children.start)
 
     @property
     def status(self) -> Status:
         """`idle`, `running` (also if only a child runs) or `closed`."""
-        if self._closed:
+        if self._conversation.is_closed:
             return "closed"
-        return "running" if self._execution is not None or self.children else "idle"
+        return "running" if self._conversation.run is not None or self.children else "idle"
 
     @property
     def children(self) -> "tuple[AppSession, ...]":
         """Those that run."""
-        return self.spawned.live
+        return self._children.live
 
     @property
     def is_aborted(self) -> bool:
         """Whether the latest run was interrupted."""
-        return self._aborted
+        return self._conversation.is_aborted
 
     @property
     def current_run(self) -> Execution | None:
         """The run that is going on."""
-        return self._execution
+        return self._conversation.run
 
     @property
     def abort_reason(self) -> str:
         """Why the latest run was interrupted."""
-        return self._abort_reason
+        return self._conversation.abort_reason
 
     @property
     def queued_messages(self) -> tuple[str, ...]:
         """What waits for the next tick that looks."""
-        return tuple(each.content for each in self._queued)
+        return self._conversation.queued
+
+    @property
+    def timeline(self) -> list[Entry]:
+        """What was said."""
+        return self._conversation.timeline
+
+    @property
+    def tick(self) -> int:
+        """The number of ticks that have ended."""
+        return self._conversation.tick
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all its runs."""
+        return self._conversation.usage
 
     def _send(self, messages: Input) -> Execution:
         self._check_open()
@@ -118,27 +124,34 @@ class AppSession:
     def render(self) -> Execution:
         """Runs with what is there: the timeline and the queue. Without either, nothing runs."""
         self.touch()
-        if self._execution is not None:
-            return self._execution
-        if not self._queued and not self.timeline:
+        conversation = self._conversation
+        if conversation.run is not None:
+            return conversation.run
+        if conversation.is_empty:
             return self._nothing()
-        self._aborted = False
-        hook = self.settings.hooks.on_event
-        run = Execution(token_hex(8), lambda event: told_now(hook, self.id, event), self._origin)
-        loop = Loop(self, run)
-        self._execution = run
+        conversation.is_aborted = False
+        run = self._execution()
+        loop = Loop(self.ref, self.settings, conversation, self._children, run)
+        conversation.run = run
         self._looping = True
         self._work = asyncio.create_task(self._run(loop))
         self._work.add_done_callback(lambda _: self._ended(run, loop.result("aborted"), None))
         return run
 
+    def _execution(self) -> Execution:
+        """A new run's handle; a child's tells the run that spawned it."""
+        hook, origin = self.settings.hooks.on_event, self._origin
+        return Execution(
+            token_hex(8),
+            lambda event: told_now(hook, self.id, event),
+            top=origin.run.top if origin and origin.run else None,
+            forward=origin.forward if origin else None,
+        )
+
     def queue(self, messages: Input) -> None:
         """Keeps messages for the next run, or for the one that is going on."""
         self.touch()
-        new = user_messages(messages)
-        if len(self._queued) + len(new) > _MOST_QUEUED:
-            raise ValueError(f"a session's queue holds {_MOST_QUEUED} messages")
-        self._queued.extend(new)
+        self._conversation.queue(messages)
 
     def interrupt(self, message: str | None = None, reason: str = "Interrupted") -> None:
         """Ends the run that is going on, and all children; a message waits for the next run."""
@@ -150,28 +163,29 @@ class AppSession:
     def stop(self, reason: str, of_children: str = "Parent interrupted") -> None:
         """Interrupts the run and the children, whatever the session's state."""
         if self._looping and self._work is not None:
-            self._aborted, self._abort_reason = True, reason
+            self._conversation.abort(reason)
             self._work.cancel()
-        self.spawned.stop(of_children)
+        self._children.stop(of_children)
 
     def clear_abort(self) -> None:
         """Forgets that the latest run was interrupted."""
-        self._aborted = False
+        self._conversation.is_aborted = False
 
     def snapshot(self) -> AppSnapshot:
         """The session as it is now; its files are in its sandbox's workspace."""
-        return AppSnapshot(
-            session_id=self.id,
-            tick=self.tick,
-            timeline=tuple(self.timeline),
-            queued=tuple(self._queued),
-            usage=self.usage,
-            timestamp=datetime.now(UTC),
-        )
+        return self._conversation.snapshot(self.id)
 
     def inspect(self) -> Inspection:
         """What it is doing, and what it has done."""
-        return inspected(self)
+        return inspected(
+            self._conversation,
+            id=self.id,
+            parent=self.parent.id if self.parent else None,
+            children=tuple(child.id for child in self.children),
+            depth=self.depth,
+            status=self.status,
+            tools=tuple(self.settings.tools),
+        )
 
     async def close(self) -> None:
         """Ends its run, its children and its sandbox. What the store has stays.
@@ -182,7 +196,7 @@ class AppSession:
         """
         # A hook or a tool of the run may close the session: the run can't be waited for then.
         own = asyncio.current_task() is self._work
-        self._closed = True
+        self._conversation.is_closed = True
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(wait=not own))
         elif own:
@@ -193,11 +207,11 @@ class AppSession:
         self.stop("Session closed", of_children="Parent closed")
         if wait and self._work is not None:
             await asyncio.wait({self._work})
-        await self.spawned.ended()
+        await self._children.ended()
         try:
             await self._release()
         finally:
-            await self._watcher.closed(self)
+            await self._watcher.closed(self.id)
             await told(self.settings.hooks.on_session_close, self.id)
 
     async def prepare(self) -> None:
@@ -237,64 +251,56 @@ class AppSession:
                 await self._end_child(aborted=result is not None and result.status == "aborted")
             except Exception as caught:  # noqa: BLE001 - raised by the handle
                 result, error = None, error or caught
-        await self.spawned.ended(loop.execution)
+        await self._children.ended(loop.execution)
         self._ended(loop.execution, result, error)
         await self._after(result, error)
 
     async def _end_child(self, *, aborted: bool) -> None:
         """A child is closed with its run. Those that are interrupted end at the same time."""
         if not aborted:
-            await self.spawned.ended()
-        self._closed = True
+            await self._children.ended()
+        self._conversation.is_closed = True
         await self._release()
 
     def _ended(self, run: Execution, result: AppResult | None, error: Exception | None) -> None:
         """Ends the run once: also one that was interrupted before it began."""
         if run.done:
             return
-        self._execution = None
+        self._conversation.run = None
         run.end(result, error)
         if self._origin is not None:
-            self._closed = True
-            self._origin.ended(self, result, error)
+            self._conversation.is_closed = True
+            self._origin.ended(self.id, self.usage, result, error)
 
     async def _after(self, result: AppResult | None, error: Exception | None) -> None:
         hooks = self.settings.hooks
-        self._watcher.touched(self)
+        self._watcher.touched(self.id)
         if error is not None:
             await told(hooks.on_error, self.id, error)
         if result is not None and result.status != "aborted":
-            self._watcher.ran(self)
+            self._watcher.ran(self.id)
             await told(hooks.on_complete, self.id, result)
         if result is not None:
             await told(hooks.on_after_send, self.id, result)
 
-    def child(self, origin: Origin) -> "AppSession":
+    def _child(self, origin: Origin) -> "AppSession":
         """A child that has not begun. Raises: ValueError."""
-        settings = origin.request.settings(self.settings)
         return AppSession(
-            f"app-{token_hex(8)}", settings, Unwatched(), ephemeral=True, origin=origin
+            f"app-{token_hex(8)}",
+            of_child(self.settings, origin.request),
+            Unwatched(),
+            ephemeral=True,
+            parent=self,
+            origin=origin,
         )
-
-    def take_queued(self) -> None:
-        """Moves what waits to the timeline."""
-        self.timeline.extend(self._queued)
-        self._queued.clear()
-
-    def record_reply(self, reply: Reply) -> None:
-        """Adds the model's answer to the timeline, and its tokens to the session's."""
-        self.usage += reply.usage
-        calls = tuple(reply.calls)
-        said = Entry(role="assistant", content=reply.text, calls=calls, extra=dict(reply.extra))
-        self.timeline.append(said)
 
     def touch(self) -> None:
         """It is used. Raises: SessionClosedError."""
         self._check_open()
-        self._watcher.touched(self)
+        self._watcher.touched(self.id)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._conversation.is_closed:
             raise SessionClosedError
 
     def _nothing(self) -> Execution:
@@ -308,4 +314,5 @@ def _reference(session: AppSession, origin: Origin | None) -> SessionRef:
     if origin is None:
         return SessionRef(session, level, ephemeral)
     asked = origin.request
-    return SessionRef(session, level, ephemeral, origin.parent.ref, asked.label, asked.workspace)
+    above = session.parent.ref if session.parent else None
+    return SessionRef(session, level, ephemeral, above, asked.label, asked.workspace)

@@ -1,11 +1,11 @@
 """What the sessions of an app share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from paddock.app.agent import AppTool, Model, Runner, SpawnRequest
 from paddock.app.hooks import AppHooks
-from paddock.app.runner import Model, Runner
-from paddock.app.tools import AppTool, by_name
+from paddock.app.tools import as_tools, by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +38,25 @@ def at_least_one(name: str, value: int) -> int:
     if value < 1:
         raise ValueError(f"{name} must be at least 1")
     return value
+
+
+def of_child(parent: AppSettings, asked: SpawnRequest) -> AppSettings:
+    """The parent's, with what the agent and the spawn change, and without its hooks.
+
+    Raises: ValueError.
+    """
+    agent = asked.agent
+    level = agent.level or parent.level
+    if asked.workspace == "shared" and level != parent.level:
+        raise ValueError("level: a child that shares its parent's sandbox has its level")
+    ticks = parent.max_ticks if asked.max_ticks is None else asked.max_ticks
+    return replace(
+        parent,
+        model=asked.model or agent.model or parent.model,
+        runner=asked.runner or parent.runner,
+        functions=parent.functions if agent.tools is None else as_tools(agent.tools),
+        level=level,
+        system=parent.system if agent.system is None else agent.system,
+        hooks=AppHooks(),
+        max_ticks=at_least_one("max_ticks", ticks),
+    )

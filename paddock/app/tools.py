@@ -2,50 +2,22 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
 
-from paddock.app.reference import SessionRef
-from paddock.client.session import Session
+from paddock.app.agent import AppTool, ToolContext, Workspace
 from paddock.contract.tool_arguments import meant
 
-if TYPE_CHECKING:
-    from paddock.app.spawning import Spawn
+Task = Annotated[str, Field(min_length=1, description="All that the other agent is told.")]
+Label = Annotated[str, Field(max_length=128, description="A short name of the task.")]
 
 
 class ToolInputError(ValueError):
     """The arguments of a call are wrong; the message is for the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolContext:
-    """What a tool may use besides its arguments: a parameter of this type receives it.
-
-    `spawn` is the session's; its children end if the call runs out of time.
-    """
-
-    session: SessionRef
-    sandbox: Session | None
-    spawn: "Spawn"
-
-
-@dataclass(frozen=True, slots=True)
-class AppTool:
-    """One tool. `call` gets the arguments as JSON text, and returns text for the model.
-
-    With `confirm`, each call needs a yes of the app's `on_tool_confirmation`.
-    """
-
-    name: str
-    description: str
-    schema: dict[str, Any]
-    call: Callable[[str, ToolContext], Awaitable[str]]
-    confirm: bool = False
 
 
 def tool(
@@ -143,3 +115,14 @@ def read_object(arguments: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ToolInputError("the arguments must be a JSON object")
     return found
+
+
+def spawn_tool(workspace: Workspace = "own") -> AppTool:
+    """The tool `spawn`, for an app's `tools`. Its children have that workspace."""
+
+    async def spawn(context: ToolContext, task: Task, label: Label | None = None) -> dict[str, str]:
+        """Has another agent with the same tools do a task, and waits for its answer."""
+        result = await context.spawn(None, task, label=label, workspace=workspace)
+        return {"status": result.status, "text": result.text}
+
+    return tool(spawn)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from paddock import Paddock
 from paddock.app import App, ModelInput, Reply, Runner, TokenUsage, ToolCall
-from paddock.app.runner import Model
+from paddock.app.agent import Model
 
 
 class ScriptedModel:

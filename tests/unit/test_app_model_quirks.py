@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from paddock.app import ToolCall
+from paddock.app.agent import ModelInput
 from paddock.app.messages import Entry
 from paddock.app.openai_chat import ModelError, OpenAIChat
-from paddock.app.runner import ModelInput
 from tests.support.apps import bare_app
 from tests.support.models import Answer, calling, model_server
 

@@ -20,6 +20,7 @@ from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
 from scripts.attempts import Attempt, attempts_of, modules
+from scripts.floors import Floor, contents, floors
 from tests.bench import comparison, picture
 
 ROOT = Path(__file__).parents[1]
@@ -161,6 +162,23 @@ def lisp() -> str:
     )
 
 
+def floors_of_the_domain() -> str:
+    """The picture of the domain: its floors from the top, by their imports."""
+    top = ("`control_plane.py`", "opens the floors in their order, and closes them", "", "all")
+    found = floors("orchestrator")
+    rows = [_floor(each, found[:number]) for number, each in enumerate(found)]
+    return _table(("floor", "contents", "rooms", "imports"), [top, *reversed(rows)])
+
+
+def _floor(floor: Floor, lower: Sequence[Floor]) -> tuple[str, ...]:
+    named = ", ".join(f"`{name}/`" for name in floor.rooms)
+    imports = ", ".join(f"`{name}`" for name in floor.below) or "nothing"
+    if floor.below and floor.below == [each.name for each in lower]:
+        imports = "all below"
+    link = f"[`{floor.name}/`](architecture/{floor.name}.md)"
+    return link, contents(f"orchestrator/{floor.name}"), named, imports
+
+
 def _attempt(attempt: Attempt, link: str) -> tuple[str, ...]:
     levels = ", ".join(attempt.levels)
     return attempt.text, levels, attempt.layer, f"[{attempt.test}](../{link})"
@@ -177,6 +195,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "attempts": attempts,
     "peers": peers,
     "lisp": lisp,
+    "floors": floors_of_the_domain,
 }
 
 

@@ -1,1 +1,1 @@
-"""Pure decisions: permission levels, policies, keys, tools, the way out. No I/O here."""
+"""Decisions by levels, policies, keys, tools and the way out, and the files of these rules."""

@@ -8,11 +8,16 @@ import pytest
 from api.shape.problems import STATUSES
 from orchestrator.settings.settings import Settings
 from scripts.docs import DOCS, PARTS, render
+from scripts.floors import floors
 from tests.support.documents import blocks, documents
 from tests.support.server import ROOT
 
+FLOOR_PAGES = sorted((DOCS / "architecture").glob("*.md"))
 LANGUAGES = {"sh", "python", "text", "toml", "json", "nginx", "yaml", "dockerfile", "lisp"}
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+# Files of ours, named from the root or from the folder that a page names first.
+_MODULE = re.compile(r"`([\w./-]+\.py)`")
+_FOLDER = re.compile(r"`([\w./-]+/)`")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -58,6 +63,22 @@ def test_the_index_has_every_document() -> None:
     assert found - links == {"README.md"}
 
 
+@pytest.mark.parametrize("path", [DOCS / "architecture.md", *FLOOR_PAGES], ids=_named)
+def test_the_architecture_names_files_that_are_there(path: Path) -> None:
+    text = path.read_text()
+    folder = _FOLDER.search(text)
+    assert folder
+    for name in _MODULE.findall(text):
+        assert (ROOT / name).exists() or (ROOT / folder[1] / name).exists(), name
+
+
+def test_each_floor_has_a_short_page() -> None:
+    assert {floor.name for floor in floors("orchestrator")} <= {path.stem for path in FLOOR_PAGES}
+    for path in FLOOR_PAGES:
+        assert len(path.read_text().splitlines()) <= 60, path
+        assert all(len(line.split()) <= 100 for line in path.read_text().splitlines()), path
+
+
 def test_every_error_code_has_its_entry() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
     for code in STATUSES:
@@ -74,7 +95,7 @@ def test_every_setting_is_described() -> None:
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=_named)
 def test_every_block_says_what_it_is(path: Path) -> None:
     for block in blocks(path.read_text()):
-        assert block.language in LANGUAGES | ({""} if "architecture" in path.name else set())
+        assert block.language in LANGUAGES
 
 
 def test_contributors_hooks_and_forge_run_commands_that_are_there() -> None:

@@ -17,6 +17,7 @@ LANGUAGES = {"sh", "python", "text", "toml", "json", "nginx", "yaml", "dockerfil
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 # Files of ours, named from the root or from the folder that a page names first.
 _MODULE = re.compile(r"`([\w./-]+\.py)`")
+_TEST = re.compile(r"\[(test_\w+)\]\((\.\./tests/[^)]+)\)")
 _FOLDER = re.compile(r"`([\w./-]+/)`")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -77,6 +78,24 @@ def test_each_floor_has_a_short_page() -> None:
     for path in FLOOR_PAGES:
         assert len(path.read_text().splitlines()) <= 60, path
         assert all(len(line.split()) <= 100 for line in path.read_text().splitlines()), path
+
+
+def test_each_promise_names_what_enforces_it_and_who_attacks_it() -> None:
+    section = (DOCS / "security-model.md").read_text().partition("| promise |")[2]
+    table = section.partition("\n\n")[0].splitlines()[2:]
+    assert len(table) > 30
+    for row in table:
+        promise, _, modules, attacks = row.strip("| ").split(" | ")
+        enforcing = _LINK.findall(modules)
+        assert enforcing, promise
+        for link in enforcing:
+            assert (DOCS / link).is_file(), f"{promise}: {link}"
+            assert not link.startswith("../tests/"), f"{promise}: {link}"
+        attacking = _TEST.findall(attacks)
+        assert attacking, promise
+        for name, link in attacking:
+            defined = f"def {name}(" in (DOCS / link).read_text()
+            assert defined, f"{promise}: {link} has no {name}"
 
 
 def test_every_error_code_has_its_entry() -> None:

@@ -69,7 +69,7 @@ def test_the_agent_needs_the_standard_library_only() -> None:
 
 def test_the_domain_knows_no_http() -> None:
     """The only exceptions send messages to others, and calls to models, by POST."""
-    posting = {"http_post.py", "http_connector.py", "models/transport.py"}
+    posting = {"ground/http_post.py", "ground/http_connector.py", "work/models/transport.py"}
     for path in modules("orchestrator"):
         if path.relative_to(ROOT / "orchestrator").as_posix() not in posting:
             assert not any(name.partition(".")[0] == "aiohttp" for name in source(path).imports), (

@@ -13,9 +13,9 @@ import socket
 import time
 from typing import NamedTuple, NoReturn
 
-from sandbox_agent.decide.held_connections import HeldConnections
 from sandbox_agent.decide.protocol import EGRESS_DIR, EGRESS_SOCKET_NAME, FORWARDER_UID
 from sandbox_agent.net import program_finder
+from sandbox_agent.net.held_connections import HeldConnections
 from sandbox_agent.net.relay import Relay, run_confined
 
 # The proxy serves no more at once; further connections wait in the backlog.

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.rules.egress.program import UNKNOWN, program_of
 from sandbox_agent.core.proxy_variables import proxy_variables
-from sandbox_agent.decide.held_connections import HeldConnections
 from sandbox_agent.net.forwarder_process import MOST_CONNECTIONS, Relays
+from sandbox_agent.net.held_connections import HeldConnections
 from sandbox_agent.net.relay import BUFFER_BYTES
 
 

@@ -5,18 +5,18 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from api.connections import CONNECTIONS, Connections
+from api.catalog import OPERATIONS
 from api.console.routes import Console
 from api.http import stream
 from api.http.addressed import addressed
+from api.http.connections import CONNECTIONS, Connections
+from api.http.docs import Docs
 from api.http.endpoint import Bounds, make_endpoint
 from api.http.errors import describe, problem
 from api.http.observability import REQUEST_ID, observe
 from api.http.unread import Unread
 from api.mcp.conversations import Conversations
-from api.openapi.docs import Docs
-from api.operations import OPERATIONS
-from api.shape.context import Work
+from api.shape.context import Kept, Work
 from api.shape.limits import RequestRates
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import RateLimitedError
@@ -35,14 +35,14 @@ def create_app(plane: ControlPlane) -> web.Application:
 
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
-    work, conversations = Work(), Conversations()
+    work, kept = Work(), Kept()
     bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
     middlewares = [observe(plane.metrics, plane.lag), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(middlewares=middlewares)
     app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
     for operation in OPERATIONS:
-        endpoint = make_endpoint(operation, plane, work, conversations, bounds)
+        endpoint = make_endpoint(operation, plane, work, kept, bounds)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
     Console().add_to(app)
@@ -52,7 +52,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     async def stop(_: web.Application) -> None:
         ignore_keys()
         work.stop()
-        conversations.close()
+        kept.of(Conversations).close()
 
     async def drain(_: web.Application) -> None:
         await work.drain()

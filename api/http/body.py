@@ -1,23 +1,20 @@
-"""Parses request bodies: strict JSON, then the operation's model; errors name the field."""
+"""Reads request bodies as they arrive, and then as the operation's model."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
-from pydantic import ValidationError as SchemaError
 
 from api.http.pace import BODY_PACE, Pace, Window
 from api.http.unread import UnreadBody
-from orchestrator.ground import strict_json
+from api.shape.objects import parse_object, validated
 from orchestrator.ground.aside import Aside
 from orchestrator.ground.errors import TooLargeError, ValidationError
-from orchestrator.ground.strict_json import JsonError, shortened
-from orchestrator.settings.schema_errors import place, reason
 from paddock.contract.requests import Body, NoBody
 from paddock.contract.words import LEVEL_NAMES
 
@@ -109,41 +106,3 @@ def check_encoding(request: web.Request) -> None:
     """Refuses compressed bodies, whose size could not be limited. Raises: ValidationError."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise ValidationError("Content-Encoding must be identity", field="Content-Encoding")
-
-
-def parse_object(data: bytes) -> dict[str, Any]:
-    """Parses a JSON object that different parsers can't read differently.
-
-    Refused besides other values: what `strict_json.read` refuses. Raises: ValidationError.
-    """
-    try:
-        value = strict_json.read(data, "the body")
-    except JsonError as error:
-        raise ValidationError(str(error), field=error.field) from None
-    if not isinstance(value, dict):
-        raise ValidationError("the body must be a JSON object")
-    return value
-
-
-def validated(
-    model: type[Model], value: dict[str, Any], context: dict[str, Any] | None = None
-) -> Model:
-    """The value as `model`, whose validators receive the context.
-
-    Raises: ValidationError naming the first invalid field.
-    """
-    try:
-        return model.model_validate(value, context=context)
-    except SchemaError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _refusal(first["type"], _field(first["loc"]), first["msg"]) from None
-
-
-def _refusal(kind: str, field: str, message: str) -> ValidationError:
-    if kind == "sentence":
-        return ValidationError(message, field=field or None)
-    return ValidationError(f"{field or 'the body'} {reason(kind, message)}", field=field or None)
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    return ".".join(shortened(str(part)) for part in place(location))

@@ -8,19 +8,18 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from api.connections import Connections
 from api.http.answer import respond
 from api.http.auth import Admitted, admit
 from api.http.body import arriving, check_encoding, is_small, read_body
+from api.http.connections import Connections
 from api.http.observability import PRINCIPAL, REQUEST_ID
 from api.http.origin import check_origin
 from api.http.pace import UPLOAD_PACE
 from api.http.query import read_query
 from api.http.sockets import check_handshake
 from api.http.unread import Unread, UnreadBody
-from api.mcp.conversations import Conversations
 from api.shape.access import Access
-from api.shape.context import Context, Work
+from api.shape.context import Context, Kept, Work
 from api.shape.limits import RequestRates
 from api.shape.operation import Operation
 from api.shape.performing import performing
@@ -41,7 +40,7 @@ def make_endpoint(
     operation: Operation,
     plane: ControlPlane,
     work: Work,
-    conversations: Conversations,
+    kept: Kept,
     bounds: Bounds,
 ) -> Handler:
     """The operation as a request handler; it checks the credential first, then the input."""
@@ -56,7 +55,7 @@ def make_endpoint(
         if operation.socket:
             check_handshake(request)
         spend = partial(rates.spend, principal)
-        context = _context(request, plane, work, admitted, conversations, spend)
+        context = _context(request, plane, work, admitted, kept, spend)
         context.know_secrets()
         with ExitStack() as held:
             if operation.access is Access.OPEN:
@@ -89,7 +88,7 @@ def _context(
     plane: ControlPlane,
     work: Work,
     admitted: Admitted,
-    conversations: Conversations,
+    kept: Kept,
     spend: Callable[[], None],
 ) -> Context:
     return Context(
@@ -103,7 +102,7 @@ def _context(
         request.headers.get("Last-Event-ID"),
         request.headers.get("Mcp-Session-Id"),
         request.headers.get("MCP-Protocol-Version"),
-        conversations,
+        kept,
         spend,
     )
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from pydantic import BaseModel
 
-from api.http.body import validated
+from api.shape.objects import validated
 from orchestrator.ground.errors import ValidationError
 
 _MOST_PARAMETERS = 32

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from api.http.body import validated
-from api.openapi.schemas import members
+from api.shape.objects import validated
+from api.shape.schemas import members
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.requests import Query
 from paddock.contract.tool_arguments import meant

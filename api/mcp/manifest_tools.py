@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from api.http.body import validated
 from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.command_tools import run_command
 from api.mcp.results import ToolResult, of_model
 from api.mcp.tool import Caller, McpTool
 from api.operations.terminals import interact, open_terminal
 from api.shape.context import Context
+from api.shape.objects import validated
 from orchestrator.rules.tools.listing import ListedTool
 from orchestrator.rules.tools.offered_names import offered_names
 from paddock.contract import terminals

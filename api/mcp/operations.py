@@ -5,6 +5,7 @@ from contextlib import ExitStack, aclosing
 from dataclasses import replace
 
 from api.mcp.conversation import Conversation
+from api.mcp.conversations import Conversations
 from api.mcp.messages import (
     CANCELLED,
     INITIALIZE,
@@ -17,12 +18,11 @@ from api.mcp.messages import (
     negotiated,
     request_id,
 )
-from api.shape import stops
 from api.shape.access import Access
 from api.shape.answers import Conversed, Event, EventStream, Removed, Taken
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
-from orchestrator.ground.errors import BusyError, ValidationError
+from orchestrator.ground.errors import BusyError, PaddockError, ValidationError
 from paddock.contract.mcp import McpMessage, McpReply
 
 _TAG = "MCP"
@@ -40,6 +40,17 @@ _INITIALIZE = {
 }
 
 
+def cancels_request(context: Context, body: McpMessage) -> bool:
+    """Whether the message cancels a request that is being answered."""
+    wanted = request_id(body.params.get("requestId"))
+    if body.method != CANCELLED or wanted is None:
+        return False
+    try:
+        return wanted in _found(context).requests
+    except PaddockError:
+        return False
+
+
 @operation(
     "POST",
     _PATH,
@@ -54,7 +65,7 @@ _INITIALIZE = {
     errors=("session_terminated", "busy"),
     examples={"first": _INITIALIZE},
     events=_EVENTS,
-    stops=stops.cancels_request,
+    stops=cancels_request,
     own_origin=True,
 )
 async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | EventStream | Taken:
@@ -115,7 +126,7 @@ async def listen_to_conversation(context: Context) -> EventStream:
 )
 async def end_conversation(context: Context) -> Removed:
     """Ends a conversation; the session continues."""
-    context.conversations.end(_conversation(context))
+    context.kept.of(Conversations).end(_conversation(context))
     return Removed()
 
 
@@ -128,7 +139,7 @@ async def _begin(context: Context, body: McpMessage) -> Conversed[McpReply]:
     session.check_live()
     version = negotiated(body.params.get("protocolVersion"))
     position = await context.plane.ledger.wait(session.key, -1)
-    begun = context.conversations.begin(
+    begun = context.kept.of(Conversations).begin(
         context.principal,
         session,
         version,
@@ -157,7 +168,13 @@ def _conversation(context: Context) -> Conversation:
         raise ValidationError(
             "Mcp-Session-Id is missing: send `initialize` first", field="Mcp-Session-Id"
         )
-    return context.conversations.find(context.mcp_session, context.principal, context.session())
+    return _found(context)
+
+
+def _found(context: Context) -> Conversation:
+    """The caller's conversation in the path's session. Raises: NotFoundError."""
+    known, session = context.kept.of(Conversations), context.session()
+    return known.find(context.mcp_session or "", context.principal, session)
 
 
 def _note(conversation: Conversation, body: McpMessage) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from api.catalog import OPERATIONS
 from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
-from api.openapi.schemas import component_schemas
-from api.operations import OPERATIONS
+from api.shape.schemas import component_schemas
 from api.shape.version import VERSION
 from paddock.contract.problem import Problem
 from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME

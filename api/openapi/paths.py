@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
 from api.openapi.problems import problem_responses
-from api.openapi.schemas import Schema, query_parameters, ref
 from api.shape.access import ROLES, Access
 from api.shape.answers import BYTES, JSON, NOTHING
 from api.shape.operation import Events, Frames, Operation, Reply
+from api.shape.schemas import Schema, query_parameters, ref
 from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model, model_example
 from paddock.contract.requests import NoBody

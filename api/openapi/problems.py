@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from api.openapi.schemas import Schema, ref
 from api.shape.operation import Operation
 from api.shape.problems import STATUSES, title
+from api.shape.schemas import Schema, ref
 from orchestrator.ground import errors
 from paddock.contract.problem import Problem
 

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from api.http.body import parse_object, validated
+from api.shape.objects import parse_object, validated
 from orchestrator.work.terminals.live import Live
 from orchestrator.work.terminals.viewers import EndShown, LossShown, Shown, Size
 from paddock.contract.base import Model

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from api.http.body import parse_object, validated
 from api.shape.answers import Event
+from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.run_sockets import RunFrame, RunSocketFrame
 

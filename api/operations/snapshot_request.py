@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from api.http.body import validated
+from api.shape.objects import validated
 from api.views import sessions as views
 from orchestrator.ground import strict_json
 from orchestrator.ground.errors import ValidationError

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from api.connections import CONNECTIONS, Connections
 from api.http import stream
 from api.http.addressed import addressed
 from api.http.auth import authorize
+from api.http.connections import CONNECTIONS, Connections
 from api.http.errors import describe
 from api.http.observability import PRINCIPAL, observe
 from api.previews.forwarding import forward

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from api.mcp.conversations import Conversations
 from api.shape.problems import document
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, ValidationError
@@ -90,6 +89,20 @@ class Work:
         await self._tasks.drain()
 
 
+class Kept:
+    """What operations keep between requests: one object of a class."""
+
+    def __init__(self) -> None:
+        self._found: dict[type[Any], Any] = {}
+
+    def of(self, kind: type[T]) -> T:
+        """The object of that class, which is made without arguments when it is first needed."""
+        found = self._found.get(kind)
+        if found is None:
+            found = self._found[kind] = kind()
+        return cast(T, found)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """A request of a known caller that may use this operation.
@@ -97,7 +110,7 @@ class Context:
     `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
     `last_event` is the position of the last one that it received. `allowed` returns whether the
     caller's credential is still valid and sufficient. `mcp_session` and `mcp_version` are headers
-    of the Model Context Protocol, whose `conversations` all requests share. `spend` counts one more
+    of the Model Context Protocol. `kept` is what all requests share. `spend` counts one more
     request of the caller; it raises RateLimitedError.
     """
 
@@ -111,7 +124,7 @@ class Context:
     last_event: str | None = None
     mcp_session: str | None = None
     mcp_version: str | None = None
-    conversations: Conversations = field(default_factory=Conversations)
+    kept: Kept = field(default_factory=Kept)
     spend: Callable[[], None] = lambda: None
 
     @property

@@ -4,7 +4,6 @@ Each function returns whether a request has such an effect now. A request that s
 more) counts like any other, so that it is not free.
 """
 
-from api.mcp.messages import CANCELLED, request_id
 from api.shape.context import Context
 from orchestrator.ground.errors import PaddockError
 from orchestrator.record.secrets.outside import holder_of
@@ -13,7 +12,6 @@ from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
-from paddock.contract.mcp import McpMessage
 from paddock.contract.requests import NoBody
 from paddock.contract.runs import InterruptBody
 from paddock.contract.session_requests import SettingsBody
@@ -106,18 +104,6 @@ def removes_hook(context: Context, body: None = None) -> bool:
     hooks, hook_id = context.plane.hooks, context.path["hook_id"]
     managed = any(hook.id == hook_id for hook in hooks.visible(context.principal))
     return managed and hooks.sends(hook_id)
-
-
-def cancels_request(context: Context, body: McpMessage) -> bool:
-    """Whether the message cancels a request that is being answered."""
-    session, wanted = _session(context), request_id(body.params.get("requestId"))
-    if body.method != CANCELLED or session is None or wanted is None:
-        return False
-    try:
-        found = context.conversations.find(context.mcp_session or "", context.principal, session)
-    except PaddockError:
-        return False
-    return wanted in found.requests
 
 
 def denies_approval(context: Context, body: ApprovalBody) -> bool:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from pydantic import SecretStr
 
-from api.operations import OPERATIONS
+from api.catalog import OPERATIONS
 from orchestrator.settings.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each

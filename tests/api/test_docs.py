@@ -3,7 +3,8 @@
 import hashlib
 import re
 
-from api.openapi import docs, document
+from api.http import docs
+from api.openapi import document
 from tests.api.conftest import Api
 from tests.support.cases import each
 

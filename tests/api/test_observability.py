@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from api.catalog import OPERATIONS
 from api.log.logs import logging_to_stdout
-from api.operations import OPERATIONS
 from orchestrator.ground.limits import LIMIT_FIELDS
 from orchestrator.host.link import agent_link
 from orchestrator.settings.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.operations import OPERATIONS
+from api.catalog import OPERATIONS
 from api.shape.access import ROLES, Access
 from api.shape.operation import Operation
 from orchestrator.ground.store.database import Database

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 
+from api.catalog import OPERATIONS
 from api.openapi.problems import MEDIA_TYPE
-from api.operations import OPERATIONS
 from api.shape.answers import JSON, NOTHING
 from api.shape.operation import Operation
 from api.shape.problems import STATUSES

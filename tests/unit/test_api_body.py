@@ -9,8 +9,8 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.body import parse_object, validated
 from api.http.query import read_query
+from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.strict_json import MAX_DEPTH
 from paddock.contract.command_requests import ExecBody, SignalBody

@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 from pydantic import ValidationError as SchemaError
 
+from api.catalog import OPERATIONS
 from api.openapi import document
-from api.operations import OPERATIONS
 from orchestrator.settings.schema_errors import place
 from tests.support.raised import raised
 

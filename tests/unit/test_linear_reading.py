@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from api.http.body import parse_object, validated
 from api.http.origin import is_own
 from api.http.query import read_query
 from api.operations.live_terminal import wanted_size
@@ -26,6 +25,7 @@ from api.operations.run_frames import wanted_run
 from api.previews.headers import for_program
 from api.previews.paths import PreviewPath, read_path
 from api.shape.context import whole_position
+from api.shape.objects import parse_object, validated
 from orchestrator.host.link.frames import LARGE, parse_frame
 from orchestrator.operate.snapshots import manifest
 from orchestrator.operate.snapshots.archive import MOST_MANIFEST_BYTES

@@ -10,10 +10,10 @@ import pytest
 from openapi_spec_validator import validate
 from pydantic import BaseModel
 
-from api.http.body import validated
+from api.catalog import OPERATIONS
 from api.openapi import document
-from api.operations import OPERATIONS
 from api.shape.access import ROLES, Access
+from api.shape.objects import validated
 from api.shape.problems import STATUSES
 from api.shape.version import VERSION
 from orchestrator.ground.errors import PaddockError

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from api import mcp
 from api import operations as handlers
-from api.operations import OPERATIONS
+from api.catalog import OPERATIONS
 from api.shape.access import Access
 from api.shape.answers import Accepted, EventStream
 from api.shape.context import Context
@@ -55,10 +56,10 @@ def test_a_declaration_is_read_from_its_function() -> None:
 
 
 def test_every_module_of_operations_is_listed() -> None:
-    modules = pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}.")
     declared = [
         found.id
-        for module in modules
+        for package in (handlers, mcp)
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
         for found in operations_of(importlib.import_module(module.name))
     ]
     assert sorted(declared) == sorted(operation.id for operation in OPERATIONS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
-from api.http.body import validated
+from api.shape.objects import validated
 from api.views.packs import pack_of
 from orchestrator.ground.errors import ValidationError
 from orchestrator.rules.policy.levels import load_levels

@@ -30,6 +30,52 @@ ALLOWED = {
 }
 # The server's part of the command line, which also builds images.
 ALLOWED_ALSO = {"api/cli": {"paddock.cli", "images"}}
+# The floors of packages, from the lowest: each imports only itself and what is below it.
+API_FLOORS = (
+    "shape",
+    "views",
+    "operations",
+    "mcp",
+    "catalog",
+    "openapi",
+    "http",
+    "console",
+    "previews",
+    "log",
+    "app",
+    "private_memory",
+    "server",
+    "cli",
+)
+FLOORS = {
+    "orchestrator": (
+        "ground",
+        "settings",
+        "host",
+        "rules",
+        "state",
+        "record",
+        "sandbox",
+        "work",
+        "sessions",
+        "programs",
+        "operate",
+        "control_plane",
+    ),
+    "api": API_FLOORS,
+    "sandbox_agent": (
+        "decide",
+        "core",
+        "enforce",
+        "run",
+        "pty",
+        "files",
+        "net",
+        "service",
+        "server",
+        "__main__",
+    ),
+}
 OURS = {
     *("sandbox_agent", "orchestrator", "api", "images", "paddock"),
     *("scripts", "tests", "examples"),
@@ -78,11 +124,13 @@ def test_the_domain_knows_no_http() -> None:
 
 
 def test_operations_know_no_http() -> None:
-    paths = [*modules("api/operations"), *modules("api/views"), *modules("api/openapi")]
-    paths += [ROOT / "api" / f"{name}.py" for name in ("operation", "answers", "context", "output")]
-    for path in paths:
-        for name in source(path).imports:
-            assert not f"{name}.".startswith(("aiohttp.", "api.http.")), f"{path} imports {name}"
+    """Their floors are below HTTP's, so that only aiohttp is left to be looked for."""
+    for floor in API_FLOORS[: API_FLOORS.index("http")]:
+        paths = modules(f"api/{floor}") or [ROOT / "api" / f"{floor}.py"]
+        for path in paths:
+            assert not any(name.partition(".")[0] == "aiohttp" for name in source(path).imports), (
+                path
+            )
 
 
 def test_only_the_engine_talks_to_the_engine() -> None:
@@ -211,43 +259,35 @@ def test_a_word_means_one_thing() -> None:
                 assert other == path, f"{name} is in {other} and in {path}"
 
 
-# The floors of the domain, from the lowest: each imports only itself and what is below it.
-FLOORS = (
-    "ground",
-    "settings",
-    "host",
-    "rules",
-    "state",
-    "record",
-    "sandbox",
-    "work",
-    "sessions",
-    "programs",
-    "operate",
-)
-
-
 def test_modules_are_on_floors() -> None:
     """The top of the domain holds the floors, and what opens them."""
     domain = ROOT / "orchestrator"
     assert {path.stem for path in domain.glob("*.py")} == {"__init__", "control_plane"}
-    assert {path.parent.name for path in domain.glob("*/__init__.py")} == set(FLOORS)
 
 
-def test_floors_import_downwards() -> None:
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_every_module_has_a_floor(package: str) -> None:
+    top = ROOT / package
+    modules_there = {path.stem for path in top.glob("*.py")} - {"__init__"}
+    folders = {path.parent.name for path in top.glob("*/__init__.py")}
+    assert modules_there | folders == set(FLOORS[package])
+
+
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_floors_import_downwards(package: str) -> None:
     """Imports of types and imports within functions count."""
     assert not [
         f"{name} imports {other}"
-        for name, others in graph("orchestrator").items()
+        for name, others in graph(package).items()
         for other in others
         if _floor(other) > _floor(name)
     ]
 
 
 def _floor(module: str) -> int:
-    """The number of a module's floor; what opens the floors is above all of them."""
-    room = module.partition(".")[2].partition(".")[0]
-    return FLOORS.index(room) if room in FLOORS else len(FLOORS) if room else -1
+    """The number of a module's floor; the package itself is below all of them."""
+    package, _, rest = module.partition(".")
+    return FLOORS[package].index(rest.partition(".")[0]) if rest else -1
 
 
 def test_the_control_plane_only_opens_the_floors() -> None:

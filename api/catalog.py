@@ -1,0 +1,48 @@
+"""The list of all operations, in the order of the documents."""
+
+from api.mcp import operations as mcp
+from api.operations import (
+    approvals,
+    audit,
+    budgets,
+    commands,
+    egress,
+    events,
+    file_archives,
+    files,
+    health,
+    hooks,
+    images,
+    keys,
+    live_terminals,
+    memory,
+    models,
+    packs,
+    policies,
+    ports,
+    processes,
+    proposals,
+    run_sockets,
+    runs,
+    secrets,
+    sessions,
+    settings,
+    snapshots,
+    spawns,
+    terminals,
+    tools,
+    turns,
+    usage,
+)
+from api.shape.operation import Operation, operations_of
+
+_MODULES = (
+    *(sessions, budgets, settings, usage, egress, secrets, memory, images, models, commands),
+    *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
+    *(run_sockets, spawns),
+    *(approvals, proposals, snapshots, ports, packs, mcp),
+    *(events, hooks, audit, health, policies, keys),
+)
+OPERATIONS: tuple[Operation, ...] = tuple(
+    operation for module in _MODULES for operation in operations_of(module)
+)

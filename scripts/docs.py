@@ -20,15 +20,29 @@ from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
 from scripts.attempts import Attempt, attempts_of, modules
-from scripts.floors import Floor, contents, floors
+from scripts.floors import Floor, contents, floors, lines, title
 from tests.bench import comparison, picture
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+AGENT = ROOT / "sandbox_agent"
+# The documents with generated parts that are not in `docs/`.
+OTHERS = (ROOT / "CONTRIBUTING.md", AGENT / "README.md")
 MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 LISP_NAMES = ROOT / "paddock" / "cli" / "lisp_names.py"
+# The agent's enforcement core in the order in which an auditor reads it, the first ones first.
+_FIRST_READ = (
+    *("guard", "guard_process", "spawn", "command_process"),
+    *("profile", "landlock", "seccomp"),
+)
+_THEN_READ = (
+    *("enforce/tree", "enforce/strays", "enforce/privileges", "enforce/syscalls"),
+    *("enforce/beneath", "enforce/exec_record", "enforce/notify", "enforce/caller"),
+    *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
+    *("enforce/reads/broker", "enforce/reads/opener"),
+)
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
 _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
@@ -179,6 +193,39 @@ def _floor(floor: Floor, lower: Sequence[Floor]) -> tuple[str, ...]:
     return link, contents(f"orchestrator/{floor.name}"), named, imports
 
 
+def agent_folders() -> str:
+    """The folders of the sandbox agent, the lowest first."""
+    rows = [
+        (
+            f"`{each.name}/`",
+            contents(f"sandbox_agent/{each.name}"),
+            ", ".join(f"`{name}`" for name in each.below) or "nothing",
+            _rounded(sum(map(lines, (AGENT / each.name).rglob("*.py")))),
+        )
+        for each in floors("sandbox_agent")
+    ]
+    return _table(("folder", "contents", "imports", "lines"), rows)
+
+
+def agent_reading() -> str:
+    """The modules of the agent's enforcement core, in the order of reading."""
+    first = [AGENT / "enforce" / f"{name}.py" for name in _FIRST_READ]
+    then = [AGENT / f"{name}.py" for name in _THEN_READ]
+    rows = [_read(number, path) for number, path in enumerate((*first, *then), 1)]
+    together = f"these {len(first)} together"
+    rows.insert(len(first), ("", together, "", _rounded(sum(map(lines, first)))))
+    return _table(("", "module", "contents", "lines"), rows)
+
+
+def _read(number: int, path: Path) -> tuple[str, ...]:
+    name = path.relative_to(AGENT).as_posix()
+    return str(number), f"[{name}]({name})", title(path), _rounded(lines(path))
+
+
+def _rounded(number: int) -> str:
+    return f"{round(number, -1):,}"
+
+
 def _attempt(attempt: Attempt, link: str) -> tuple[str, ...]:
     levels = ", ".join(attempt.levels)
     return attempt.text, levels, attempt.layer, f"[{attempt.test}](../{link})"
@@ -196,6 +243,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "peers": peers,
     "lisp": lisp,
     "floors": floors_of_the_domain,
+    "agent_folders": agent_folders,
+    "agent_reading": agent_reading,
 }
 
 
@@ -297,7 +346,7 @@ def keep(measured: comparison.Comparison) -> None:
 
 
 def _write_parts() -> None:
-    for path in sorted(DOCS.rglob("*.md")):
+    for path in (*OTHERS, *sorted(DOCS.rglob("*.md"))):
         text = path.read_text(encoding="utf-8")
         if render(text) != text:
             path.write_text(render(text), encoding="utf-8")

@@ -32,8 +32,12 @@ def rooms(folder: str) -> list[str]:
 
 
 def contents(folder: str) -> str:
-    """What a package says of itself: the first sentence or sentences of its docstring, one line."""
-    path = ROOT / folder / "__init__.py"
+    """What a package says that it holds."""
+    return title(ROOT / folder / "__init__.py")
+
+
+def title(path: Path) -> str:
+    """The first paragraph of a module's docstring, on one line."""
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return " ".join(doc.partition("\n\n")[0].split())
 

@@ -23,7 +23,8 @@ class Block:
 
 def documents() -> list[Path]:
     """Every document."""
-    texts = [ROOT / name for name in ("CONTRIBUTING.md", "README.md", "SECURITY.md")]
+    names = ("CONTRIBUTING.md", "README.md", "SECURITY.md", "sandbox_agent/README.md")
+    texts = [ROOT / name for name in names]
     return [*texts, *sorted((ROOT / "docs").rglob("*.md"))]
 
 

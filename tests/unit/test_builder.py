@@ -16,6 +16,7 @@ from images.recipes import (
     CONTROL_PLANE,
     ROOT,
     SANDBOX,
+    Recipe,
     context_files,
     default_recipe,
     find_recipe,
@@ -112,6 +113,12 @@ def test_archive_holds_exactly_the_hashed_files() -> None:
             assert content is not None
             assert content.read() == files[name]
             assert (member.uid, member.gid, member.mode, member.mtime) == (0, 0, 0o644, 0)
+
+
+@pytest.mark.parametrize("recipe", [SANDBOX, CONTROL_PLANE], ids=["sandbox", "control-plane"])
+def test_no_image_has_the_agents_text_for_auditors(recipe: Recipe) -> None:
+    assert (ROOT / "sandbox_agent" / "README.md").exists()
+    assert "sandbox_agent/README.md" not in context_files(recipe=recipe)
 
 
 def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> None:

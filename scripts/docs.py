@@ -193,6 +193,17 @@ def _floor(floor: Floor, lower: Sequence[Floor]) -> tuple[str, ...]:
     return link, contents(f"orchestrator/{floor.name}"), named, imports
 
 
+def rooms_of_all() -> str:
+    """The rooms of the packages, the highest first, with what each holds."""
+    rows = []
+    for package in ("api", "orchestrator", "sandbox_agent", "paddock"):
+        for each in reversed(floors(package)):
+            folders = (each.name, *(f"{each.name}/{room}" for room in each.rooms))
+            paths = [f"{package}/{folder}" for folder in folders]
+            rows += [(f"`{path}/`", contents(path)) for path in paths]
+    return _table(("room", "contents"), rows)
+
+
 def agent_folders() -> str:
     """The folders of the sandbox agent, the lowest first."""
     rows = [
@@ -243,6 +254,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "peers": peers,
     "lisp": lisp,
     "floors": floors_of_the_domain,
+    "rooms": rooms_of_all,
     "agent_folders": agent_folders,
     "agent_reading": agent_reading,
 }

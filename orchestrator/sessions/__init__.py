@@ -1,1 +1,1 @@
-"""Sessions: lifecycle, levels, files, recovery."""
+"""Sessions: created, found, changed, suspended, ended, and taken over after a restart."""

@@ -1,1 +1,1 @@
-"""Workspaces on the host: slots, quotas, mounts, sandbox directories, purge."""
+"""Workspaces on the host: slots, quotas, mounts, staging, purge."""

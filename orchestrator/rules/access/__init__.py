@@ -1,1 +1,1 @@
-"""Access control: API keys, their limits, and fair queueing."""
+"""Access control: API keys, their roles, bounds and expiry."""

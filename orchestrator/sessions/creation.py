@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -16,25 +15,21 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fair_queue import Turn
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.store.database import Database
+from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.effect import both
 from orchestrator.host.workspace.paths import validate_id
-from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, digest, new_handle
 from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
+from orchestrator.rules.open import RulesFloor
 from orchestrator.rules.policy.levels import (
     Level,
-    Levels,
     SessionLimits,
     clamped_limits,
     effective_limits,
 )
-from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.sandbox.sandboxes.listed_images import ListedImages
-from orchestrator.sandbox.sandboxes.service import Sandboxes
-from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sessions.creation_record import told_of
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
@@ -60,32 +55,27 @@ class Creation:
     def __init__(
         self,
         settings: Settings,
-        levels: Levels,
-        policies: SessionPolicies,
-        images: ListedImages,
-        database: Database,
-        recorder: Recorder,
-        sandboxes: Sandboxes,
-        workspaces: Workspaces,
+        ground: GroundFloor,
+        rules: RulesFloor,
+        record: RecordFloor,
+        sandbox: SandboxFloor,
         sessions: Registry,
         shares: Shares,
         room: SandboxRoom,
-        scrub: Callable[[], None],
-        metrics: Metrics,
     ) -> None:
         self._settings = settings
-        self._levels = levels
-        self._policies = policies
-        self._images = images
-        self._database = database
-        self._recorder = recorder
-        self._sandboxes = sandboxes
-        self._workspaces = workspaces
+        self._levels = rules.levels
+        self._policies = rules.session_policies
+        self._images = sandbox.listed_images
+        self._database = ground.database
+        self._recorder = record.recorder
+        self._sandboxes = sandbox.sandboxes
+        self._workspaces = sandbox.workspaces
         self._registry = sessions
         self._shares = shares
         self._room = room
-        self._scrub = scrub
-        self._metrics = metrics
+        self._scrub = ground.scrub
+        self._metrics = ground.metrics
         self.under_way = CreationsUnderWay()
 
     async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:

@@ -2,22 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import Container, Engine
+from orchestrator.host.engine.base import Container
+from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.gaps import Gaps
-from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
-from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ends import SpawnEnds
 from orchestrator.state import session_rows
@@ -40,29 +39,27 @@ class Ending:
 
     def __init__(
         self,
-        recorder: Recorder,
+        ground: GroundFloor,
+        host: HostFloor,
+        record: RecordFloor,
+        sandbox: SandboxFloor,
         stopper: Stopper,
-        stops: StopRecords,
         gaps: Gaps,
-        sandboxes: Sandboxes,
-        engine: Engine,
         sessions: Registry,
         deadlines: Deadlines,
         spawn_ends: SpawnEnds,
-        workspaces: Workspaces,
-        scrub: Callable[[], None],
     ) -> None:
-        self._engine = engine
-        self._recorder = recorder
+        self._engine = host.engine
+        self._recorder = record.recorder
         self._stopper = stopper
-        self._stops = stops
+        self._stops = record.stops
         self._gaps = gaps
-        self._sandboxes = sandboxes
+        self._sandboxes = sandbox.sandboxes
         self._registry = sessions
         self._deadlines = deadlines
         self._spawn_ends = spawn_ends
-        self._workspaces = workspaces
-        self._scrub = scrub
+        self._workspaces = sandbox.workspaces
+        self._scrub = ground.scrub
         self._children = TaskScope("the end of a child")
 
     async def run(

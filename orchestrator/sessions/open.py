@@ -47,22 +47,7 @@ def open_sessions(
     closers.push_async_callback(sandbox.way_out.shut_down)
     closers.push_async_callback(sandbox.ports.shut_down)
     closers.push_async_callback(sandbox.sandboxes.close)
-    sessions = Sessions(
-        settings,
-        rules.levels,
-        rules.session_policies,
-        sandbox.listed_images,
-        ground.database,
-        host.node,
-        record.recorder,
-        work.executions,
-        sandbox.sandboxes,
-        sandbox.workspaces,
-        record.budgets,
-        record.stops,
-        ground.scrub,
-        ground.metrics,
-    )
+    sessions = Sessions(settings, ground, host, rules, record, sandbox, work)
     closers.push_async_callback(sessions.shut_down)
     record.end_requests.serve(sessions.serve)
     return SessionsFloor(
@@ -95,17 +80,7 @@ async def recover_sessions(
     Raises: EngineUnavailableError, AuditUnavailableError, StoreError.
     """
     recovery = Recovery(
-        settings,
-        ground.database,
-        host.engine,
-        record.recorder,
-        work.executions,
-        sandbox.sandboxes,
-        sandbox.workspaces,
-        floor.sessions,
-        sandbox.firewall,
-        floor.proposals,
-        ground.scrub,
+        settings, ground, host, record, sandbox, work, floor.sessions, floor.proposals
     )
     recovered = await recovery.run()
     kept = KeptWorkspaces(sandbox.workspaces, settings.workspace_retention, ground.tasks)

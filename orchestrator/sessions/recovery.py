@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,18 +11,18 @@ from typing import Any
 from orchestrator.ground.errors import BudgetExceededError, PaddockError, SessionTerminatedError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.ground.store.database import Database
+from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.threads import Threads
-from orchestrator.host.engine.base import Container, ContainerState, Engine
+from orchestrator.host.engine.base import Container, ContainerState
+from orchestrator.host.open import HostFloor
 from orchestrator.record.audit import query, refusal_marks
 from orchestrator.record.audit.gaps import lost_end
-from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.open import RecordFloor
 from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sandbox.egress import connections
-from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST, ContextFirewall
+from orchestrator.sandbox.open import SandboxFloor
+from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
-from orchestrator.sandbox.sandboxes.service import Sandboxes
-from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
@@ -32,7 +32,7 @@ from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
-from orchestrator.work.commands.execution import Executions
+from orchestrator.work.open import WorkFloor
 from orchestrator.work.proposals.service import Proposals
 from paddock.contract.words import Rationale, Status
 
@@ -66,29 +66,25 @@ class Recovery:
     def __init__(
         self,
         settings: Settings,
-        database: Database,
-        engine: Engine,
-        recorder: Recorder,
-        executions: Executions,
-        sandboxes: Sandboxes,
-        workspaces: Workspaces,
+        ground: GroundFloor,
+        host: HostFloor,
+        record: RecordFloor,
+        sandbox: SandboxFloor,
+        work: WorkFloor,
         sessions: Sessions,
-        firewall: ContextFirewall,
         proposals: Proposals,
-        scrub: Callable[[], None],
     ) -> None:
-        """`scrub` removes deleted data from the database's files."""
         self._settings = settings
-        self._database = database
-        self._engine = engine
-        self._recorder = recorder
-        self._executions = executions
-        self._sandboxes = sandboxes
-        self._workspaces = workspaces
+        self._database = ground.database
+        self._engine = host.engine
+        self._recorder = record.recorder
+        self._executions = work.executions
+        self._sandboxes = sandbox.sandboxes
+        self._workspaces = sandbox.workspaces
         self._sessions = sessions
-        self._firewall = firewall
+        self._firewall = sandbox.firewall
         self._proposals = proposals
-        self._scrub = scrub
+        self._scrub = ground.scrub
         self._found = Recovered()
 
     async def run(self) -> Recovered:

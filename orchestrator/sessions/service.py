@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     suppress,
@@ -17,22 +17,16 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fair_queue import Turn
-from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.store.database import Database
+from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
-from orchestrator.host.node.base import Node
-from orchestrator.record.audit.budgets import Budgets
+from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.gaps import Gaps
-from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.audit.stop_records import StopRecords
+from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role, digest, new_handle
-from orchestrator.rules.policy.levels import Levels
-from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.sandbox.sandboxes.listed_images import ListedImages
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.rules.open import RulesFloor
+from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
-from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
@@ -53,7 +47,7 @@ from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
 from orchestrator.state.session import Session, join
 from orchestrator.state.session_secrets import check_not_stored
-from orchestrator.work.commands.execution import Executions
+from orchestrator.work.open import WorkFloor
 from paddock.contract.words import IdleAction, Kind, Rationale, Status
 
 T = TypeVar("T")
@@ -71,30 +65,22 @@ class Sessions:
     def __init__(
         self,
         settings: Settings,
-        levels: Levels,
-        policies: SessionPolicies,
-        images: ListedImages,
-        database: Database,
-        node: Node,
-        recorder: Recorder,
-        executions: Executions,
-        sandboxes: Sandboxes,
-        workspaces: Workspaces,
-        budgets: Budgets,
-        stops: StopRecords,
-        scrub: Callable[[], None],
-        metrics: Metrics,
+        ground: GroundFloor,
+        host: HostFloor,
+        rules: RulesFloor,
+        record: RecordFloor,
+        sandbox: SandboxFloor,
+        work: WorkFloor,
     ) -> None:
-        """`scrub` removes deleted data from the database's files."""
+        database, node = ground.database, host.node
+        recorder, stops = record.recorder, record.stops
+        sandboxes, workspaces = sandbox.sandboxes, sandbox.workspaces
         self._sandboxes = sandboxes
         self._settings = settings
-        self._levels = levels
-        self._images = images
-        self._database = database
         self._engine = node.engine
         self._recorder = recorder
-        self._executions = executions
-        self._budgets = budgets
+        self._executions = work.executions
+        self._budgets = record.budgets
         self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
@@ -117,35 +103,15 @@ class Sessions:
             self.deadlines,
         )
         self._creation = Creation(
-            settings,
-            levels,
-            policies,
-            images,
-            database,
-            recorder,
-            sandboxes,
-            workspaces,
-            self.registry,
-            self.shares,
-            self.room,
-            scrub,
-            metrics,
+            *(settings, ground, rules, record, sandbox),
+            *(self.registry, self.shares, self.room),
         )
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.spawn_ends = SpawnEnds(recorder, stops)
         self.ending = Ending(
-            recorder,
-            stopper,
-            stops,
-            self.gaps,
-            sandboxes,
-            node.engine,
-            self.registry,
-            self.deadlines,
-            self.spawn_ends,
-            workspaces,
-            scrub,
+            *(ground, host, record, sandbox, stopper, self.gaps),
+            *(self.registry, self.deadlines, self.spawn_ends),
         )
         self._pausing = Pausing(
             node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
@@ -153,8 +119,8 @@ class Sessions:
         self._inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")
         self._settings_change = SettingsChange(
-            levels,
-            images,
+            rules.levels,
+            sandbox.listed_images,
             recorder,
             self.shares,
             workspaces,

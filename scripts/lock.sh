@@ -13,3 +13,13 @@ compile() {
 
 compile --extra dev --output-file requirements-dev.lock "$@"
 compile --constraint requirements-dev.lock --output-file requirements.lock "$@"
+
+# What the tests install for programs in sandboxes, whose Python has this version.
+for name in jupyter streamlit; do
+    more=()
+    if [ "$name" = streamlit ]; then more=(--no-deps); fi
+    .venv/bin/python -m uv pip compile --quiet --python-version 3.11 "${more[@]}" \
+        --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+        "tests/fixtures/applications/$name.in" "$@" \
+        --output-file "tests/fixtures/applications/$name.lock" >/dev/null
+done

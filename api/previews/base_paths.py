@@ -7,6 +7,8 @@ asked again below it, and the port remembers the answer. Pure functions.
 
 from urllib.parse import urlsplit
 
+from yarl import URL
+
 from api.previews.paths import PreviewPath
 
 # What programs answer outside their base path, apart from a redirect to it.
@@ -23,6 +25,11 @@ def base_paths(path: PreviewPath, known: str | None) -> list[str]:
         return [known]
     found = [*([] if known is None else [known]), "", path.prefix, path.base]
     return list(dict.fromkeys(found))
+
+
+def program_url(path: PreviewPath, base: str) -> URL:
+    """Where the program serves what is requested, below that base path."""
+    return URL(f"http://localhost:{path.port}{base}{path.inside}", encoded=True)
 
 
 def serves_elsewhere(base: str, others: list[str], status: int, location: str | None) -> bool:

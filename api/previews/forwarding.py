@@ -14,10 +14,9 @@ from aiohttp import (
     hdrs,
     web,
 )
-from yarl import URL
 
 from api.http import stream
-from api.previews.base_paths import base_paths, serves_elsewhere
+from api.previews.base_paths import base_paths, program_url, serves_elsewhere
 from api.previews.connector import TunnelConnector
 from api.previews.headers import Headers, for_client, for_program
 from api.previews.pages import BadGatewayError
@@ -59,8 +58,7 @@ async def forward(
         headers = for_program([*request.headers.items()], path, request.scheme, request.host)
         try:
             if is_websocket(request):
-                url = _url(path, port.base or "")
-                return await pass_websocket(request, path, client, url, headers, limits)
+                return await pass_websocket(request, path, port, client, headers, limits)
             return await _pass(request, path, port, client, headers, limits)
         except (ClientError, TimeoutError) as error:
             if request.get(stream.STREAM) is not None:
@@ -113,7 +111,7 @@ async def _ask(
         answer = await answers.enter_async_context(
             client.request(
                 request.method,
-                _url(path, base),
+                program_url(path, base),
                 headers=headers,
                 data=body,
                 allow_redirects=False,
@@ -125,11 +123,6 @@ async def _ask(
         first = first or answer
     assert first is not None  # noqa: S101 - there is always a base path
     return first, bases[0]
-
-
-def _url(path: PreviewPath, base: str) -> URL:
-    """Where the program serves what is requested, below that base path."""
-    return URL(f"http://localhost:{path.port}{base}{path.inside}", encoded=True)
 
 
 async def _body(request: web.Request, idle_seconds: float) -> AsyncIterator[bytes]:

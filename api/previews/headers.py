@@ -37,6 +37,9 @@ _HOP_BY_HOP = frozenset(
 _NOT_INSIDE = _HOP_BY_HOP | {
     *("authorization", "cookie", "expect", "forwarded", "host", "referer", "via", "x-real-ip"),
 }
+# What a page of a program sends with the program's own token, as Jupyter's do, which have no
+# cookies. Keys of the control plane are "Bearer", and reverse proxies ask for "Basic".
+_OWN_TOKEN = re.compile(r"token [!-~]+", re.ASCII | re.IGNORECASE)
 # What the browser says of a request from another origin, as that of every page is here.
 _OF_OWN_PAGE = frozenset({"origin", "sec-fetch-site"})
 # They concern the whole origin, or the browser's credentials.
@@ -76,7 +79,15 @@ def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> 
         ("X-Forwarded-Proto", scheme),
         *prefix,
         *([("Cookie", "; ".join(cookies))] if cookies else []),
+        *_own_token(headers, path),
     ]
+
+
+def _own_token(headers: Headers, path: PreviewPath) -> Headers:
+    """What authorizes a page at the program. Without a link, it would be the caller's own."""
+    sent = _values(headers, "Authorization")
+    is_own_token = path.token is not None and len(sent) == 1 and _OWN_TOKEN.fullmatch(sent[0])
+    return [("Authorization", sent[0])] if is_own_token else []
 
 
 def for_client(headers: Headers, path: PreviewPath, base: str = "") -> Headers:

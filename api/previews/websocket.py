@@ -10,14 +10,15 @@ from aiohttp import (
     WSServerHandshakeError,
     web,
 )
-from yarl import URL
 
 from api.http.sockets import begin
+from api.previews.base_paths import base_paths, program_url, serves_elsewhere
 from api.previews.headers import ADDED, Headers
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
 from orchestrator.ground.task_scope import together
 from orchestrator.sandbox.ports.limits import PortLimits
+from orchestrator.state.open_port import OpenPort
 
 _CLOSE_SECONDS = 5.0
 _GOING_AWAY = 1001
@@ -35,8 +36,8 @@ def is_websocket(request: web.Request) -> bool:
 async def pass_websocket(
     request: web.Request,
     path: PreviewPath,
+    port: OpenPort,
     client: ClientSession,
-    url: URL,
     headers: Headers,
     limits: PortLimits,
 ) -> web.StreamResponse:
@@ -45,20 +46,7 @@ async def pass_websocket(
     The program decides first, so that a client is not connected to nothing. Raises:
     BadGatewayError, aiohttp.ClientError, TimeoutError.
     """
-    offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    try:
-        inside = await client.ws_connect(
-            url,
-            protocols=[name.strip() for name in offered if name.strip()],
-            headers=headers,
-            autoping=False,
-            max_msg_size=limits.message_bytes,
-            timeout=ClientWSTimeout(ws_close=_CLOSE_SECONDS),
-        )
-    except WSServerHandshakeError as error:
-        raise BadGatewayError(
-            f"port {path.port} of the session accepts no WebSocket here: {error.status}"
-        ) from None
+    inside = await _accepted(request, path, port, client, headers, limits)
     async with inside:
         outside = web.WebSocketResponse(
             protocols=[inside.protocol] if inside.protocol else [],
@@ -73,6 +61,42 @@ async def pass_websocket(
             start(_pump(outside, inside, idle, limits.idle_seconds))
             start(_pump(inside, outside, idle, limits.idle_seconds))
     return outside
+
+
+async def _accepted(
+    request: web.Request,
+    path: PreviewPath,
+    port: OpenPort,
+    client: ClientSession,
+    headers: Headers,
+    limits: PortLimits,
+) -> ClientWebSocketResponse:
+    """The program's side, below the base path where it serves: pages connect again by themselves.
+
+    Raises: BadGatewayError, aiohttp.ClientError, TimeoutError.
+    """
+    offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+    bases = base_paths(path, port.base)
+    refused: WSServerHandshakeError | None = None
+    for base in bases:
+        try:
+            inside = await client.ws_connect(
+                program_url(path, base),
+                protocols=[name.strip() for name in offered if name.strip()],
+                headers=headers,
+                autoping=False,
+                max_msg_size=limits.message_bytes,
+                timeout=ClientWSTimeout(ws_close=_CLOSE_SECONDS),
+            )
+        except WSServerHandshakeError as error:
+            refused = refused or error
+            if not serves_elsewhere(base, bases, error.status, None):
+                break
+        else:
+            port.base = base
+            return inside
+    status = refused.status if refused is not None else None
+    raise BadGatewayError(f"port {path.port} of the session accepts no WebSocket here: {status}")
 
 
 async def _pump(source: Side, target: Side, idle: asyncio.Timeout, seconds: float) -> None:

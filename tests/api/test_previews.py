@@ -534,6 +534,23 @@ async def test_a_program_s_base_path_is_its_address(api: Api, shown: Previews, k
         assert (again.status, again.headers["Location"]) == (302, f"{root}/tree")
 
 
+async def test_a_page_that_connects_again_finds_the_base_path(api: Api, shown: Previews) -> None:
+    """A control plane that has started anew knows of no earlier answer."""
+    base = {"at": ""}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        found: web.StreamResponse = await checking(base["at"])(request)
+        return found
+
+    async with opened(api, shown, program(answer)) as web_:
+        base["at"] = web_.link.rstrip("/")
+        for _ in range(2):
+            async with shown.client.ws_connect(f"{shown.origin}{web_.link}ws") as socket:
+                assert await socket.receive_str() == "open"
+        asked = [request.path.removeprefix(base["at"]) for request in web_.program.received]
+        assert asked == ["/ws", f"{web_.path}/ws", "/ws", "/ws"]
+
+
 async def test_what_a_program_does_not_have_is_absent(api: Api, shown: Previews) -> None:
     async def absent(_request: web.Request) -> web.Response:
         return web.Response(status=404, text="absent")

@@ -48,6 +48,24 @@ def test_an_own_page_s_origin_agrees_with_the_host() -> None:
     ] == twice
 
 
+def test_a_page_s_own_token_reaches_its_program() -> None:
+    for sent, path, passes in (
+        (["token 1a2b"], LINKED, True),
+        (["Token 1a2b"], LINKED, True),
+        (["token 1a2b"], KEYED, False),
+        (["Bearer H-1"], LINKED, False),
+        (["Bearer token 1"], LINKED, False),
+        (["Basic dTpw"], LINKED, False),
+        (["token a b"], LINKED, False),
+        (["token"], LINKED, False),
+        (["token 1", "Bearer H-1"], LINKED, False),
+        (["token 1", "token 2"], LINKED, False),
+    ):
+        headers = for_program([("Authorization", each) for each in sent], path, "http", "a.example")
+        passed = [value for name, value in headers if name == "Authorization"]
+        assert passed == (sent if passes else []), sent
+
+
 def test_the_program_s_base_path_is_found_by_its_answers() -> None:
     assert base_paths(LINKED, None) == ["", PREFIX, BASE]
     assert base_paths(KEYED, None) == ["", PREFIX]

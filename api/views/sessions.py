@@ -17,6 +17,7 @@ from orchestrator.sessions.telemetry import telemetry
 from orchestrator.state import session as domain
 from orchestrator.state.lifecycle import activity
 from orchestrator.state.requests import NewSession, Registered
+from orchestrator.state.terms import Terms
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
 from paddock.contract.egress import body_rules
@@ -24,7 +25,10 @@ from paddock.contract.inspection import InspectedSession
 from paddock.contract.session_requests import SessionBody
 from paddock.contract.sessions import CreatedSession, Session, SessionSettings, Spawn
 from paddock.contract.system import LevelLimits
-from paddock.contract.words import IdleAction, Status
+from paddock.contract.words import Status
+
+# What becomes of these terms is shown: the limits and the action that hold.
+_TERMS = Terms.names() & Session.model_fields.keys() - {"limits", "idle_action"}
 
 
 def settings(shown: domain.Session) -> SessionSettings:
@@ -66,9 +70,9 @@ def session_members(
         Session,
         shown,
         **_settings(shown),
+        **_terms(shown),
         activity=activity(shown.status, works=shown.works, suspended=shown.suspended),
         sandbox=_sandbox(shown, live, frozen),
-        tools=None if shown.tools is None else list(shown.tools),
         secrets=list(shown.secrets.names),
         policy={"name": shown.policy.name, "sha256": shown.policy.sha256},
         consume=_consume(shown),
@@ -79,6 +83,11 @@ def session_members(
         commands=[command_members(command) for command in shown.running],
         **_family(shown),
     )
+
+
+def _terms(shown: domain.Session) -> dict[str, Any]:
+    """The terms that are shown as they are."""
+    return {name: value for name, value in shown.terms.stored().items() if name in _TERMS}
 
 
 def _family(shown: domain.Session) -> dict[str, Any]:
@@ -115,23 +124,11 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
     return NewSession(
         id=session_id or body.id,
         permission_level=body.permission_level,
-        image=body.image,
-        labels=body.labels,
-        env=body.env,
+        terms=Terms.restored(body.model_dump(include=Terms.names(), exclude_none=True)),
         secrets=body.secrets,
-        limits=body.limits.model_dump(exclude_none=True),
-        idle_timeout=body.idle_timeout,
-        idle_action=None if body.idle_action is None else IdleAction(body.idle_action),
-        wall_timeout=body.wall_timeout,
         budget=body.budget.model_dump(exclude_none=True),
-        mounts=tuple(body.mounts),
-        role=body.role,
-        tools=None if body.tools is None else tuple(body.tools),
         egress=None if body.egress is None else body_rules(body.egress),
-        work_id=body.work_id,
         lease_id=body.lease_id,
-        policy_resolved_ref=body.policy_resolved_ref,
-        episode_id=body.episode_id,
         consume=None if body.consume is None else pack_of(body.consume),
         policy=named_or_given(body.policy),
     )

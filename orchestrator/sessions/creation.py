@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +42,7 @@ from orchestrator.state import pack_rows, stored_sessions
 from orchestrator.state.budget import Budget, limits_of
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import DEFAULT_ROLE, Family, Session
+from orchestrator.state.session import Family, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Kind, Status
@@ -102,14 +104,10 @@ class Creation:
         self, principal: Principal, request: NewSession, session: Session
     ) -> tuple[Session, ...]:
         """Checks, starts and adds it; returns the sessions that were suspended for it."""
-        named: dict[str, Any] = {"id": session.id, "role": request.role}
-        stored = {
-            **named,
-            "labels": request.labels,
-            "env": request.env,
-            "work_id": request.work_id,
-            "policy_resolved_ref": request.policy_resolved_ref,
-            "episode_id": request.episode_id,
+        stored: dict[str, Any] = {
+            "id": session.id,
+            **session.terms.stored(),
+            "image": None,  # it is on the operator's list
             "consume": None if request.consume is None else request.consume.stored(),
             "policy": session.policy.stored(),
         }
@@ -169,6 +167,7 @@ class Creation:
         settings = self._settings
         bounds = principal.bounds
         child = request.child
+        asked = request.terms
         level = (
             self._levels.named(request.permission_level or bounds.default_level(self._levels))
             if child is None
@@ -177,11 +176,11 @@ class Creation:
         bounds.check_level(level, self._levels)
         if request.consume is not None:
             level = level.offline()
-            if request.mounts:
+            if asked.mounts:
                 raise ValidationError("mounts can't be given with consume", field="mounts")
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        image = self._images.choose(request.image, bounds.images, level)
-        for name in request.env:
+        image = self._images.choose(asked.image or None, bounds.images, level)
+        for name in asked.env:
             if not allowed_variable(name, level.environment):
                 raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
         for name in request.secrets:
@@ -194,11 +193,17 @@ class Creation:
         secrets_held = SessionSecrets(
             StoredSecrets.new(request.secrets), request.secrets, request.lease_id
         )
-        chosen(settings.mounts, request.mounts)
-        idle_timeout = request.idle_timeout or settings.idle_timeout
-        wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max
-        _check_most("idle_timeout", idle_timeout, settings.idle_timeout_max)
-        _check_most("wall_timeout", wall_timeout, settings.wall_timeout_max)
+        chosen(settings.mounts, asked.mounts)
+        terms = replace(
+            asked,
+            image=image,
+            idle_timeout=asked.idle_timeout or settings.idle_timeout,
+            wall_timeout=asked.wall_timeout or settings.wall_timeout or settings.wall_timeout_max,
+            tools=bounds.tools_of_session(asked.tools),
+            work_id=_work_id(request),
+        )
+        _check_most("idle_timeout", terms.idle_timeout, settings.idle_timeout_max)
+        _check_most("wall_timeout", terms.wall_timeout, settings.wall_timeout_max)
         carried = request.carried
         created_at = now() if carried is None else carried.created_at
         workspace = self._workspaces.unclaimed(session_id, principal.name)
@@ -210,28 +215,16 @@ class Creation:
             owner=principal.name,
             status=Status.ACTIVE,
             level=level,
-            image=image,
-            labels=request.labels,
-            env=request.env,
-            requested_limits=request.limits,
+            terms=terms,
             limits=_limits(request, level),
-            idle_timeout=idle_timeout,
-            requested_idle_action=request.idle_action,
-            wall_timeout=wall_timeout,
             budget=_budget(request, level, created_at),
             handle_sha256=handle,
             workspace=workspace,
             root_dir=self._workspaces.root_dir(workspace.id),
             created_at=created_at,
             last_activity_at=created_at,
-            mounts=request.mounts,
-            role=request.role or DEFAULT_ROLE,
-            tools=bounds.tools_of_session(request.tools),
             policy=self._policies.resolve(request.policy, "policy"),
-            work_id=_work_id(request),
-            policy_resolved_ref=request.policy_resolved_ref,
-            episode_id=request.episode_id,
-            episodes=0 if request.episode_id is None else 1,
+            episodes=0 if terms.episode_id is None else 1,
             own_rules=_own_rules(request, level),
             secrets=secrets_held,
             pack=request.consume,
@@ -310,7 +303,7 @@ class Creation:
 def _limits(request: NewSession, level: Level) -> SessionLimits:
     """A child's limits are its parent's, as far as its level permits. Raises: ValidationError."""
     limits = effective_limits if request.child is None else clamped_limits
-    return limits(level, request.limits)
+    return limits(level, request.terms.limits)
 
 
 def _budget(request: NewSession, level: Level, created_at: str) -> Budget:
@@ -348,9 +341,9 @@ def _own_rules(request: NewSession, level: Level) -> OwnRules:
 
 def _work_id(request: NewSession) -> str | None:
     """The name of its work: a session with a pack has one, so that refinements are counted."""
-    if request.work_id is None and request.consume is not None:
+    if request.terms.work_id is None and request.consume is not None:
         return f"work-{secrets.token_hex(8)}"
-    return request.work_id
+    return request.terms.work_id
 
 
 def _check_most(name: str, seconds: int | None, most: int | None) -> None:

@@ -10,15 +10,11 @@ from orchestrator.state.session import Session
 def told_of(session: Session, carried: Carried | None) -> dict[str, Any]:
     """The members of the event; `carried` is what a restored session brings along."""
     return {
-        "image": session.image,
-        "labels": session.labels,
-        "env": sorted(session.env),
+        **session.terms.recorded(),
         "secrets": list(session.secrets.names),
         "mounts": [*session.level.mounts, *session.mounts],
-        "role": session.role,
         "tools": session.tools,
         "policy": session.policy.recorded(),
-        **_references(session),
         **_narrowed(session),
         **_consumed(session),
         **({} if carried is None else carried.recorded()),
@@ -37,16 +33,6 @@ def _spawned(session: Session) -> dict[str, Any]:
         "depth": origin.depth,
         "workspace": origin.workspace,
     }
-
-
-def _references(session: Session) -> dict[str, Any]:
-    """The host's names, for the record: those that it gave."""
-    named = {
-        "work_id": session.work_id,
-        "policy_resolved_ref": session.policy_resolved_ref,
-        "episode_id": session.episode_id,
-    }
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def _narrowed(session: Session) -> dict[str, Any]:

@@ -39,10 +39,10 @@ def deadlines(session: Session) -> Mapping[Deadline, datetime]:
     rests = session.suspended and session.idle_action is IdleAction.SUSPEND
     if session.status is Status.ACTIVE and not session.in_use and not rests:
         last = datetime.fromisoformat(session.latest_activity_at)
-        found[Deadline.IDLE] = last + timedelta(seconds=session.idle_timeout)
-    if session.wall_timeout is not None:
+        found[Deadline.IDLE] = last + timedelta(seconds=session.terms.idle_timeout)
+    if session.terms.wall_timeout is not None:
         created = datetime.fromisoformat(session.created_at)
-        found[Deadline.WALL] = created + timedelta(seconds=session.wall_timeout)
+        found[Deadline.WALL] = created + timedelta(seconds=session.terms.wall_timeout)
     if session.budget.deadline is not None:
         found[Deadline.BUDGET] = session.budget.deadline
     return found
@@ -124,5 +124,5 @@ def _seconds_left(session: Session, now: datetime) -> float:
     found = deadlines(session)
     moments = list(found.values())
     if Deadline.IDLE not in found:
-        moments.append(now + timedelta(seconds=session.idle_timeout))
+        moments.append(now + timedelta(seconds=session.terms.idle_timeout))
     return max(0.0, (min(moments) - now).total_seconds())

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -120,7 +122,7 @@ class Ending:
             session.status, session.termination, session.sandbox = status, termination, None
             self._registry.end(session)
             self._deadlines.forget(session)
-            session.env = {}
+            session.terms = replace(session.terms, env={})
             children = self._children.spawn(self._end_children(session, status))
             try:
                 try:
@@ -262,10 +264,12 @@ class Ending:
             error = exceeded.error().detail
         elif deadline is Deadline.WALL:
             status, rationale = Status.ABORTED, Rationale.TIMEOUT
-            error = f"the session existed for {session.wall_timeout} s: its wall_timeout is over"
+            error = (
+                f"the session existed for {session.terms.wall_timeout} s: its wall_timeout is over"
+            )
         else:
             status, rationale = Status.ABORTED, Rationale.TIMEOUT
-            error = f"the session was idle for {session.idle_timeout} s"
+            error = f"the session was idle for {session.terms.idle_timeout} s"
         await self.run(session, SYSTEM, status, rationale, error=error, deadline=deadline)
 
     async def crashed(self, session: Session, container: Container) -> None:

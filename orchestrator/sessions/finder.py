@@ -49,7 +49,7 @@ class Finder:
             for session in self._registry.all
             if principal.may_see(session.key, session.owner)
             and (status is None or session.status == status)
-            and (label is None or session.labels.get(label[0]) == label[1])
+            and (label is None or session.terms.labels.get(label[0]) == label[1])
             and work_id in (None, session.work_id)
             and session.family.parent_key == parent_key
         ]

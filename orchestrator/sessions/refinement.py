@@ -1,7 +1,7 @@
 """Reissues a session that missed something, with a refined pack; shows packs and misses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from orchestrator.ground.errors import ConflictError, NotFoundError
@@ -66,19 +66,17 @@ class Refinement:
         return NewSession(
             id=old.id,
             permission_level=old.level.name,
-            image=old.image,
-            labels=old.labels,
-            env=dict(env),
+            terms=replace(
+                old.terms,
+                env=dict(env),
+                idle_action=None,
+                policy_resolved_ref=None,
+                episode_id=None,
+            ),
             secrets=dict(secrets),
-            limits=old.requested_limits,
-            idle_timeout=old.idle_timeout,
-            wall_timeout=old.wall_timeout,
             budget={str(kind): amount for kind, amount in limits.items() if amount is not None},
-            role=old.role,
-            tools=old.tools,
             policy=old.policy,
             consume=pack,
-            work_id=old.work_id,
         )
 
     async def _latest(self, principal: Principal, session_id: str) -> Session:

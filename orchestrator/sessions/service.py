@@ -7,6 +7,7 @@ from contextlib import (
     AbstractAsyncContextManager,
     suppress,
 )
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -313,13 +314,14 @@ class Sessions:
         check_not_stored(named, await self._recorder.told(session, named))
         async with session.lock:
             session.check_live()
-            episodes = session.episodes + (episode_id not in (None, session.episode_id))
+            episodes = session.episodes + (episode_id not in (None, session.terms.episode_id))
             await self._recorder.record(
                 session,
                 EventDraft("session.episode", actor=principal.name, args=named),
-                effect=session_rows.updating(session, episode_id=episode_id, episodes=episodes),
+                effect=session_rows.with_episode(session, episode_id, episodes),
             )
-            session.episode_id, session.episodes = episode_id, episodes
+            session.terms = replace(session.terms, episode_id=episode_id)
+            session.episodes = episodes
 
     async def report_usage(
         self, principal: Principal, session: Session, tokens: int, microdollars: int

@@ -159,7 +159,7 @@ class SettingsChange:
             raise
 
     async def _change_level(self, principal: Principal, session: Session, level: Level) -> None:
-        limits = clamped_limits(level, session.requested_limits)
+        limits = clamped_limits(level, session.terms.limits)
         workspace, size = session.workspace, limits.workspace_bytes
         shares = session.family.shares  # its workspace keeps its size then
 

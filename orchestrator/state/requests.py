@@ -12,7 +12,7 @@ from orchestrator.state.carrying import Carried
 from orchestrator.state.family import Origin
 from orchestrator.state.pack import Pack
 from orchestrator.state.session import Session
-from paddock.contract.words import IdleAction
+from orchestrator.state.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,36 +29,22 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to create; None means the default. Time-outs are in seconds.
+    """A session to create; None means the default.
 
-    `budget` has limits by kind, in the units of the API. `mounts` are names on the operator's list,
-    in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
-    it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
-    `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
-    never stored. `consume` is the pack to which it is limited. `policy` is the session
-    policy, its name or its members. `carried` is what a restored session brings along, `child` what
-    a child has from its parent, whatever is said of its level and budget.
+    `budget` has limits by kind, in the units of the API. `egress` narrows its way out, as
+    `narrowing_of` reads it. `lease_id` is the host's secret, which is never stored. `consume` is
+    the pack to which it is limited. `policy` is the session policy, its name or its members.
+    `carried` is what a restored session brings along, `child` what a child has from its parent,
+    whatever is said of its level and budget.
     """
 
     id: str | None = None
     permission_level: str | None = None
-    image: str | None = None
-    labels: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
+    terms: Terms = field(default_factory=Terms)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    limits: dict[str, int | float] = field(default_factory=dict)
-    idle_timeout: int | None = None
-    idle_action: IdleAction | None = None
-    wall_timeout: int | None = None
     budget: dict[str, int | float] = field(default_factory=dict)
-    mounts: tuple[str, ...] = ()
-    role: str | None = None
-    tools: tuple[str, ...] | None = None
     egress: Mapping[str, Any] | None = None
-    work_id: str | None = None
     lease_id: str | None = field(default=None, repr=False)
-    policy_resolved_ref: str | None = None
-    episode_id: str | None = None
     consume: Pack | None = None
     policy: str | Mapping[str, Any] | SessionPolicy | None = None
     carried: Carried | None = None

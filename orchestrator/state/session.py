@@ -27,6 +27,7 @@ from orchestrator.state.open_port import SessionPorts
 from orchestrator.state.pack import Pack
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.state.terms import Terms
 from paddock.contract.words import IdleAction, Status
 from sandbox_agent.decide.protocol import MOST_STORED
 
@@ -34,7 +35,6 @@ from sandbox_agent.decide.protocol import MOST_STORED
 _REMEMBERED_COMMANDS = 64
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
-DEFAULT_ROLE = "agent"
 # A session that a client has created has depth 0.
 MAX_DEPTH = 10
 # Children of one session that live, or are being created.
@@ -116,14 +116,9 @@ class Session:
     owner: str
     status: Status
     level: Level
-    image: str
-    labels: dict[str, str]
-    env: dict[str, str]
-    requested_limits: dict[str, int | float]
+    # What its client has asked for, with the defaults for the rest.
+    terms: Terms
     limits: SessionLimits
-    idle_timeout: int
-    # The seconds for which it may exist; None: no limit.
-    wall_timeout: int | None
     budget: Budget
     handle_sha256: str
     workspace: Workspace
@@ -131,18 +126,8 @@ class Session:
     created_at: str
     last_activity_at: str
     incarnation: int = 1
-    # The mounts that it requested, in addition to its level's.
-    mounts: tuple[str, ...] = ()
-    # The role of its agent in policies.
-    role: str = DEFAULT_ROLE
-    # The tools that it may open; None: any that its level permits.
-    tools: tuple[str, ...] | None = None
     # What its turns may do, as it was at its creation.
     policy: SessionPolicy = SAFE_ANALYSIS
-    # The host's names of its work, of the policy that the host applied, and of the episode.
-    work_id: str | None = None
-    policy_resolved_ref: str | None = None
-    episode_id: str | None = None
     # The number of episodes that it has had.
     episodes: int = 0
     # How often a session of this work was issued again.
@@ -168,8 +153,6 @@ class Session:
     ports: SessionPorts = field(default_factory=SessionPorts)
     # How far its sandbox is given up; None: it is not.
     suspension: Suspension | None = None
-    # What it asked for when it is idle; None: its level's.
-    requested_idle_action: IdleAction | None = None
     # Whether a turn runs in it, which may wait for a model.
     in_turn: bool = False
     # The number of requests that need its sandbox now, or will at once.
@@ -213,7 +196,37 @@ class Session:
     @property
     def idle_action(self) -> IdleAction:
         """What happens when it was idle for its time-out."""
-        return self.requested_idle_action or self.level.idle_action
+        return self.terms.idle_action or self.level.idle_action
+
+    @property
+    def image(self) -> str:
+        """Its sandbox's image."""
+        return self.terms.image
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of all its commands, until its end."""
+        return self.terms.env
+
+    @property
+    def mounts(self) -> tuple[str, ...]:
+        """The mounts that it asked for, in addition to its level's."""
+        return self.terms.mounts
+
+    @property
+    def role(self) -> str:
+        """The role of its agent in policies."""
+        return self.terms.role
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """The tools that it may open; None: any that its level permits."""
+        return self.terms.tools
+
+    @property
+    def work_id(self) -> str | None:
+        """The host's name of its work."""
+        return self.terms.work_id
 
     @property
     def egress_rules(self) -> SessionRules:

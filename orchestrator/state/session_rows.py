@@ -21,13 +21,10 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     """Writes a session that is being created and that its client does not know yet."""
     origin = session.family.origin
     connection.execute(
-        "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
-        " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
-        " work_id, reissues, policy_resolved_ref, episode_id, episodes, idle_action,"
-        " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at,"
-        " consume, policy, origin, parent_key, workspace_id)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO sessions (key, id, owner, status, permission_level, level, terms,"
+        " budget, egress, reissues, episodes, handle_sha256, secret_names, seal_key,"
+        " incarnation, acknowledged, created_at, consume, policy, origin, parent_key, workspace_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)",
         (
             session.key,
             session.id,
@@ -35,23 +32,11 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.status,
             session.level.name,
             json.dumps(session.level.stored()),
-            session.image,
-            json.dumps(session.labels),
-            json.dumps(session.env),
-            json.dumps(session.requested_limits),
-            session.idle_timeout,
-            session.wall_timeout,
+            session.terms.column(),
             json.dumps(session.budget.stored()),
-            json.dumps(session.mounts),
-            session.role,
-            None if session.tools is None else json.dumps(session.tools),
             json.dumps(session.own_rules.stored()),
-            session.work_id,
             session.reissues,
-            session.policy_resolved_ref,
-            session.episode_id,
             session.episodes,
-            session.requested_idle_action,
             session.handle_sha256,
             json.dumps(session.secrets.stored.names),
             session.secrets.stored.key,
@@ -113,6 +98,21 @@ def with_rules(session: Session, rules: OwnRules) -> Callable[[sqlite3.Connectio
     return updating(session, egress=json.dumps(rules.stored()))
 
 
+def with_episode(
+    session: Session, episode_id: str | None, episodes: int
+) -> Callable[[sqlite3.Connection], None]:
+    """An effect that names the session's episode, one of so many."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET terms = json_set(terms, '$.episode_id', ?), episodes = ?"
+            " WHERE key = ?",
+            (episode_id, episodes, session.key),
+        )
+
+    return apply
+
+
 def with_end(
     session: Session, status: Status, termination: Termination
 ) -> Callable[[sqlite3.Connection], None]:
@@ -125,7 +125,6 @@ def with_end(
         session,
         status=status,
         handle_sha256=None,
-        env="{}",
         seal_key=b"",
         terminated_at=termination.terminated_at,
         termination=json.dumps(asdict(termination)),
@@ -138,6 +137,7 @@ def with_end(
         if before not in LIVE:
             raise RecordedBeforeError
         end(connection)
+        _forget_env(connection, session.key)
         if termination.rationale_code is not Rationale.CONTEXT_MISS:
             pack_rows.forget(connection, session.key)
         removing_all(session.key)(connection)
@@ -178,11 +178,20 @@ def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 
     def apply(connection: sqlite3.Connection) -> None:
         connection.execute(
-            "UPDATE sessions SET status = ?, terminated_at = ?, handle_sha256 = NULL, env = '{}',"
+            "UPDATE sessions SET status = ?, terminated_at = ?, handle_sha256 = NULL,"
             " seal_key = x'' WHERE key = ?",
             (Status.ABORTED, now(), session_key),
         )
+        _forget_env(connection, session_key)
         pack_rows.forget(connection, session_key)
         removing_all(session_key)(connection)
 
     return apply
+
+
+def _forget_env(connection: sqlite3.Connection, session_key: str) -> None:
+    """Forgets the values of a session's variables, which are kept while it lives."""
+    connection.execute(
+        "UPDATE sessions SET terms = json_set(terms, '$.env', json('{}')) WHERE key = ?",
+        (session_key,),
+    )

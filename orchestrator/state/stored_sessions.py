@@ -18,15 +18,13 @@ from orchestrator.state.lifecycle import Suspension, Termination
 from orchestrator.state.pack import Pack
 from orchestrator.state.session import Family, Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
-from paddock.contract.words import IdleAction, Kind, Rationale, Status
+from orchestrator.state.terms import Terms
+from paddock.contract.words import Kind, Rationale, Status
 
 _COLUMNS = (
-    "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
-    " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, egress, egress_used,"
-    " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
-    " suspension, idle_action,"
-    " handle_sha256,"
-    " acknowledged,"
+    "sessions.key, sessions.id, sessions.owner, status, level, terms,"
+    " budget, audit_bytes, egress, egress_used, reissues, episodes,"
+    " suspension, handle_sha256, acknowledged,"
     " secret_names, seal_key, incarnation,"
     " sessions.created_at, consume, policy,"
     " origin, coalesce(workspace_id, sessions.id) AS workspace_id,"
@@ -55,7 +53,7 @@ class SessionRow:
         limits: Callable[[Level, dict[str, int | float]], SessionLimits],
     ) -> None:
         level = restore_level(json.loads(row["level"]))
-        requested = json.loads(row["limits"])
+        terms = Terms.restored(json.loads(row["terms"]))
         origin = Origin.restored(None if row["origin"] is None else json.loads(row["origin"]))
         workspace = Workspace(
             row["workspace_id"],
@@ -74,13 +72,8 @@ class SessionRow:
             owner=row["owner"],
             status=Status(row["status"]),
             level=level,
-            image=row["image"],
-            labels=json.loads(row["labels"]),
-            env=json.loads(row["env"]),
-            requested_limits=requested,
-            limits=limits(level, requested),
-            idle_timeout=row["idle_timeout"],
-            wall_timeout=row["wall_timeout"],
+            terms=terms,
+            limits=limits(level, terms.limits),
             budget=_budget(row, level),
             handle_sha256=row["handle_sha256"] or "",
             workspace=workspace,
@@ -88,17 +81,8 @@ class SessionRow:
             created_at=row["created_at"],
             last_activity_at=row["last_event"] or row["created_at"],
             incarnation=row["incarnation"],
-            mounts=tuple(json.loads(row["mounts"])),
-            role=row["role"],
-            tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
             policy=_policy(row["policy"]),
-            work_id=row["work_id"],
-            policy_resolved_ref=row["policy_resolved_ref"],
-            episode_id=row["episode_id"],
             episodes=row["episodes"],
-            requested_idle_action=(
-                None if row["idle_action"] is None else IdleAction(row["idle_action"])
-            ),
             reissues=row["reissues"],
             own_rules=OwnRules.restored(json.loads(row["egress"])),
             egress_usage=EgressUsage.restored(json.loads(row["egress_used"])),
@@ -254,7 +238,7 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
         conditions.append("parent_key IS NULL")
     if wanted.label is not None:
         conditions.append(
-            "EXISTS (SELECT 1 FROM json_each(labels) AS label"
+            "EXISTS (SELECT 1 FROM json_each(terms, '$.labels') AS label"
             " WHERE label.key = ? AND label.value = ?)"
         )
         values += wanted.label

@@ -1,7 +1,7 @@
 """The sessions of a key."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from paddock.client.audit import Audit
 from paddock.client.consume import Consume
@@ -10,6 +10,7 @@ from paddock.client.packs import pack_body
 from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, given, session_path
 from paddock.client.session import Session, session_of
+from paddock.client.session_terms import SessionTerms, session_body
 from paddock.client.terminals import Terminals
 from paddock.client.transport import Transport
 from paddock.contract.inspection import InspectedSession
@@ -28,147 +29,29 @@ class Sessions(Face[F]):
     """
 
     @method
-    async def create(
-        self,
-        *,
-        id: str | None = None,
-        permission_level: str | None = None,
-        image: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        limits: Mapping[str, int | float] | None = None,
-        idle_timeout: int | None = None,
-        idle_action: str | None = None,
-        wall_timeout: int | None = None,
-        budget: Mapping[str, int | float] | None = None,
-        mounts: Sequence[str] | None = None,
-        role: str | None = None,
-        tools: Sequence[str] | None = None,
-        policy: str | Mapping[str, Any] | None = None,
-        egress: Mapping[str, Any] | None = None,
-        work_id: str | None = None,
-        lease_id: str | None = None,
-        policy_resolved_ref: str | None = None,
-        episode_id: str | None = None,
-        consume: ContextPack | Mapping[str, Any] | None = None,
-    ) -> Session[F]:
+    async def create(self, *, id: str | None = None, **terms: Unpack[SessionTerms]) -> Session[F]:
         """Creates a session; its sandbox runs when this returns.
 
         Args:
             id: letters, digits, `.`, `_` and `-`; None: generated. With an id that was used before,
                 the session gets that id's workspace again.
-            permission_level: low, medium, high, or one of the operator's; None: medium.
-            image: the sandbox image; None: the control plane's default.
-            labels: for filtering.
-            env: variables of all its commands; they are stored, so not for secrets.
-            secrets: variables of all its commands that are never stored, and are removed from all
-                records; each has 8 bytes or more. If the level lists variables, other names must
-                begin with `SECRET_`.
-            limits: lower ones than the level's: `cpus`, `memory_bytes`, `pids`, `tmp_bytes`,
-                `workspace_bytes`.
-            idle_timeout: seconds without work until it is ended or suspended.
-            idle_action: `end` or `suspend`: then it keeps its workspace, and has a sandbox again at
-                its next use; None: its level's.
-            wall_timeout: seconds until it is ended, used or not.
-            budget: its total limits: `time` and `cpu_seconds` in seconds, `cost` in dollars,
-                `commands`, `output_bytes`, `audit_bytes`, `iterations`, `tokens`, `egress_bytes`.
-            mounts: names from the operator's list of mounts, in addition to the level's.
-            role: its agent's role in Cedar policies; None: `agent`.
-            tools: the tools that it may open; None: any that its level permits.
-            policy: what its turns may do: the name of a session policy, or its members; None:
-                `SAFE_ANALYSIS`.
-            egress: rules that narrow its way out, as `only` of `Session.egress.set`.
-            work_id: your name of the work that it is for; `list` finds sessions by it.
-            lease_id: your lease of the work, of 8 bytes or more: never stored or shown, and removed
-                from all records.
-            policy_resolved_ref: your reference to the policy that you have applied.
-            episode_id: your name of the episode of the work; see `Session.set_episode`.
-            consume: a context pack, as `pack` makes it: the session reads its files, which must be
-                in the workspace already, and nothing else of the workspace.
+            terms: what the session may do and use; `SessionTerms` describes each.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError if the id
         is in use or the workspace differs from the pack, ValidationError, EngineUnavailableError.
         """
-        body = given(
-            id=id,
-            permission_level=permission_level,
-            image=image,
-            labels=labels,
-            env=env,
-            secrets=secrets,
-            limits=limits,
-            idle_timeout=idle_timeout,
-            idle_action=idle_action,
-            wall_timeout=wall_timeout,
-            budget=budget,
-            mounts=mounts,
-            role=role,
-            tools=tools,
-            policy=policy,
-            egress=egress,
-            work_id=work_id,
-            lease_id=lease_id,
-            policy_resolved_ref=policy_resolved_ref,
-            episode_id=episode_id,
-            consume=pack_body(consume),
-        )
+        body = session_body(terms, id=id)
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
         )
 
     @method
-    async def ensure(
-        self,
-        id: str,
-        *,
-        permission_level: str | None = None,
-        image: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        limits: Mapping[str, int | float] | None = None,
-        idle_timeout: int | None = None,
-        idle_action: str | None = None,
-        wall_timeout: int | None = None,
-        budget: Mapping[str, int | float] | None = None,
-        mounts: Sequence[str] | None = None,
-        role: str | None = None,
-        tools: Sequence[str] | None = None,
-        policy: str | Mapping[str, Any] | None = None,
-        egress: Mapping[str, Any] | None = None,
-        work_id: str | None = None,
-        lease_id: str | None = None,
-        policy_resolved_ref: str | None = None,
-        episode_id: str | None = None,
-        consume: ContextPack | Mapping[str, Any] | None = None,
-    ) -> Session[F]:
+    async def ensure(self, id: str, **terms: Unpack[SessionTerms]) -> Session[F]:
         """The existing session with that id, or a new one, created as by `create`.
 
         Its `handle` is None if the session existed before.
         """
-        body = given(
-            permission_level=permission_level,
-            image=image,
-            labels=labels,
-            env=env,
-            secrets=secrets,
-            limits=limits,
-            idle_timeout=idle_timeout,
-            idle_action=idle_action,
-            wall_timeout=wall_timeout,
-            budget=budget,
-            mounts=mounts,
-            role=role,
-            tools=tools,
-            policy=policy,
-            egress=egress,
-            work_id=work_id,
-            lease_id=lease_id,
-            policy_resolved_ref=policy_resolved_ref,
-            episode_id=episode_id,
-            consume=pack_body(consume),
-        )
+        body = session_body(terms)
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
         )

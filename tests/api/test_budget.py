@@ -541,7 +541,7 @@ async def test_the_operators_wall_deadline(
     creation._settings = plane.settings.model_copy(update=settings_of)
     body = {} if asked is None else {"wall_timeout": asked}
     await api.session(**body)
-    assert plane.sessions.registry.live[0].wall_timeout == wall
+    assert plane.sessions.registry.live[0].terms.wall_timeout == wall
     if "wall_timeout_max" in settings_of:
         body = {"wall_timeout": 601}
         problem = await api.problem(400, "validation_error", "POST", SESSIONS, json=body)

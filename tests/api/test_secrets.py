@@ -30,6 +30,7 @@ from orchestrator.sessions.inspect import Inspection
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
 from orchestrator.state.requests import ExecRequest, NewSession
+from orchestrator.state.terms import Terms
 from paddock import Paddock
 from paddock.contract.words import Status
 from sandbox_agent.decide.redaction import MARK, Redactor
@@ -579,14 +580,13 @@ async def test_values_that_an_earlier_version_left_are_removed(
     value = "a value that was left by mistake"
     await plane.database.write(
         lambda connection: connection.execute(
-            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, env,"
-            " idle_timeout, created_at)"
-            " VALUES ('k', 'i', 'o', 'completed', 'low', '{}', '', ?, 1, '')",
-            (value,),
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level, terms,"
+            " created_at) VALUES ('k', 'i', 'o', 'completed', 'low', '{}', ?, '')",
+            (Terms(env={"A": value}).column(),),
         )
     )
     await plane.database.write(
-        lambda connection: connection.execute("UPDATE sessions SET env = '{}' WHERE key = 'k'")
+        lambda connection: connection.execute("UPDATE sessions SET terms = '{}' WHERE key = 'k'")
     )
     await plane.close()
     plane = await ControlPlane.open(settings, engine)
@@ -602,7 +602,7 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
 ) -> None:
     value = "a value that nobody was told of"
     plane = await ControlPlane.open(settings, engine)
-    new = NewSession(id="a", permission_level="high", env={"A": value})
+    new = NewSession(id="a", permission_level="high", terms=Terms(env={"A": value}))
     session, *_ = await plane.sessions.create(ADMIN, new)
     await plane.database.write(session_rows.updating(session, acknowledged=False))
     await plane.close()

@@ -1,6 +1,7 @@
 """Suspended sessions: idle ones give way, come back at their next use, and lose nothing unsaid."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -316,7 +317,7 @@ async def test_an_idle_session_is_suspended_or_ended_as_it_asked(api: Api) -> No
     assert (await api.json("GET", BOX))["deadlines"]["wall_at"] is not None
     # Its other deadlines end it. One that was suspended for others' room ends when it was idle.
     session = find(api)
-    session.requested_idle_action = IdleAction.END
+    session.terms = replace(session.terms, idle_action=IdleAction.END)
     await api.plane.sessions.expire(session)
     assert session.status is Status.ABORTED
 

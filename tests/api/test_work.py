@@ -9,6 +9,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import NewSession
+from orchestrator.state.terms import Terms
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_stopping import ADMIN, full
 from tests.support.fake_agent import Agents, Play
@@ -108,13 +109,13 @@ async def test_a_restart_keeps_the_names_and_forgets_the_lease(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
     plane = await ControlPlane.open(settings, engine)
-    request = NewSession(id="box", lease_id=LEASE, **NAMES)
+    request = NewSession(id="box", lease_id=LEASE, terms=Terms(**NAMES))
     await plane.sessions.create(ADMIN, request)
     await plane.close()
     plane = await reopened(settings, engine, agents)
     try:
         (found,) = plane.sessions.registry.by_work("issue-4711")
-        assert (found.policy_resolved_ref, found.episode_id) == ("policy@3", "first")
+        assert (found.terms.policy_resolved_ref, found.terms.episode_id) == ("policy@3", "first")
         assert (found.episodes, found.reissues) == (1, 0)
         assert LEASE in found.secrets.cut(LEASE)
         await plane.sessions.close(ADMIN, found, purge=False)

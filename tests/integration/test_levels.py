@@ -22,6 +22,7 @@ from orchestrator.ground.errors import (
 from orchestrator.host.node.kernel import kernel_facts
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.state.requests import NewSession
+from orchestrator.state.terms import Terms
 from tests.support import lesser_agent
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
@@ -177,7 +178,7 @@ async def test_a_sandbox_that_can_not_enforce_its_level_is_refused(
     plane: ControlPlane, lesser_image: str
 ) -> None:
     before = left_behind(plane.settings.state_dir)
-    request = NewSession(id="refused", permission_level="low", image=lesser_image)
+    request = NewSession(id="refused", permission_level="low", terms=Terms(image=lesser_image))
     with pytest.raises(UnmetError, match="in a sandbox of this engine: needs Landlock version 3"):
         await plane.sessions.create(TESTER, request)
     assert left_behind(plane.settings.state_dir) == before

@@ -31,6 +31,7 @@ from orchestrator.sandbox.sandboxes.agent_parts import AgentPart
 from orchestrator.sandbox.sandboxes.configuration import configuration_of
 from orchestrator.sandbox.sandboxes.parts import Assembly, Plan
 from orchestrator.state.requests import NewSession
+from orchestrator.state.terms import Terms
 from orchestrator.work.commands import started
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box, ended
@@ -137,7 +138,7 @@ async def test_images_must_be_listed_present_and_ours(
             (foreign_image, "is not a sandbox image"),
         ]:
             with pytest.raises(ValidationError, match=said):
-                await plane.sessions.create(TESTER, NewSession(image=image))
+                await plane.sessions.create(TESTER, NewSession(terms=Terms(image=image)))
         assert plane.sessions.finder.list(TESTER) == []
 
 

@@ -17,6 +17,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.state.requests import NewSession
+from orchestrator.state.terms import Terms
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.plane import clear, opened, running, state
@@ -145,9 +146,13 @@ async def test_a_level_names_them_for_all_its_sessions(plane: ControlPlane) -> N
 
 async def test_what_can_not_be_given_leaves_no_session(plane: ControlPlane) -> None:
     with pytest.raises(ValidationError, match="mounts: other is not on the operator's list"):
-        await plane.sessions.create(TESTER, NewSession(id="refused", mounts=("other",)))
+        await plane.sessions.create(
+            TESTER, NewSession(id="refused", terms=Terms(mounts=("other",)))
+        )
     with pytest.raises(EngineUnavailableError, match=r"mount missing: .* is not a directory"):
-        await plane.sessions.create(TESTER, NewSession(id="refused", mounts=("greeter", "missing")))
+        await plane.sessions.create(
+            TESTER, NewSession(id="refused", terms=Terms(mounts=("greeter", "missing")))
+        )
     assert plane.sessions.finder.existing(TESTER, "refused") is None
     assert left_behind(plane.settings.state_dir) == NOTHING
 

@@ -16,13 +16,14 @@ from orchestrator.host.engine.base import Container
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.command import Command
-from orchestrator.state.requests import ExecRequest, NewSession
+from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from orchestrator.work.commands import started
 from orchestrator.work.files.file_archives import ArchiveDownload, ArchiveSummary
 from orchestrator.work.files.file_entries import FileEntry, Listing
 from paddock.contract import sessions as shown
 from tests.support.host_processes import host_processes
+from tests.support.new_session import new_session
 
 TESTER = Principal("tester", Role.ADMIN)
 # Nothing here takes this long unless it hangs.
@@ -61,7 +62,7 @@ class Box:
     @classmethod
     async def create(cls, plane: ControlPlane, level: str, **members: Any) -> "Box":
         """A new session at that level."""
-        request = NewSession(permission_level=level, **members)
+        request = new_session(permission_level=level, **members)
         async with asyncio.timeout(PATIENCE):
             session, *_ = await plane.sessions.create(TESTER, request)
         return cls(plane, session)

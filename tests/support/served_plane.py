@@ -17,11 +17,11 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.settings import Settings
-from orchestrator.state.requests import NewSession
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.box import TESTER
 from tests.support.fake_agent import Agents
+from tests.support.new_session import new_session
 from tests.support.restart import reopened
 
 KEY = "pdk_admin-key-of-the-tests"
@@ -73,7 +73,7 @@ class ServedPlane:
     async def session(self, principal: Principal = TESTER, **members: Any) -> Session:
         """A new session, of an admin unless another key is given."""
         members = {"permission_level": "low", **members}
-        session, *_ = await self.plane.sessions.create(principal, NewSession(**members))
+        session, *_ = await self.plane.sessions.create(principal, new_session(**members))
         return session
 
     async def close(self) -> None:

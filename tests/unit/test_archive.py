@@ -85,9 +85,9 @@ async def ended(
     """A session that has ended, with a chain, an approval and a terminal's evidence."""
     await database.write(
         lambda connection: connection.execute(
-            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
-            " idle_timeout, created_at, terminated_at, incarnation)"
-            " VALUES (?, ?, 'ci', 'completed', 'low', '{}', 'i', 1, ?, ?, ?)",
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
+            " created_at, terminated_at, incarnation)"
+            " VALUES (?, ?, 'ci', 'completed', 'low', '{}', ?, ?, ?)",
             (key, ID, LONG_AGO, LONG_AGO, incarnation),
         )
     )

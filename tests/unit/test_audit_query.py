@@ -125,8 +125,8 @@ async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Led
     await fill(ledger, 1, "k2")
     await database.write(
         lambda conn: conn.execute(
-            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
-            " idle_timeout, created_at) VALUES ('k2', 's', 'ci', 'active', 'low', '', '', 1, '')"
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
+            " created_at) VALUES ('k2', 's', 'ci', 'active', 'low', '', '')"
         )
     )
 

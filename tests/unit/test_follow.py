@@ -200,9 +200,8 @@ async def test_an_owner_gets_events_of_the_owners_sessions_only(
     def sessions(connection: sqlite3.Connection) -> None:
         for key, owner in (*OWNERS.items(), ("k3", "one")):
             connection.execute(
-                "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
-                " idle_timeout, created_at)"
-                " VALUES (?, ?, ?, 'completed', 'low', '{}', '', 1, '')",
+                "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
+                " created_at) VALUES (?, ?, ?, 'completed', 'low', '{}', '')",
                 (key, key, owner),
             )
 

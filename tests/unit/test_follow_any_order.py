@@ -238,8 +238,8 @@ async def _take(world: World, steps: list[tuple[Any, ...]]) -> None:
 def _sessions(connection: sqlite3.Connection) -> None:
     for key, owner in OWNERS.items():
         connection.execute(
-            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
-            " idle_timeout, created_at) VALUES (?, ?, ?, 'active', 'low', '{}', '', 1, '')",
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
+            " created_at) VALUES (?, ?, ?, 'active', 'low', '{}', '')",
             (key, key, owner),
         )
 

@@ -15,6 +15,7 @@ from orchestrator.state.budget import Budget
 from orchestrator.state.lifecycle import Suspension, Termination
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
+from orchestrator.state.terms import Terms
 from paddock.contract.words import Rationale, Status
 
 LEVEL = load_levels()["low"]
@@ -30,13 +31,8 @@ def session(name: str, **members: Any) -> Session:
             "owner": "ci",
             "status": Status.ACTIVE,
             "level": LEVEL,
-            "image": "image",
-            "labels": {},
-            "env": {},
-            "requested_limits": {},
+            "terms": Terms(idle_timeout=60, work_id=members.pop("work_id", None)),
             "limits": clamped_limits(LEVEL, {}),
-            "idle_timeout": 60,
-            "wall_timeout": None,
             "budget": Budget(datetime.fromisoformat(at), {}),
             "handle_sha256": digest(new_handle()),
             "workspace": Workspace(name, "ci", 1, "slot", "", Quota.NONE),

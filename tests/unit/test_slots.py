@@ -85,9 +85,8 @@ def test_uids_are_the_lowest_free_ones(conn: sqlite3.Connection) -> None:
 def end_session(conn: sqlite3.Connection, workspace: str, key: str, ended: str | None) -> None:
     status = "active" if ended is None else "completed"
     conn.execute(
-        "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
-        " idle_timeout, created_at, terminated_at)"
-        " VALUES (?, ?, 'ann', ?, 'low', '{}', 'i', 1, '2026', ?)",
+        "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
+        " created_at, terminated_at) VALUES (?, ?, 'ann', ?, 'low', '{}', '2026', ?)",
         (key, workspace, status, ended),
     )
 

@@ -173,28 +173,13 @@ def requested(session: Session) -> dict[str, Any]:
     """The request that creates the session again; secrets are not in it."""
     only = session.own_rules.only
     policy = session.policy
-    named = {
-        "image": session.image,
-        "wall_timeout": session.wall_timeout,
-        "idle_action": session.requested_idle_action,
-        "tools": None if session.tools is None else list(session.tools),
-        "egress": None if only == NO_NARROWING else narrowed(only),
-        "work_id": session.work_id,
-        "policy_resolved_ref": session.policy_resolved_ref,
-        "episode_id": session.episode_id,
-    }
     return {
         "id": session.id,
         "permission_level": session.level.name,
-        "labels": session.labels,
-        "env": session.env,
-        "limits": session.requested_limits,
-        "idle_timeout": session.idle_timeout,
+        **session.terms.given(),
         "budget": {str(kind): outside(kind, n) for kind, n in session.budget.limits.items()},
-        "mounts": list(session.mounts),
-        "role": session.role,
         "policy": policy.name if policy.name in BUILT_IN else policy.rules(),
-        **{name: value for name, value in named.items() if value is not None},
+        **({} if only == NO_NARROWING else {"egress": narrowed(only)}),
     }
 
 

@@ -16,6 +16,7 @@ from orchestrator.state.family import Origin
 from orchestrator.state.narrowing import child_budget, child_level, child_policy, covers
 from orchestrator.state.requests import Child, NewSession
 from orchestrator.state.session import Session
+from orchestrator.state.terms import Terms
 from paddock.contract.words import SpawnedWorkspace, Status
 from sandbox_agent.decide.variables import allowed_variable
 
@@ -99,22 +100,29 @@ def new_child(
     )
     request = NewSession(
         id=f"sess-{secrets.token_hex(8)}",
-        image=parent.image,
+        terms=_terms(parent, wanted, level),
+        policy=policy,
+        child=child,
+    )
+    return request, child
+
+
+def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
+    """Its parent's, without the names that the host has for the parent's own work."""
+    return replace(
+        parent.terms,
+        labels={},
         env={
             name: value
             for name, value in parent.env.items()
             if allowed_variable(name, level.environment)
         },
-        limits=parent.requested_limits,
-        idle_timeout=wanted.idle_timeout or parent.idle_timeout,
-        idle_action=parent.requested_idle_action,
-        mounts=parent.mounts,
-        role=parent.role,
-        tools=parent.tools,
-        policy=policy,
-        child=child,
+        idle_timeout=wanted.idle_timeout or parent.terms.idle_timeout,
+        wall_timeout=None,
+        work_id=None,
+        policy_resolved_ref=None,
+        episode_id=None,
     )
-    return request, child
 
 
 def _policy(parent: Session, wanted: SpawnRequest, policies: SessionPolicies) -> SessionPolicy:

@@ -1,0 +1,75 @@
+"""What a client may ask of a session, and what is stored of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from paddock.contract.words import IdleAction
+
+DEFAULT_ROLE = "agent"
+# The record says how a session was made, but not how long it may last.
+_UNRECORDED = {"limits", "idle_timeout", "idle_action", "wall_timeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A session's terms, by the names of the API. Time-outs are in seconds.
+
+    In a request, an empty `image` and an `idle_timeout` of 0 mean the default. `limits` are lower
+    ones than the level's. `idle_action` None is the level's, `wall_timeout` None no limit. `mounts`
+    are names on the operator's list, in addition to the level's. `role` is the role of its agent in
+    policies, `tools` are those that it may open; None: any that its level permits. `work_id`,
+    `policy_resolved_ref` and `episode_id` are the host's names.
+    """
+
+    image: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, int | float] = field(default_factory=dict)
+    idle_timeout: int = 0
+    idle_action: IdleAction | None = None
+    wall_timeout: int | None = None
+    mounts: tuple[str, ...] = ()
+    role: str = DEFAULT_ROLE
+    tools: tuple[str, ...] | None = None
+    work_id: str | None = None
+    policy_resolved_ref: str | None = None
+    episode_id: str | None = None
+
+    @classmethod
+    def names(cls) -> set[str]:
+        """The names of all terms."""
+        return {each.name for each in fields(cls)}
+
+    @classmethod
+    def restored(cls, members: Mapping[str, Any]) -> "Terms":
+        """From what `stored` gives, or from a valid request; a term that is missing is its default.
+
+        Raises: TypeError for a member that is no term.
+        """
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in members.items()
+        }
+        if values.get("idle_action") is not None:
+            values["idle_action"] = IdleAction(values["idle_action"])
+        return cls(**values)
+
+    def stored(self) -> dict[str, Any]:
+        """As JSON has them."""
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in values}
+
+    def column(self) -> str:
+        """As the table of sessions has them."""
+        return json.dumps(self.stored())
+
+    def given(self) -> dict[str, Any]:
+        """Those that are not left to a default, as a request has them."""
+        return {name: value for name, value in self.stored().items() if value is not None}
+
+    def recorded(self) -> dict[str, Any]:
+        """For the record of the creation: of variables, only the names."""
+        told = {name: value for name, value in self.given().items() if name not in _UNRECORDED}
+        return told | {"env": sorted(self.env)}

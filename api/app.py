@@ -16,8 +16,9 @@ from api.http.errors import describe, problem
 from api.http.observability import REQUEST_ID, observe
 from api.http.unread import Unread
 from api.mcp.conversations import Conversations
-from api.shape.context import Kept, Work
+from api.shape.context import Kept, Shared, Work
 from api.shape.limits import RequestRates
+from api.shape.services import Services
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.metrics import Metrics
@@ -35,6 +36,8 @@ def create_app(plane: ControlPlane) -> web.Application:
 
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
+    services = Services.of(plane, OPERATIONS)
+    shared = Shared(plane.sessions, plane.streams, plane.archiving, services)
     work, kept = Work(), Kept()
     bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
@@ -42,7 +45,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     app = web.Application(middlewares=middlewares)
     app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
     for operation in OPERATIONS:
-        endpoint = make_endpoint(operation, plane, work, kept, bounds)
+        endpoint = make_endpoint(operation, plane, shared, work, kept, bounds)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
     Console().add_to(app)

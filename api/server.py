@@ -123,11 +123,11 @@ async def _previews(plane: ControlPlane, say: Callable[[str], None]) -> AsyncGen
             if settings.preview_listen is not None:
                 raise PaddockError(f"{reason}; set PADDOCK_PREVIEW_LISTEN") from None
             say(f"ports of sessions are not served: {reason}; set PADDOCK_PREVIEW_LISTEN")
-            plane.preview_url = None
+            plane.previews.url = None
         else:
             host, port, *_ = runner.addresses[0]
-            plane.preview_url = preview_url(settings, (host, port))
-            say(f"serving ports of sessions at {plane.preview_url}")
+            plane.previews.url = preview_url(settings, (host, port))
+            say(f"serving ports of sessions at {plane.previews.url}")
         yield
     finally:
         await runner.cleanup()

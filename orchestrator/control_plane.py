@@ -22,7 +22,7 @@ from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.sandbox.open import open_sandboxes
 from orchestrator.sessions.open import open_sessions, recover_sessions
 from orchestrator.sessions.recovery import Recovered
-from orchestrator.settings.preview_address import preview_address, preview_url
+from orchestrator.settings.preview_address import PreviewOrigin, preview_address, preview_url
 from orchestrator.settings.settings import Settings, ensure_state_dir
 from orchestrator.work.open import open_work
 
@@ -35,11 +35,11 @@ class ControlPlane(Instance):
 
     settings: Settings
     recovered: Recovered
+    previews: PreviewOrigin
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # Where clients reach open ports; None: nowhere.
-        self.preview_url = preview_url(settings, preview_address(settings))
+        self.previews = PreviewOrigin(preview_url(settings, preview_address(settings)))
         self._closers = AsyncExitStack()
 
     @classmethod

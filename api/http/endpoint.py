@@ -19,7 +19,7 @@ from api.http.query import read_query
 from api.http.sockets import check_handshake
 from api.http.unread import Unread, UnreadBody
 from api.shape.access import Access
-from api.shape.context import Context, Kept, Work
+from api.shape.context import Context, Kept, Shared, Work
 from api.shape.limits import RequestRates
 from api.shape.operation import Operation
 from api.shape.performing import performing
@@ -39,6 +39,7 @@ class Bounds(NamedTuple):
 def make_endpoint(
     operation: Operation,
     plane: ControlPlane,
+    shared: Shared,
     work: Work,
     kept: Kept,
     bounds: Bounds,
@@ -46,6 +47,7 @@ def make_endpoint(
     """The operation as a request handler; it checks the credential first, then the input."""
 
     rates, unread, connections = bounds
+    of_stop = shared.services.of_stop(operation)
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         if operation.own_origin:
@@ -55,7 +57,7 @@ def make_endpoint(
         if operation.socket:
             check_handshake(request)
         spend = partial(rates.spend, principal)
-        context = _context(request, plane, work, admitted, kept, spend)
+        context = _context(request, shared, work, admitted, kept, spend)
         context.know_secrets()
         with ExitStack() as held:
             if operation.access is Access.OPEN:
@@ -68,7 +70,7 @@ def make_endpoint(
                 stopping = False
                 try:
                     inputs = await _inputs(operation, request, plane, unread.body(principal))
-                    stopping = operation.stops(context, inputs.get("body"))
+                    stopping = operation.stops(context, inputs.get("body"), **of_stop)
                 finally:
                     if not stopping:
                         rates.spend(principal)
@@ -85,14 +87,14 @@ def make_endpoint(
 
 def _context(
     request: web.Request,
-    plane: ControlPlane,
+    shared: Shared,
     work: Work,
     admitted: Admitted,
     kept: Kept,
     spend: Callable[[], None],
 ) -> Context:
     return Context(
-        plane,
+        shared,
         admitted.principal,
         work,
         request[REQUEST_ID],

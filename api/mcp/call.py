@@ -22,6 +22,8 @@ from api.shape.answers import HEARTBEAT_SECONDS
 from api.shape.context import Context
 from api.shape.failures import failed
 from orchestrator.ground.errors import BusyError
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.mcp import McpReply
 
 # A client that reads too slowly misses the first of them; the answer has everything.
@@ -38,12 +40,16 @@ class Call:
         called: RequestId,
         method: str,
         params: dict[str, Any],
+        session_tools: SessionTools,
+        terminals: Terminals,
     ) -> None:
         self._context = context
         self._conversation = conversation
         self._id = called
         self._method = method
         self._params = params
+        self._session_tools = session_tools
+        self._terminals = terminals
         meta = params.get("_meta")
         # The client's name for progress; None: it wants none.
         self._token = request_id(meta.get("progressToken")) if isinstance(meta, dict) else None
@@ -90,7 +96,13 @@ class Call:
     async def _perform(self) -> None:
         try:
             result = await result_of(
-                self._context, self._conversation, self._method, self._params, self._tell
+                self._context,
+                self._conversation,
+                self._method,
+                self._params,
+                self._tell,
+                self._session_tools,
+                self._terminals,
             )
         except McpError as error:
             self._send(failure(self._id, error))

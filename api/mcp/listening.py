@@ -7,23 +7,26 @@ from api.mcp.conversation import Conversation, News
 from api.mcp.messages import TOOLS_CHANGED, notice
 from api.shape.answers import HEARTBEAT_SECONDS, Event
 from api.shape.context import Context
-from orchestrator.record.audit.follow import Follower
+from orchestrator.record.audit.follow import Follower, Followers
 from orchestrator.record.audit.query import Selection
+from orchestrator.rules.tools.rules import ToolRules
 
 MESSAGE = "message"
 _LEVEL_CHANGES = frozenset({"session.settings"})
 
 
-async def listen(context: Context, conversation: Conversation) -> AsyncGenerator[Event | None]:
+async def listen(
+    context: Context, tools: ToolRules, followers: Followers, conversation: Conversation
+) -> AsyncGenerator[Event | None]:
     """The notifications of a conversation until it ends, or until its client listens anew."""
     if conversation.news is not None:
         conversation.news.close()
     news = conversation.news = News()
     session = conversation.session
     selection = Selection(session.key, operations=_LEVEL_CHANGES)
-    forget = context.plane.reload.tools.on_change(lambda: news.add(TOOLS_CHANGED))
+    forget = tools.on_change(lambda: news.add(TOOLS_CHANGED))
     try:
-        following = context.plane.followers.follow(selection, conversation.position, session.over)
+        following = followers.follow(selection, conversation.position, session.over)
         with following as follower:
             watching = context.work.spawn(_watch_level(follower, conversation, news))
             try:

@@ -15,18 +15,21 @@ from api.shape.context import Context
 from api.shape.objects import validated
 from orchestrator.rules.tools.listing import ListedTool
 from orchestrator.rules.tools.offered_names import offered_names
+from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract import terminals
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.terminals import InteractionBody, TerminalBody
 from paddock.contract.tool_arguments import meant
 
 
-def manifest_tools(context: Context, taken: Collection[str], *, refused: bool) -> list[McpTool]:
+def manifest_tools(
+    context: Context, session_tools: SessionTools, taken: Collection[str], *, refused: bool
+) -> list[McpTool]:
     """The tools that the session could be allowed to use; with `refused`, the others as well.
 
     A call of those is refused, and recorded, like a call over HTTP. `taken` are others' names.
     """
-    listed = context.plane.session_tools.of_session(context.principal, context.session())
+    listed = session_tools.of_session(context.principal, context.session())
     names = offered_names((each.name for each in listed), taken)
     return [_tool(each, names[each.name]) for each in listed if each.allowed or refused]
 
@@ -73,10 +76,10 @@ def _shown(answer: terminals.Interaction) -> ToolResult:
 
 async def _terminal(tool: str, caller: Caller) -> str:
     """The conversation's own terminal of the tool, which the first call opens."""
-    conversation, plane = caller.conversation, caller.context.plane
+    conversation = caller.conversation
     async with conversation.opening.setdefault(tool, asyncio.Lock()):
         known = conversation.terminals.get(tool)
-        live = plane.terminals.live(conversation.session)
+        live = caller.terminals.live(conversation.session)
         if any(each.id == known and each.reason is None for each in live):
             return str(known)
         async with caller.doing(open_terminal, body=TerminalBody(tool=tool)) as answer:

@@ -20,6 +20,8 @@ from api.shape.context import Context
 from api.shape.failures import failed
 from api.shape.version import VERSION
 from orchestrator.state.session import Session
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.session_tools import SessionTools
 
 _TOOLS = (*COMMAND_TOOLS, *FILE_TOOLS)
 
@@ -50,32 +52,37 @@ async def result_of(
     method: str,
     params: dict[str, Any],
     tell: Tell,
+    session_tools: SessionTools,
+    terminals: Terminals,
 ) -> dict[str, Any]:
     """The result of any other request. Raises: McpError, and the errors of the operations."""
+    caller = Caller(context, conversation, tell, session_tools, terminals)
     match method:
         case "ping":
             return {}
         case "tools/list":
-            return {"tools": [tool.raw for tool in all_tools(context)]}
+            return {"tools": [tool.raw for tool in all_tools(context, session_tools)]}
         case "tools/call":
-            called = await _call(Caller(context, conversation, tell), params)
+            called = await _call(caller, params)
             return called.raw
         case "resources/list":
             return {"resources": [each.raw for each in RESOURCES]}
         case "resources/templates/list":
             return {"resourceTemplates": []}
         case "resources/read":
-            return await read_resource(context, text_parameter(params, "uri"))
+            return await read_resource(caller, text_parameter(params, "uri"))
     raise McpError(METHOD_NOT_FOUND, f"there is no method {method}")
 
 
-def all_tools(context: Context, *, refused: bool = False) -> list[McpTool]:
+def all_tools(
+    context: Context, session_tools: SessionTools, *, refused: bool = False
+) -> list[McpTool]:
     """The tools of the session at present; a manifest does not replace one of ours.
 
     With `refused`, also those that the session may not use.
     """
     own = {tool.name for tool in _TOOLS}
-    return [*_TOOLS, *manifest_tools(context, own, refused=refused)]
+    return [*_TOOLS, *manifest_tools(context, session_tools, own, refused=refused)]
 
 
 async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
@@ -83,7 +90,7 @@ async def _call(caller: Caller, params: dict[str, Any]) -> ToolResult:
     name, given = text_parameter(params, "name"), object_parameter(params, "arguments")
     tool = next((each for each in _TOOLS if each.name == name), None)
     if tool is None:
-        tools = all_tools(caller.context, refused=True)
+        tools = all_tools(caller.context, caller.session_tools, refused=True)
         tool = next((each for each in tools if name in (each.name, each.also)), None)
     if tool is None:
         raise McpError(INVALID_PARAMS, f"there is no tool {name[:128]}")

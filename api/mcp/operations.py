@@ -23,6 +23,11 @@ from api.shape.answers import Conversed, Event, EventStream, Removed, Taken
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
 from orchestrator.ground.errors import BusyError, PaddockError, ValidationError
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.ledger import Ledger
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.mcp import McpMessage, McpReply
 
 _TAG = "MCP"
@@ -68,14 +73,20 @@ def cancels_request(context: Context, body: McpMessage) -> bool:
     stops=cancels_request,
     own_origin=True,
 )
-async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | EventStream | Taken:
+async def converse(
+    context: Context,
+    ledger: Ledger,
+    session_tools: SessionTools,
+    terminals: Terminals,
+    body: McpMessage,
+) -> Conversed[McpReply] | EventStream | Taken:
     """One message, by the streamable HTTP transport of the protocol.
 
     `initialize` begins a conversation; all later requests name it in the header `Mcp-Session-Id`.
     If the client disconnects, its request is cancelled, and a command that it runs is ended.
     """
     if body.method == INITIALIZE:
-        return await _begin(context, body)
+        return await _begin(context, ledger, terminals, body)
     conversation = _conversation(context)
     if body.method is None or body.id is None:
         _note(conversation, body)
@@ -83,7 +94,7 @@ async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | 
     streams = context.wants_events
     # The operations that a request calls have answers of their own.
     context = replace(context, wants_events=False, last_event=None)
-    messages = _messages(context, conversation, body.id, body)
+    messages = _messages(context, conversation, body.id, body, session_tools, terminals)
     if streams:
         return EventStream(messages)
     async with aclosing(messages) as found:
@@ -104,7 +115,9 @@ async def converse(context: Context, body: McpMessage) -> Conversed[McpReply] | 
     events=_EVENTS,
     own_origin=True,
 )
-async def listen_to_conversation(context: Context) -> EventStream:
+async def listen_to_conversation(
+    context: Context, reload: Reload, followers: Followers
+) -> EventStream:
     """The notifications of a conversation: that the session's tools have changed."""
     from api.mcp.listening import listen
 
@@ -112,7 +125,7 @@ async def listen_to_conversation(context: Context) -> EventStream:
     with ExitStack() as held:
         held.enter_context(context.streaming("events", conversation.session))
         context.work.follow()
-        return EventStream(listen(context, conversation), held.pop_all())
+        return EventStream(listen(context, reload.tools, followers, conversation), held.pop_all())
 
 
 @operation(
@@ -130,7 +143,9 @@ async def end_conversation(context: Context) -> Removed:
     return Removed()
 
 
-async def _begin(context: Context, body: McpMessage) -> Conversed[McpReply]:
+async def _begin(
+    context: Context, ledger: Ledger, terminals: Terminals, body: McpMessage
+) -> Conversed[McpReply]:
     from api.mcp.methods import greeting
 
     if body.id is None:
@@ -138,20 +153,19 @@ async def _begin(context: Context, body: McpMessage) -> Conversed[McpReply]:
     session = context.session()
     session.check_live()
     version = negotiated(body.params.get("protocolVersion"))
-    position = await context.plane.ledger.wait(session.key, -1)
+    position = await ledger.wait(session.key, -1)
     begun = context.kept.of(Conversations).begin(
         context.principal,
         session,
         version,
         position,
-        lambda ended: _close_terminals(context, ended),
+        lambda ended: _close_terminals(context, terminals, ended),
     )
     return Conversed(answer(body.id, greeting(session, version)), begun.id)
 
 
-def _close_terminals(context: Context, conversation: Conversation) -> None:
+def _close_terminals(context: Context, terminals: Terminals, conversation: Conversation) -> None:
     """Ends what the conversation has opened, if the session still has it."""
-    terminals = context.plane.terminals
     for live in terminals.live(conversation.session):
         if live.id in conversation.terminals.values() and live.reason is None:
             context.work.detach(terminals.close(conversation.session, live.id))
@@ -186,11 +200,17 @@ def _note(conversation: Conversation, body: McpMessage) -> None:
 
 
 async def _messages(
-    context: Context, conversation: Conversation, called: RequestId, body: McpMessage
+    context: Context,
+    conversation: Conversation,
+    called: RequestId,
+    body: McpMessage,
+    session_tools: SessionTools,
+    terminals: Terminals,
 ) -> AsyncGenerator[Event | None]:
     from api.mcp.call import Call
 
-    call = Call(context, conversation, called, body.method or "", body.params)
+    method = body.method or ""
+    call = Call(context, conversation, called, method, body.params, session_tools, terminals)
     try:
         async with aclosing(call.messages()) as messages:
             async for message in messages:

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from api.mcp.messages import RESOURCE_NOT_FOUND, McpError
+from api.mcp.tool import Caller
 from api.operations.audit import count_audit, search_audit
 from api.operations.budgets import show_budget
 from api.operations.sessions import inspect_session
-from api.shape.context import Context
-from paddock.contract.audit import AuditEvents, AuditQuery
+from paddock.contract.audit import AuditQuery, AuditStats
 from paddock.contract.base import Model
 from paddock.contract.requests import IncarnationQuery
 
@@ -21,7 +21,7 @@ class Resource(NamedTuple):
     uri: str
     name: str
     description: str
-    read: Callable[[Context], Awaitable[Model]]
+    read: Callable[[Caller], Awaitable[Model]]
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -34,25 +34,41 @@ class Resource(NamedTuple):
         }
 
 
-async def _audit(context: Context) -> AuditEvents:
-    counts = await count_audit(context, IncarnationQuery())
+async def _session(caller: Caller) -> Model:
+    shown: Model = await _answer(caller, inspect_session)
+    return shown
+
+
+async def _budget(caller: Caller) -> Model:
+    shown: Model = await _answer(caller, show_budget)
+    return shown
+
+
+async def _audit(caller: Caller) -> Model:
+    counts: AuditStats = await _answer(caller, count_audit, query=IncarnationQuery())
     after = max(0, counts.total_operations - _LATEST)
     # A query's numbers are text.
     query = AuditQuery.model_validate({"after": str(after), "limit": str(_LATEST)})
-    return await search_audit(context, query)
+    shown: Model = await _answer(caller, search_audit, query=query)
+    return shown
+
+
+async def _answer(caller: Caller, handler: Callable[..., Any], **inputs: Any) -> Any:
+    async with caller.doing(handler, **inputs) as answer:
+        return answer
 
 
 RESOURCES = (
-    Resource("paddock://session", "session", "The session: level, limits, state.", inspect_session),
-    Resource("paddock://budget", "budget", "Limits, consumption, and what is left.", show_budget),
+    Resource("paddock://session", "session", "The session: level, limits, state.", _session),
+    Resource("paddock://budget", "budget", "Limits, consumption, and what is left.", _budget),
     Resource("paddock://audit", "audit", f"The latest {_LATEST} events of the record.", _audit),
 )
 
 
-async def read_resource(context: Context, uri: str) -> dict[str, Any]:
+async def read_resource(caller: Caller, uri: str) -> dict[str, Any]:
     """The result of `resources/read`. Raises: McpError, and the errors of the operations."""
     found = next((each for each in RESOURCES if each.uri == uri), None)
     if found is None:
         raise McpError(RESOURCE_NOT_FOUND, f"there is no resource {uri[:128]}")
-    text = (await found.read(context)).encode().decode()
+    text = (await found.read(caller)).encode().decode()
     return {"contents": [{"uri": found.uri, "mimeType": "application/json", "text": text}]}

@@ -5,6 +5,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
 from api.views.approvals import approval
+from orchestrator.work.approvals.service import Approvals as ApprovalsService
 from paddock.contract.approvals import Approval, ApprovalBody, Approvals, ApprovalsQuery
 
 
@@ -17,7 +18,9 @@ from paddock.contract.approvals import Approval, ApprovalBody, Approvals, Approv
     answers="A page of approvals.",
     errors=("not_found",),
 )
-async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
+async def list_approvals(
+    context: Context, approvals: ApprovalsService, query: ApprovalsQuery
+) -> Approvals:
     """The approvals of the caller's sessions (for an admin, of all sessions), newest first.
 
     Approvals of ended sessions are included. `session` selects one session: the latest with that
@@ -26,7 +29,7 @@ async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
     key = None
     if query.session is not None:
         key = await context.record_key(query.session, query.incarnation)
-    found, following = await context.plane.approvals.list(
+    found, following = await approvals.list(
         context.principal,
         session_key=key,
         status=query.status,
@@ -51,12 +54,14 @@ async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
     },
     stops=stops.denies_approval,
 )
-async def decide_approval(context: Context, approval_id: str, body: ApprovalBody) -> Approval:
+async def decide_approval(
+    context: Context, approvals: ApprovalsService, approval_id: str, body: ApprovalBody
+) -> Approval:
     """Approves or denies a command, once; the decision applies to exactly the text that is shown.
 
     The text may then be sent once. The approval expires when its terminal ends.
     """
     decided = await context.work.complete(
-        context.plane.approvals.decide(context.principal, approval_id, body.decision, body.reason)
+        approvals.decide(context.principal, approval_id, body.decision, body.reason)
     )
     return approval(decided)

@@ -8,7 +8,9 @@ from api.shape.access import Access
 from api.shape.answers import Lines
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
+from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query as chains
+from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
 from orchestrator.record.audit.search import Search, search
 from orchestrator.record.audit.verify import verify
@@ -47,7 +49,7 @@ _AUDIT = SESSION + "/audit"
     summary="Search the events of all sessions",
     answers="A page of events, newest first.",
 )
-async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
+async def search_all_audit(context: Context, database: Database, query: SearchQuery) -> FoundEvents:
     """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
 
     A page may have fewer events than `limit`, or none, although there are more: continue until
@@ -69,7 +71,7 @@ async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
         since=query.since,
         until=query.until,
     )
-    found = await search(context.plane.database, wanted, query.cursor, query.limit)
+    found = await search(database, wanted, query.cursor, query.limit)
     items = [_recorded(event) for event in found.items]
     return FoundEvents(items=items, next=found.next, archived=found.archived)
 
@@ -82,10 +84,10 @@ async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
     summary="Show what was denied most",
     answers="The largest groups of denials.",
 )
-async def count_denials(context: Context, query: DenialsQuery) -> DeniedMost:
+async def count_denials(context: Context, database: Database, query: DenialsQuery) -> DeniedMost:
     """The latest 1,000 denials in the caller's sessions, by session, operation and rule."""
     wanted = Search(visible_to=context.principal.sees_owner, decision="deny", since=query.since)
-    found = await search(context.plane.database, wanted, limit=MOST_EXAMINED)
+    found = await search(database, wanted, limit=MOST_EXAMINED)
     items = [
         DenialGroup(
             session_id=group.latest["session_id"],
@@ -108,14 +110,14 @@ async def count_denials(context: Context, query: DenialsQuery) -> DeniedMost:
     summary="Search a session's events",
     answers="A page of events.",
 )
-async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
+async def search_audit(context: Context, database: Database, query: AuditQuery) -> AuditEvents:
     """Events in order, filtered; `next` is the `after` of the next page.
 
     A page may have fewer events than `limit`, or none, although there are more: continue until
     `next` is null. With several filters, and for `pending`, one page examines at most 10,000
     events.
     """
-    database, key = context.plane.database, await _key(context, query)
+    key = await _key(context, query)
     number: Event = {"incarnation": await chains.incarnation(database, key)}
     found = await chains.page(
         database,
@@ -138,9 +140,9 @@ async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
     summary="Count a session's events",
     answers="The counts.",
 )
-async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
+async def count_audit(context: Context, database: Database, query: IncarnationQuery) -> AuditStats:
     """Numbers of events by operation and by decision."""
-    counts = await chains.stats(context.plane.database, await _key(context, query))
+    counts = await chains.stats(database, await _key(context, query))
     return AuditStats.model_validate(counts._asdict())
 
 
@@ -152,12 +154,14 @@ async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
     summary="Export a session's chain",
     answers="One event per line.",
 )
-async def export_audit(context: Context, query: ExportQuery) -> Lines[AuditEvent]:
+async def export_audit(
+    context: Context, database: Database, query: ExportQuery
+) -> Lines[AuditEvent]:
     """The whole chain in its current state, one JSON text per line, exactly as it was hashed."""
     key = await _key(context, query)
     with ExitStack() as held:
         held.enter_context(context.streaming("downloads"))
-        return Lines(chains.export(context.plane.database, key), held.pop_all())
+        return Lines(chains.export(database, key), held.pop_all())
 
 
 @operation(
@@ -168,10 +172,10 @@ async def export_audit(context: Context, query: ExportQuery) -> Lines[AuditEvent
     summary="Verify a session's chain",
     answers="The verdict.",
 )
-async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
+async def verify_audit(context: Context, database: Database, query: VerifyQuery) -> AuditVerdict:
     """Recomputes the whole chain; with `seq` and `hash`, the chain must also contain that event."""
     key = await _key(context, query)
-    verdict = await verify(context.plane.database, key, seq=query.seq, hash=query.hash)
+    verdict = await verify(database, key, seq=query.seq, hash=query.hash)
     return AuditVerdict(**asdict(verdict))
 
 
@@ -184,7 +188,7 @@ async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
     answers="The archived chains.",
     examples={"a month": {"older_than": 2_592_000}},
 )
-async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
+async def archive_audit(context: Context, archiving: Archiving, body: ArchiveBody) -> ArchiveRun:
     """Moves chains of sessions that ended longer ago into compressed files, oldest first.
 
     Each chain moves together with its approvals and the evidence of its terminals. The head of the
@@ -192,7 +196,7 @@ async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
     do this.
     """
     seconds = timedelta(seconds=body.older_than)
-    run = await context.plane.archiving.run(seconds, context.principal.name)
+    run = await archiving.run(seconds, context.principal.name)
     items = [Archive(**archived.public()) for archived in run.archived]
     return ArchiveRun(items=items, refused=run.refused, more=run.more)
 
@@ -205,9 +209,9 @@ async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
     summary="List archived chains",
     answers="A page of archives.",
 )
-async def list_archives(context: Context, query: ArchivesQuery) -> Archives:
+async def list_archives(context: Context, archiving: Archiving, query: ArchivesQuery) -> Archives:
     """The archived chains, their files and their heads. Only admins' keys may do this."""
-    found = await context.plane.archiving.page(query.after, query.limit)
+    found = await archiving.page(query.after, query.limit)
     full = len(found) == query.limit
     items = [Archive(**archived.public()) for archived in found]
     return Archives(items=items, next=found[-1].session_key if full else None)

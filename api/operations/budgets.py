@@ -4,6 +4,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views import sessions as views
+from orchestrator.sessions.service import Sessions
 from paddock.contract.budget import Budget, UsageBody
 
 _TAG = "Sessions"
@@ -32,12 +33,12 @@ async def show_budget(context: Context) -> Budget:
     errors=("session_terminated", "budget_exceeded", "conflict"),
     examples={"call": {"tokens": 1500, "cost": 0.0021}},
 )
-async def report_usage(context: Context, body: UsageBody) -> Budget:
+async def report_usage(context: Context, sessions: Sessions, body: UsageBody) -> Budget:
     """Counts what language models used that the session's host has called itself.
 
     The session ends if that uses its budget up.
     """
-    session, sessions = context.session(), context.plane.sessions
+    session = context.session()
     work = sessions.report_usage(context.principal, session, body.tokens, body.microdollars)
     await context.work.complete(work)
     return views.budget(session)

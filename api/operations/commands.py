@@ -16,10 +16,13 @@ from api.views.commands import command as view
 from api.views.commands import exec_request
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
+from orchestrator.sessions.service import Sessions
 from orchestrator.state import command as domain
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.commands.execution import Executions
+from orchestrator.work.commands.governed import GovernedCommands
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 
@@ -45,7 +48,11 @@ from paddock.contract.commands import Command, CommandResult, PendingCommand
     restores=True,
 )
 async def execute(
-    context: Context, body: ExecBody
+    context: Context,
+    governed_commands: GovernedCommands,
+    sessions: Sessions,
+    executions: Executions,
+    body: ExecBody,
 ) -> CommandResult | EventStream | Accepted[Command | PendingCommand]:
     """Runs a command and returns its result, or with `Accept: text/event-stream` its live output.
 
@@ -56,54 +63,60 @@ async def execute(
         if context.wants_events:
             # This is first, so that one stream too many is refused before anything runs.
             held.enter_context(context.streaming("output", session))
-        await _change_level(context, session, body.permission_level)
-        request = await _request(context, session, body)
+        await _change_level(context, sessions, session, body.permission_level)
+        request = await _request(context, governed_commands, session, body)
         if isinstance(request, Approval):
             return Accepted(PendingCommand(status="pending", approval=approval(request)))
         request = replace(request, collect=not (request.background or context.wants_events))
         command = await context.work.complete(
-            context.plane.governed_commands.start(context.principal, session, request),
-            lambda command: _leave(context, session, command),
+            governed_commands.start(context.principal, session, request),
+            lambda command: _leave(context, executions, session, command),
         )
         if command.background and not context.wants_events:
             return Accepted(view(command))
-        held.enter_context(_attended(context, session, command))
+        held.enter_context(_attended(context, executions, session, command))
         if context.wants_events:
-            return EventStream(watch(context, session, command, 0), held.pop_all())
-        return await output.collect(context, session, command)
+            return EventStream(watch(context, executions, session, command, 0), held.pop_all())
+        return await output.collect(context, executions, session, command)
 
 
-async def _request(context: Context, session: Session, body: ExecBody) -> ExecRequest | Approval:
+async def _request(
+    context: Context, governed_commands: GovernedCommands, session: Session, body: ExecBody
+) -> ExecRequest | Approval:
     """The command to run, or the approval that a tool's command waits for."""
     request = exec_request(body)
     if body.tool is None:
         return request
     given = (body.tool, body.arguments, request, body.wait)
-    return await context.plane.governed_commands.request(context.principal, session, *given)
+    return await governed_commands.request(context.principal, session, *given)
 
 
-async def _change_level(context: Context, session: Session, level: str | None) -> None:
+async def _change_level(
+    context: Context, sessions: Sessions, session: Session, level: str | None
+) -> None:
     if level is None:
         return
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("a session's handle may not set permission_level")
     if level != session.level.name:
-        await context.work.complete(
-            context.plane.sessions.change_settings(context.principal, session, level, {})
-        )
+        await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
 
 
 @contextmanager
-def _attended(context: Context, session: Session, command: domain.Command) -> Iterator[None]:
+def _attended(
+    context: Context, executions: Executions, session: Session, command: domain.Command
+) -> Iterator[None]:
     """Attends a foreground command: if the client disconnects meanwhile, the command is ended."""
     try:
         yield
     except (asyncio.CancelledError, ConnectionError):
-        _leave(context, session, command)
+        _leave(context, executions, session, command)
         raise
 
 
-def _leave(context: Context, session: Session, command: domain.Command) -> None:
+def _leave(
+    context: Context, executions: Executions, session: Session, command: domain.Command
+) -> None:
     # At a shutdown, it is not the client that left, and the result can still be fetched.
     if not command.background and not context.work.stopping:
-        context.work.detach(context.plane.executions.client_gone(session, command))
+        context.work.detach(executions.client_gone(session, command))

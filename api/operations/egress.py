@@ -7,6 +7,8 @@ from api.views.egress import drafts, session_egress
 from orchestrator.rules.egress.rules import Rules
 from orchestrator.rules.egress.session_egress import narrowing_of, rules_of
 from orchestrator.rules.egress.session_rules import Narrowing
+from orchestrator.sandbox.egress.key_bytes import KeyBytes
+from orchestrator.sandbox.egress.service import SessionEgress as EgressService
 from paddock.contract.egress import (
     EgressBody,
     EgressDrafts,
@@ -26,9 +28,9 @@ _TAG = "Sessions"
     summary="Show what a session may reach",
     answers="The rules and their use.",
 )
-async def show_egress(context: Context) -> SessionEgress:
+async def show_egress(context: Context, key_bytes: KeyBytes) -> SessionEgress:
     """The rules of the session's way out, and what it has used of it."""
-    return session_egress(context.session(), context.plane.key_bytes)
+    return session_egress(context.session(), key_bytes)
 
 
 @operation(
@@ -44,7 +46,9 @@ async def show_egress(context: Context) -> SessionEgress:
         "widen": {"also": {"allow": [{"host": "*.example.org"}]}, "revision": 2},
     },
 )
-async def change_egress(context: Context, body: EgressBody) -> SessionEgress:
+async def change_egress(
+    context: Context, egress: EgressService, key_bytes: KeyBytes, body: EgressBody
+) -> SessionEgress:
     """Sets `only`, or `also`, which is for admins.
 
     The rules hold from the next request on, and connections that they do not allow are ended. What
@@ -59,9 +63,9 @@ async def change_egress(context: Context, body: EgressBody) -> SessionEgress:
     if "also" in given:
         also = rules_of(body_rules(body.also), "also")
     await context.work.complete(
-        context.plane.egress.change(context.principal, session, only, also, body.revision)
+        egress.change(context.principal, session, only, also, body.revision)
     )
-    return session_egress(session, context.plane.key_bytes)
+    return session_egress(session, key_bytes)
 
 
 @operation(
@@ -78,7 +82,9 @@ async def change_egress(context: Context, body: EgressBody) -> SessionEgress:
         "draft": {"drafts": [1]},
     },
 )
-async def add_egress_rules(context: Context, body: EgressRulesBody) -> SessionEgress:
+async def add_egress_rules(
+    context: Context, egress: EgressService, key_bytes: KeyBytes, body: EgressRulesBody
+) -> SessionEgress:
     """Adds rules to `only` and `also`, wherever they are necessary.
 
     What the level does not allow is added to `also`, which is for admins. An admin's denial is
@@ -88,9 +94,9 @@ async def add_egress_rules(context: Context, body: EgressRulesBody) -> SessionEg
     session = context.session()
     rules = rules_of(body_rules(body), "")
     await context.work.complete(
-        context.plane.egress.add(context.principal, session, rules.allow, rules.deny, body.drafts)
+        egress.add(context.principal, session, rules.allow, rules.deny, body.drafts)
     )
-    return session_egress(session, context.plane.key_bytes)
+    return session_egress(session, key_bytes)
 
 
 @operation(

@@ -8,7 +8,8 @@ from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
-from orchestrator.record.audit.follow import Follower
+from orchestrator.record.audit.follow import Follower, Followers
+from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.state.session import Session
@@ -24,14 +25,14 @@ from paddock.contract.audit import AuditEvent, EventsQuery
     answers="The events as they happen.",
     events=Events({"": AuditEvent}, "the event's `seq`"),
 )
-async def follow_session(context: Context, query: EventsQuery) -> EventStream:
+async def follow_session(context: Context, followers: Followers, query: EventsQuery) -> EventStream:
     """A session's events from the first one, or after a `seq`; the stream ends with the session."""
     session = context.session()
     after = context.resume_position(query.after) or 0
     with ExitStack() as held:
         held.enter_context(context.streaming("events", session))
         wanted = Selection(session.key)
-        following = context.plane.followers.follow(wanted, after, session.over)
+        following = followers.follow(wanted, after, session.over)
         follower = held.enter_context(following)
         context.work.follow()
         return EventStream(_follow(context, follower, wanted, session), held.pop_all())
@@ -46,15 +47,17 @@ async def follow_session(context: Context, query: EventsQuery) -> EventStream:
     answers="The events as they happen.",
     events=Events({"": AuditEvent}, "the event's `id`"),
 )
-async def follow_all(context: Context, query: EventsQuery) -> EventStream:
+async def follow_all(
+    context: Context, ledger: Ledger, followers: Followers, query: EventsQuery
+) -> EventStream:
     """Events of all sessions of the caller (an admin: of all): new ones, or those after an `id`."""
     after = context.resume_position(query.after)
     if after is None:
-        after = await context.plane.ledger.wait(None, -1)
+        after = await ledger.wait(None, -1)
     wanted = Selection(owner=context.principal.sees_owner)
     with ExitStack() as held:
         held.enter_context(context.streaming("events"))
-        follower = held.enter_context(context.plane.followers.follow(wanted, after))
+        follower = held.enter_context(followers.follow(wanted, after))
         context.work.follow()
         return EventStream(_follow(context, follower, wanted, None), held.pop_all())
 

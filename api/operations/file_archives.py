@@ -6,6 +6,7 @@ from api.shape.access import Access
 from api.shape.answers import Packed, Upload
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
+from orchestrator.work.files.file_archives import FileArchives
 from paddock.contract.files import ArchiveQuery, ArchiveWritten
 
 _TAG = "Files"
@@ -31,7 +32,9 @@ _ERRORS = (
     errors=_ERRORS,
     restores=True,
 )
-async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
+async def read_archive(
+    context: Context, file_archives: FileArchives, query: ArchiveQuery
+) -> Packed:
     """A tar or zip archive of everything in a directory, with modes, times and inner links.
 
     Modification times are in whole seconds. Left out are links that lead out of the directory,
@@ -43,7 +46,7 @@ async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
         held.enter_context(context.streaming("downloads", session))
         # If the client disconnects meanwhile, the archive is closed again.
         opened = await work.complete(
-            context.plane.file_archives.pack(context.principal, session, query.path, query.format),
+            file_archives.pack(context.principal, session, query.path, query.format),
             lambda download: work.detach(download.close()),
         )
         held.callback(lambda: work.detach(opened.close()))
@@ -60,7 +63,9 @@ async def read_archive(context: Context, query: ArchiveQuery) -> Packed:
     errors=_ERRORS,
     restores=True,
 )
-async def write_archive(context: Context, query: ArchiveQuery, upload: Upload) -> ArchiveWritten:
+async def write_archive(
+    context: Context, file_archives: FileArchives, query: ArchiveQuery, upload: Upload
+) -> ArchiveWritten:
     """Unpacks a tar or zip archive into a directory, which is created if missing.
 
     Existing files are replaced, others stay. Modes (without setuid, setgid and sticky),
@@ -71,7 +76,7 @@ async def write_archive(context: Context, query: ArchiveQuery, upload: Upload) -
     """
     session = context.session()
     with context.streaming("uploads", session):
-        written = await context.plane.file_archives.unpack(
+        written = await file_archives.unpack(
             context.principal, session, query.path, query.format, upload
         )
     told = written._asdict() | {"skipped_names": list(written.skipped_names)}

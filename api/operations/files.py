@@ -8,6 +8,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.files import file_list
 from orchestrator.ground.errors import ValidationError
+from orchestrator.work.files.files import Files
 from paddock.contract.files import (
     FileLink,
     FileList,
@@ -44,14 +45,14 @@ _ERRORS = (
     errors=_ERRORS,
     restores=True,
 )
-async def read_file(context: Context, query: PathQuery) -> Download:
+async def read_file(context: Context, files: Files, query: PathQuery) -> Download:
     """The file's bytes: as many as it had when it was opened."""
     session, work = context.session(), context.work
     with ExitStack() as held:
         held.enter_context(context.streaming("downloads", session))
         # If the client disconnects meanwhile, the file is closed again.
         opened = await work.complete(
-            context.plane.files.read(context.principal, session, query.path),
+            files.read(context.principal, session, query.path),
             lambda download: work.detach(download.close()),
         )
         held.callback(lambda: work.detach(opened.close()))
@@ -69,7 +70,9 @@ async def read_file(context: Context, query: PathQuery) -> Download:
     errors=(*_ERRORS, "too_large"),
     restores=True,
 )
-async def write_file(context: Context, query: WriteQuery, upload: Upload) -> FileWritten:
+async def write_file(
+    context: Context, files: Files, query: WriteQuery, upload: Upload
+) -> FileWritten:
     """Writes the body to the file, completely or not at all."""
     if query.mode == "append" and query.permissions is not None:
         raise ValidationError("permissions can't be changed by appending", field="permissions")
@@ -78,7 +81,7 @@ async def write_file(context: Context, query: WriteQuery, upload: Upload) -> Fil
     session = context.session()
     permissions = None if query.permissions is None else int(query.permissions, 8)
     with context.streaming("uploads", session):
-        written = await context.plane.files.write(
+        written = await files.write(
             context.principal,
             session,
             query.path,
@@ -101,9 +104,9 @@ async def write_file(context: Context, query: WriteQuery, upload: Upload) -> Fil
     errors=_ERRORS,
     restores=True,
 )
-async def delete_file(context: Context, query: PathQuery) -> FilePath:
+async def delete_file(context: Context, files: Files, query: PathQuery) -> FilePath:
     """Removes a file, a link, or an empty directory."""
-    files, session = context.plane.files, context.session()
+    session = context.session()
     await context.work.complete(files.delete(context.principal, session, query.path))
     return FilePath(path=query.path)
 
@@ -118,9 +121,9 @@ async def delete_file(context: Context, query: PathQuery) -> FilePath:
     errors=_ERRORS,
     restores=True,
 )
-async def list_files(context: Context, query: ListQuery) -> FileList:
+async def list_files(context: Context, files: Files, query: ListQuery) -> FileList:
     """The content of a directory, up to `depth` levels deep."""
-    files, session = context.plane.files, context.session()
+    session = context.session()
     listed = await files.list(context.principal, session, query.path, query.depth)
     return file_list(listed)
 
@@ -136,9 +139,9 @@ async def list_files(context: Context, query: ListQuery) -> FileList:
     examples={"nested": {"path": "src/lib"}},
     restores=True,
 )
-async def make_directory(context: Context, body: PathBody) -> Made[FilePath]:
+async def make_directory(context: Context, files: Files, body: PathBody) -> Made[FilePath]:
     """Creates a directory and its parents."""
-    files, session = context.plane.files, context.session()
+    session = context.session()
     await context.work.complete(files.mkdir(context.principal, session, body.path))
     return Made(FilePath(path=body.path))
 
@@ -154,9 +157,9 @@ async def make_directory(context: Context, body: PathBody) -> Made[FilePath]:
     examples={"relative": {"path": "bin/tool", "target": "../lib/tool.py"}},
     restores=True,
 )
-async def make_link(context: Context, body: LinkBody) -> Made[FileLink]:
+async def make_link(context: Context, files: Files, body: LinkBody) -> Made[FileLink]:
     """Creates a symbolic link that stays in the workspace; replaces a file or link there."""
-    files, session = context.plane.files, context.session()
+    session = context.session()
     await context.work.complete(files.symlink(context.principal, session, body.path, body.target))
     return Made(FileLink(path=body.path, target=body.target))
 
@@ -172,9 +175,9 @@ async def make_link(context: Context, body: LinkBody) -> Made[FileLink]:
     examples={"rename": {"source": "draft.txt", "destination": "notes.txt"}},
     restores=True,
 )
-async def move_file(context: Context, body: MoveBody) -> FileMoved:
+async def move_file(context: Context, files: Files, body: MoveBody) -> FileMoved:
     """Renames a file or directory; replaces a file at the destination."""
-    files, session = context.plane.files, context.session()
+    session = context.session()
     await context.work.complete(
         files.move(context.principal, session, body.source, body.destination)
     )

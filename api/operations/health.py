@@ -6,7 +6,8 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from orchestrator.ground import check as base
 from orchestrator.ground.check import healthy
-from orchestrator.ground.metrics import CONTENT_TYPE
+from orchestrator.ground.metrics import CONTENT_TYPE, Metrics
+from orchestrator.operate.checks.readiness import Readiness as ReadinessService
 from paddock.contract.system import Check, Health, Readiness
 
 
@@ -31,11 +32,11 @@ async def healthz(context: Context) -> Health:
     summary="Check that sessions can be created",
     answers={200: "Sessions can be created.", 503: "A check failed."},
 )
-async def readyz(context: Context) -> Readiness | Unready[Readiness]:
+async def readyz(context: Context, ready: ReadinessService) -> Readiness | Unready[Readiness]:
     """Whether sessions can be created: 503 if something that they need is missing."""
-    found = await context.plane.readiness()
-    checks = {name: _told(check) for name, check in found.items()}
-    if healthy(found.values()):
+    found = await ready.checks()
+    checks = {check.name: _told(check) for check in found}
+    if healthy(found):
         return Readiness(status="ready", checks=checks)
     return Unready(Readiness(status="not ready", checks=checks))
 
@@ -52,6 +53,6 @@ def _told(check: base.Check) -> Check:
     summary="Read the metrics",
     answers="The Prometheus text format.",
 )
-async def metrics(context: Context) -> Text:
+async def metrics(context: Context, metrics: Metrics) -> Text:
     """Metrics for Prometheus: counters and histograms since the start, and current values."""
-    return Text(context.plane.metrics.render(), CONTENT_TYPE)
+    return Text(metrics.render(), CONTENT_TYPE)

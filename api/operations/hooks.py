@@ -9,6 +9,7 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views.hooks import delivery, hook_members
 from orchestrator.operate.hooks.hook_rules import WantedHook
+from orchestrator.operate.hooks.service import Hooks as HooksService
 from paddock.contract.hooks import (
     AddedHook,
     Hook,
@@ -35,9 +36,8 @@ _MOST_SHOWN = 100
     summary="List hooks",
     answers="The hooks, without their secrets.",
 )
-async def list_hooks(context: Context) -> Hooks:
+async def list_hooks(context: Context, hooks: HooksService) -> Hooks:
     """The hooks that the caller's key has added; for an admin all, for a viewer none."""
-    hooks = context.plane.hooks
     shown = [
         Hook(**hook_members(hook, hooks.counts(hook))) for hook in hooks.visible(context.principal)
     ]
@@ -56,7 +56,7 @@ async def list_hooks(context: Context) -> Hooks:
         "runs": {"url": "https://ci.example.com/paddock", "events": ["run.completed"]},
     },
 )
-async def add_hook(context: Context, body: HookBody) -> Made[AddedHook]:
+async def add_hook(context: Context, hooks: HooksService, body: HookBody) -> Made[AddedHook]:
     """The URL gets a signed POST for each of these events from now on.
 
     Operators' keys add hooks for their own sessions, at URLs that the operator permits.
@@ -67,7 +67,6 @@ async def add_hook(context: Context, body: HookBody) -> Made[AddedHook]:
         body.key,
         None if body.secret is None else SecretStr(body.secret),
     )
-    hooks = context.plane.hooks
     added = await context.work.complete(hooks.add(context.principal, wanted))
     secret = added.secret.get_secret_value() if added.secret is not None else ""
     return Made(AddedHook(**hook_members(added, hooks.counts(added)), secret=secret))
@@ -83,13 +82,12 @@ async def add_hook(context: Context, body: HookBody) -> Made[AddedHook]:
     errors=("not_found", "conflict"),
     stops=stops.removes_hook,
 )
-async def remove_hook(context: Context, hook_id: str) -> Hook:
+async def remove_hook(context: Context, hooks: HooksService, hook_id: str) -> Hook:
     """Nothing more is sent to it, and its messages are forgotten.
 
     This holds even if it can't be recorded now: the answer is 503 `audit_unavailable`, and the
     request is to be repeated. Hooks of the configuration are removed there.
     """
-    hooks = context.plane.hooks
     counts = hooks.counts(hooks.get(context.principal, hook_id))
     removed = await context.work.complete(hooks.remove(context.principal, hook_id))
     return Hook(**hook_members(removed, counts))
@@ -105,11 +103,11 @@ async def remove_hook(context: Context, hook_id: str) -> Hook:
     errors=("not_found",),
 )
 async def list_hook_deliveries(
-    context: Context, hook_id: str, query: HookDeliveryQuery
+    context: Context, hooks: HooksService, hook_id: str, query: HookDeliveryQuery
 ) -> HookDeliveries:
     """Those that are still tried, and those that were given up in the last 7 days."""
     limit = min(query.limit, _MOST_SHOWN)
-    found = await context.plane.hooks.deliveries(
+    found = await hooks.deliveries(
         context.principal, hook_id, query.status, query.cursor or 0, limit
     )
     more = found[-1].number if len(found) == limit else None
@@ -125,7 +123,9 @@ async def list_hook_deliveries(
     answers="The message, which waits again.",
     errors=("not_found",),
 )
-async def retry_hook_delivery(context: Context, hook_id: str, delivery_id: str) -> HookDelivery:
+async def retry_hook_delivery(
+    context: Context, hooks: HooksService, hook_id: str, delivery_id: str
+) -> HookDelivery:
     """It is tried as often as a new one, before later ones of its session that still wait."""
-    retrying = context.plane.hooks.retry(context.principal, hook_id, delivery_id)
+    retrying = hooks.retry(context.principal, hook_id, delivery_id)
     return delivery(await context.work.complete(retrying))

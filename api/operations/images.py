@@ -3,6 +3,11 @@
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
+from orchestrator.operate.operator.reload import Reload
+from orchestrator.rules.access.keys import KeyRing
+from orchestrator.rules.policy.levels import Levels
+from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
+from orchestrator.settings.settings import Settings
 from paddock.contract.images import Image, Images
 
 
@@ -15,12 +20,18 @@ from paddock.contract.images import Image, Images
     answers="The images.",
     errors=("engine_unavailable",),
 )
-async def list_images(context: Context) -> Images:
+async def list_images(
+    context: Context,
+    reload: Reload,
+    settings: Settings,
+    keys: KeyRing,
+    levels: Levels,
+    images: AllowedImages,
+) -> Images:
     """The images on the operator's list, the default one first, and whether each is usable."""
-    plane = context.plane
-    listed, usual = plane.reload.images, plane.settings.image
-    by_key = listed.permitted(plane.keys.bounds(context.principal).images)
-    by_level = {level.name: listed.permitted(level.images) for level in plane.levels.values()}
+    listed, usual = reload.images, settings.image
+    by_key = listed.permitted(keys.bounds(context.principal).images)
+    by_level = {level.name: listed.permitted(level.images) for level in levels.values()}
     found = [
         Image(
             **image._asdict(),
@@ -29,6 +40,6 @@ async def list_images(context: Context) -> Images:
             levels=[level for level, permitted in by_level.items() if image.name in permitted],
             available=image.problem is None,
         )
-        for image in await plane.images.list()
+        for image in await images.list()
     ]
     return Images(items=found, next=None)

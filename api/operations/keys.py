@@ -8,7 +8,10 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views import keys as views
 from orchestrator.ground.errors import ValidationError
-from orchestrator.rules.access.keys import Principal
+from orchestrator.operate.operator.key_edits import KeyEdits
+from orchestrator.rules.access.keys import KeyRing, Principal
+from orchestrator.rules.policy.levels import Levels
+from orchestrator.sessions.service import Sessions
 from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
 
 _TAG = "Keys"
@@ -24,14 +27,15 @@ _KEYS = "/api/keys"
     answers="The keys.",
     errors=("conflict",),
 )
-async def list_keys(context: Context) -> Keys:
+async def list_keys(
+    context: Context, keys: KeyRing, key_edits: KeyEdits, sessions: Sessions
+) -> Keys:
     """The keys in force with their limits and what they use, without themselves."""
-    plane = context.plane
     return Keys(
-        items=[Key(**_members(context, each)) for each in plane.keys.all],
+        items=[Key(**_members(context, sessions, each)) for each in keys.all],
         next=None,
-        file=plane.key_edits.file,
-        obstacle=await plane.key_edits.obstacle(),
+        file=key_edits.file,
+        obstacle=await key_edits.obstacle(),
     )
 
 
@@ -48,14 +52,15 @@ async def list_keys(context: Context) -> Keys:
         "viewer": {"name": "dashboard", "role": "viewer", "scope": "all"},
     },
 )
-async def create_key(context: Context, body: KeyBody) -> Made[CreatedKey]:
+async def create_key(
+    context: Context, levels: Levels, key_edits: KeyEdits, sessions: Sessions, body: KeyBody
+) -> Made[CreatedKey]:
     """Adds a key to the keys file; it is in force at once. Only this answer contains it."""
-    plane = context.plane
-    if body.max_level is not None and body.max_level not in plane.levels:
-        raise ValidationError(f"max_level must be {'|'.join(plane.levels)}", field="max_level")
+    if body.max_level is not None and body.max_level not in levels:
+        raise ValidationError(f"max_level must be {'|'.join(levels)}", field="max_level")
     new = views.new_key(body)
-    key = await context.work.complete(plane.key_edits.create(context.principal.name, new))
-    return Made(CreatedKey(**_members(context, new), key=key))
+    key = await context.work.complete(key_edits.create(context.principal.name, new))
+    return Made(CreatedKey(**_members(context, sessions, new), key=key))
 
 
 @operation(
@@ -67,15 +72,15 @@ async def create_key(context: Context, body: KeyBody) -> Made[CreatedKey]:
     answers="It is refused from now on.",
     errors=("not_found", "conflict"),
 )
-async def revoke_key(context: Context, name: str) -> Removed:
+async def revoke_key(context: Context, key_edits: KeyEdits, name: str) -> Removed:
     """Removes a key from the keys file: it is refused at once, and its streams end.
 
     Its sessions continue, with their handles and within the same limits, until they end.
     """
-    await context.work.complete(context.plane.key_edits.revoke(context.principal.name, name))
+    await context.work.complete(key_edits.revoke(context.principal.name, name))
     return Removed()
 
 
-def _members(context: Context, key: Principal) -> dict[str, Any]:
-    used = context.plane.sessions.registry.usage(key.name)
+def _members(context: Context, sessions: Sessions, key: Principal) -> dict[str, Any]:
+    used = sessions.registry.usage(key.name)
     return views.key(key, used, context.principal)

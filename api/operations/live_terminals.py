@@ -7,8 +7,11 @@ from api.shape.access import Access
 from api.shape.answers import Attached, Made
 from api.shape.context import Context
 from api.shape.operation import SESSION, Frames, operation
-from orchestrator.sessions.tickets import SECONDS
+from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.tickets import SECONDS, Tickets
 from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.shells import Shells
 from orchestrator.work.terminals.viewers import Size
 from paddock.contract.live_terminals import (
     LiveTerminalQuery,
@@ -35,15 +38,17 @@ _COLUMNS, _ROWS = 80, 24
     errors=("not_found", "session_terminated"),
     examples={"ticket": {"session_id": "sess-4f1c0a9be27d3586"}},
 )
-async def create_ticket(context: Context, body: TicketBody) -> Made[Ticket]:
+async def create_ticket(
+    context: Context, sessions: Sessions, tickets: Tickets, body: TicketBody
+) -> Made[Ticket]:
     """A page can send no credential with a WebSocket: it offers a ticket as a subprotocol instead.
 
     A ticket is used once, by the caller's key, for one WebSocket of the session.
     """
-    session = context.plane.sessions.finder.find(context.principal, body.session_id)
+    session = sessions.finder.find(context.principal, body.session_id)
     session.check_live()
     expires_at = datetime.now(UTC) + timedelta(seconds=SECONDS)
-    ticket = context.plane.tickets.issue(context.principal, session)
+    ticket = tickets.issue(context.principal, session)
     return Made(Ticket(ticket=ticket, expires_at=expires_at))
 
 
@@ -79,7 +84,7 @@ async def create_ticket(context: Context, body: TicketBody) -> Made[Ticket]:
     ),
 )
 async def open_live_terminal(
-    context: Context, query: LiveTerminalQuery
+    context: Context, shells: Shells, terminals: Terminals, query: LiveTerminalQuery
 ) -> Attached[TerminalOpened | TerminalResized | TerminalLost | TerminalExit]:
     """Opens a shell where the session's level allows any command; with `pty`, shows that terminal.
 
@@ -96,19 +101,21 @@ async def open_live_terminal(
     with ExitStack() as held:
         held.enter_context(context.streaming("terminals", session))
         context.work.follow()
-        live = await _terminal(context, query)
-        watched = held.enter_context(context.plane.shells.watching(live, types=not query.watch))
+        live = await _terminal(context, terminals, shells, query)
+        watched = held.enter_context(shells.watching(live, types=not query.watch))
         if query.pty is not None and query.cols is not None and query.rows is not None:
             await watched.resize(Size(query.cols, query.rows))
         return Attached(watched, held.pop_all())
 
 
-async def _terminal(context: Context, query: LiveTerminalQuery) -> Live:
-    session, plane = context.session(), context.plane
+async def _terminal(
+    context: Context, terminals: Terminals, shells: Shells, query: LiveTerminalQuery
+) -> Live:
+    session = context.session()
     if query.pty is not None:
-        return await plane.terminals.records.running(session, query.pty)
+        return await terminals.records.running(session, query.pty)
     size = Size(query.cols or _COLUMNS, query.rows or _ROWS)
     return await context.work.complete(
-        plane.shells.open(context.principal, session, size),
-        lambda live: plane.terminals.end(live, "client_gone"),
+        shells.open(context.principal, session, size),
+        lambda live: terminals.end(live, "client_gone"),
     )

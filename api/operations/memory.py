@@ -5,8 +5,9 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.memory import entry, shown
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
-from orchestrator.rules.access.keys import ADMIN_NAME, Role
+from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Role
 from orchestrator.work.memory.entries import Wanted
+from orchestrator.work.memory.service import Memory
 from paddock.contract.memory import (
     MemoryBootstrap,
     MemoryEntries,
@@ -37,9 +38,11 @@ _HOST_EXAMPLES = {"sop": {"text": "Run the tests before you finish.", "kind": "s
     answers="The entries that were found, the best first.",
     errors=("permission_denied", "session_terminated", "conflict"),
 )
-async def search_memory(context: Context, query: MemorySearchQuery) -> MemoryEntries:
+async def search_memory(
+    context: Context, memory: Memory, query: MemorySearchQuery
+) -> MemoryEntries:
     """What sessions of this session's key have written, from level medium on."""
-    found = await context.plane.memory.search(
+    found = await memory.search(
         context.principal, context.session(), query.query, query.namespace, query.limit
     )
     return MemoryEntries(items=shown(found), next=None)
@@ -55,10 +58,10 @@ async def search_memory(context: Context, query: MemorySearchQuery) -> MemoryEnt
     errors=("permission_denied", "session_terminated", "conflict"),
     examples=_EXAMPLES,
 )
-async def write_memory(context: Context, body: NoteBody) -> MemoryEntry:
+async def write_memory(context: Context, memory: Memory, body: NoteBody) -> MemoryEntry:
     """Adds a note for later sessions of this session's key, at level high only."""
     wanted = Wanted(body.text, body.namespace, tuple(body.tags))
-    writing = context.plane.memory.write(context.principal, context.session(), wanted)
+    writing = memory.write(context.principal, context.session(), wanted)
     return entry(await context.work.complete(writing))
 
 
@@ -71,14 +74,14 @@ async def write_memory(context: Context, body: NoteBody) -> MemoryEntry:
     answers="The entries, and the same as text for a model.",
     errors=("permission_denied", "session_terminated", "conflict"),
 )
-async def show_bootstrap(context: Context, query: MemoryNamespaceQuery) -> MemoryBootstrap:
+async def show_bootstrap(
+    context: Context, memory: Memory, query: MemoryNamespaceQuery
+) -> MemoryBootstrap:
     """The host's standing instructions (`sop`) and `bootstrap` entries, from level medium on.
 
     At most 20 entries; the text has at most 8,000 characters, and no entry is cut.
     """
-    found = await context.plane.memory.bootstrap(
-        context.principal, context.session(), query.namespace
-    )
+    found = await memory.bootstrap(context.principal, context.session(), query.namespace)
     return MemoryBootstrap(items=shown(found.entries), text=found.text)
 
 
@@ -90,14 +93,12 @@ async def show_bootstrap(context: Context, query: MemoryNamespaceQuery) -> Memor
     summary="List the memory",
     answers="A page of entries, newest first.",
 )
-async def list_memory(context: Context, query: MemoryListQuery) -> MemoryEntries:
+async def list_memory(context: Context, memory: Memory, query: MemoryListQuery) -> MemoryEntries:
     """The entries of the caller's key, or of all; `next` is the next page's `cursor`."""
     own = context.principal.sees_owner
     if own is not None and query.key not in (None, own):
         raise PermissionDeniedError("only an admin sees the memory of other keys")
-    found = await context.plane.memory.page(
-        own or query.key, query.namespace, query.cursor, query.limit
-    )
+    found = await memory.page(own or query.key, query.namespace, query.cursor, query.limit)
     full = len(found) == query.limit
     return MemoryEntries(items=shown(found), next=found[-1].id if full else None)
 
@@ -112,9 +113,11 @@ async def list_memory(context: Context, query: MemoryListQuery) -> MemoryEntries
     errors=("conflict",),
     examples=_HOST_EXAMPLES,
 )
-async def add_memory(context: Context, query: MemoryKeyQuery, body: MemoryEntryBody) -> MemoryEntry:
+async def add_memory(
+    context: Context, memory: Memory, keys: KeyRing, query: MemoryKeyQuery, body: MemoryEntryBody
+) -> MemoryEntry:
     """Adds an entry for the sessions of a key; `sop` and `bootstrap` are what they begin with."""
-    adding = context.plane.memory.add(context.principal, _owner(context, query), _wanted(body))
+    adding = memory.add(context.principal, _owner(context, keys, query), _wanted(body))
     return entry(await context.work.complete(adding))
 
 
@@ -128,9 +131,11 @@ async def add_memory(context: Context, query: MemoryKeyQuery, body: MemoryEntryB
     errors=("not_found",),
     examples=_HOST_EXAMPLES,
 )
-async def change_memory(context: Context, entry_id: str, body: MemoryEntryBody) -> MemoryEntry:
+async def change_memory(
+    context: Context, memory: Memory, entry_id: str, body: MemoryEntryBody
+) -> MemoryEntry:
     """Replaces what an entry contains. It is the host's from then on."""
-    changing = context.plane.memory.change(context.principal, entry_id, _wanted(body))
+    changing = memory.change(context.principal, entry_id, _wanted(body))
     return entry(await context.work.complete(changing))
 
 
@@ -143,24 +148,22 @@ async def change_memory(context: Context, entry_id: str, body: MemoryEntryBody) 
     answers="The entry as it was.",
     errors=("not_found",),
 )
-async def remove_memory(context: Context, entry_id: str) -> MemoryEntry:
+async def remove_memory(context: Context, memory: Memory, entry_id: str) -> MemoryEntry:
     """No later search finds it."""
-    return entry(
-        await context.work.complete(context.plane.memory.remove(context.principal, entry_id))
-    )
+    return entry(await context.work.complete(memory.remove(context.principal, entry_id)))
 
 
 def _wanted(body: MemoryEntryBody) -> Wanted:
     return Wanted(body.text, body.namespace, tuple(body.tags), body.kind)
 
 
-def _owner(context: Context, query: MemoryKeyQuery) -> str:
+def _owner(context: Context, keys: KeyRing, query: MemoryKeyQuery) -> str:
     """Raises: PermissionDeniedError for another key; ValidationError for an unknown one."""
     principal = context.principal
     if query.key is None or query.key == principal.name:
         return principal.name
     if principal.role is not Role.ADMIN:
         raise PermissionDeniedError("only an admin writes to the memory of other keys")
-    if query.key != ADMIN_NAME and context.plane.keys.named(query.key) is None:
+    if query.key != ADMIN_NAME and keys.named(query.key) is None:
         raise ValidationError(f"there is no key {query.key}", field="key")
     return query.key

@@ -3,6 +3,7 @@
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
+from orchestrator.work.models.service import Models
 from paddock.contract.models import LanguageModel, LanguageModels, ModelPrices
 
 
@@ -14,7 +15,7 @@ from paddock.contract.models import LanguageModel, LanguageModels, ModelPrices
     summary="List the language models that turns may call",
     answers="The models.",
 )
-async def list_models(context: Context) -> LanguageModels:
+async def list_models(context: Context, models: Models) -> LanguageModels:
     """The operator's models with their prices. Where they are served is not shown."""
     return LanguageModels(
         items=[
@@ -25,7 +26,7 @@ async def list_models(context: Context) -> LanguageModels:
                 ),
                 max_tokens=model.max_tokens,
             )
-            for name, model in context.plane.models.configured.items()
+            for name, model in models.configured.items()
         ],
         next=None,
     )

@@ -14,6 +14,7 @@ from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from orchestrator.work.commands import started
+from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.started import OutputPage
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_CHUNKS
@@ -60,7 +61,9 @@ def _is_last(page: OutputPage, command: Command) -> bool:
     return not full if page.ended else command.ended and not size
 
 
-async def collect(context: Context, session: Session, command: Command) -> CommandResult:
+async def collect(
+    context: Context, executions: Executions, session: Session, command: Command
+) -> CommandResult:
     """A foreground command's result with its `stdout` and `stderr`, once it has ended."""
     kept = {name: bytearray() for name in STREAMS}
     lost, position = False, 0
@@ -80,7 +83,7 @@ async def collect(context: Context, session: Session, command: Command) -> Comma
         raise SandboxUnavailableError(
             "the command's output does not end", command_id=command.id
         ) from None
-    result = await context.plane.executions.wait(session, command)
+    result = await executions.wait(session, command)
     truncated = result.truncated or (lost and result.output_bytes > 0)
     said: dict[str, str] = {}
     for name, whole in kept.items():
@@ -93,7 +96,12 @@ async def collect(context: Context, session: Session, command: Command) -> Comma
 
 
 async def printed(
-    context: Context, session: Session, command: Command, after: int, stream: str | None
+    context: Context,
+    executions: Executions,
+    session: Session,
+    command: Command,
+    after: int,
+    stream: str | None,
 ) -> AsyncGenerator[bytes]:
     """The bytes that a command prints, from `after` to its end; of one stream, or of both in order.
 
@@ -107,7 +115,7 @@ async def printed(
                 position = offset + len(data)
                 if stream in (None, name):
                     yield data
-    result = await context.plane.executions.wait(session, command)
+    result = await executions.wait(session, command)
     _check_no_gap(position, result.output_bytes)
 
 
@@ -137,7 +145,7 @@ def _mark_cut(kept: dict[str, bytearray], count: int) -> None:
 
 
 async def follow(
-    context: Context, session: Session, command: Command, after: int
+    context: Context, executions: Executions, session: Session, command: Command, after: int
 ) -> AsyncGenerator[Event | None]:
     """The output as it arrives, then the end of the command."""
     text = TextDecoder()
@@ -160,7 +168,7 @@ async def follow(
     for name, piece in text.finish():
         told = _members(piece, "text", "data_base64")
         yield Event(name, OutputData(offset=after, **told), after)
-    result = await context.plane.executions.wait(session, command)
+    result = await executions.wait(session, command)
     total = result.output_bytes
     if (cut := cut + total - position) > 0:
         yield Event("stdout", OutputData(offset=total, text="", cut=cut), total)

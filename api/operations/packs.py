@@ -8,6 +8,9 @@ from api.shape.answers import Created, Verified
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.packs import pack_of, pack_state
+from orchestrator.sessions.refinement import Refinement
+from orchestrator.sessions.service import Sessions
+from orchestrator.work.files.files import Files
 from paddock.contract.packs import EXAMPLE, PackState, ReadBody, RefineBody
 from paddock.contract.sessions import CreatedSession
 
@@ -32,14 +35,14 @@ _REFINING = (
     errors=_ERRORS,
     examples={"file": {"path": "src/login.py"}},
 )
-async def read_packed_file(context: Context, body: ReadBody) -> Verified:
+async def read_packed_file(context: Context, files: Files, body: ReadBody) -> Verified:
     """Returns the file's bytes after comparing them with the pack; a read that misses ends the
     session, unless its pack says otherwise."""
     session, work = context.session(), context.work
     with ExitStack() as held:
         held.enter_context(context.streaming("downloads", session))
         opened = await work.complete(
-            context.plane.files.read_packed(context.principal, session, body.path, body.hash),
+            files.read_packed(context.principal, session, body.path, body.hash),
             lambda download: work.detach(download.close()),
         )
         held.callback(lambda: work.detach(opened.close()))
@@ -61,9 +64,9 @@ async def read_packed_file(context: Context, body: ReadBody) -> Verified:
     summary="Show a session's context pack",
     answers="The pack, and the reads that were denied.",
 )
-async def show_pack(context: Context) -> PackState:
+async def show_pack(context: Context, refinement: Refinement) -> PackState:
     """The pack of the latest session with that id that had one, also long after its end."""
-    found = await context.plane.refinement.show(context.principal, context.session_id)
+    found = await refinement.show(context.principal, context.session_id)
     return pack_state(found)
 
 
@@ -77,10 +80,12 @@ async def show_pack(context: Context) -> PackState:
     errors=_REFINING,
     examples={"pack": {"consume": EXAMPLE}},
 )
-async def refine_session(context: Context, body: RefineBody) -> Created[CreatedSession]:
+async def refine_session(
+    context: Context, refinement: Refinement, sessions: Sessions, body: RefineBody
+) -> Created[CreatedSession]:
     """Creates a session for the same work, like one that ended by a `CONTEXT_MISS`, with another
     pack. A work item's pack can be refined 10 times."""
-    request = await context.plane.refinement.request(
+    request = await refinement.request(
         context.principal, context.session_id, pack_of(body.consume), body.env, body.secrets
     )
-    return await created(context, request, named=True)
+    return await created(context, sessions, request, named=True)

@@ -9,14 +9,18 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views.levels import level
 from api.views.policies import listed_policy, named_or_given
+from orchestrator.ground.aside import Aside
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy import explain, levels
 from orchestrator.rules.policy.decision import command_field, command_size
 from orchestrator.rules.policy.layers import Reaches
 from orchestrator.rules.policy.operation_explain import explain_operation
+from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.policy.session_policy import SessionPolicy
+from orchestrator.sessions.service import Sessions
 from orchestrator.settings.operator_mounts import writable_targets
+from orchestrator.settings.settings import Settings
 from paddock.contract.policies import OperationArgs
 from paddock.contract.system import ExplainBody, Explanation, Level, Levels
 from sandbox_agent.decide.commands import CommandError
@@ -30,19 +34,21 @@ from sandbox_agent.decide.commands import CommandError
     summary="List the permission levels and session policies",
     answers="The levels and policies.",
 )
-async def list_policies(context: Context) -> Levels:
+async def list_policies(
+    context: Context, known: levels.Levels, session_policies: SessionPolicies
+) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
-        items=[_level(context, each) for each in context.plane.levels.values()],
-        session_policies=[listed_policy(each) for each in context.plane.session_policies.values()],
+        items=[_level(context, known, each) for each in known.values()],
+        session_policies=[listed_policy(each) for each in session_policies.values()],
         next=None,
     )
 
 
-def _level(context: Context, shown: levels.Level) -> Level:
+def _level(context: Context, known: levels.Levels, shown: levels.Level) -> Level:
     """A level, and whether the caller may give it to a session."""
     caller = context.principal
-    refused = caller.bounds.refuses_level(shown, context.plane.levels)
+    refused = caller.bounds.refuses_level(shown, known)
     allowed = refused is None and caller.role in ROLES[Access.MANAGE]
     return level(shown, allowed=allowed, rule=None if refused is None else refused[0])
 
@@ -66,7 +72,15 @@ def _level(context: Context, shown: levels.Level) -> Level:
         },
     },
 )
-async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
+async def explain_policy(
+    context: Context,
+    aside: Aside,
+    settings: Settings,
+    sessions: Sessions,
+    known: levels.Levels,
+    session_policies: SessionPolicies,
+    body: ExplainBody,
+) -> Explanation:
     """Whether a command, a file path or an operation would be allowed, and what stops it.
 
     The answer uses only the words, at a level, or at a session's own level and by its own rules:
@@ -76,22 +90,28 @@ async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
     if body.operation is not None:
         args = body.args or OperationArgs()
         explained = explain_operation(
-            _policy(context, body), body.operation, args.ref, args.max_tokens, args.network
+            _policy(context, sessions, session_policies, body),
+            body.operation,
+            args.ref,
+            args.max_tokens,
+            args.network,
         )
     else:
         size = command_size(body.command, body.argv)
-        judges = _judges(context, body)
-        explained = await context.plane.aside.call(size, partial(_explained, judges, body))
+        judges = _judges(context, settings, sessions, known, body)
+        explained = await aside.call(size, partial(_explained, judges, body))
     shown = asdict(explained)
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
 
 
-def _policy(context: Context, body: ExplainBody) -> SessionPolicy:
+def _policy(
+    context: Context, sessions: Sessions, session_policies: SessionPolicies, body: ExplainBody
+) -> SessionPolicy:
     """Raises: NotFoundError, PermissionDeniedError, ValidationError."""
     if body.session is not None:
-        return context.plane.sessions.finder.find(context.principal, body.session).policy
+        return sessions.finder.find(context.principal, body.session).policy
     _check_host(context)
-    return context.plane.session_policies.resolve(named_or_given(body.policy), "policy")
+    return session_policies.resolve(named_or_given(body.policy), "policy")
 
 
 def _check_host(context: Context) -> None:
@@ -107,15 +127,21 @@ class _Judges(NamedTuple):
     mounts: tuple[str, ...]
 
 
-def _judges(context: Context, body: ExplainBody) -> _Judges:
+def _judges(
+    context: Context,
+    settings: Settings,
+    sessions: Sessions,
+    known: levels.Levels,
+    body: ExplainBody,
+) -> _Judges:
     """Raises: NotFoundError, PermissionDeniedError."""
-    listed = context.plane.settings.mounts
+    listed = settings.mounts
     if body.session is not None:
-        session = context.plane.sessions.finder.find(context.principal, body.session)
+        session = sessions.finder.find(context.principal, body.session)
         mounts = writable_targets(listed, (*session.level.mounts, *session.mounts))
         return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
     _check_host(context)
-    named = context.plane.levels.named(body.level or "")
+    named = known.named(body.level or "")
     return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
 
 

@@ -8,6 +8,8 @@ from api.shape.operation import SESSION, operation
 from api.views.ports import opened_port
 from api.views.ports import port as shown_port
 from orchestrator.ground.errors import ConflictError, ValidationError
+from orchestrator.sandbox.ports.service import Ports as PortsService
+from orchestrator.settings.preview_address import PreviewOrigin
 from paddock.contract.ports import OpenedPort, Port, PortBody, Ports
 
 _TAG = "Ports"
@@ -31,19 +33,21 @@ _PORTS = SESSION + "/ports"
     examples={"server": {"port": 8000, "seconds": 3600}},
     restores=True,
 )
-async def open_port(context: Context, body: PortBody) -> Made[OpenedPort]:
+async def open_port(
+    context: Context, previews: PreviewOrigin, ports: PortsService, body: PortBody
+) -> Made[OpenedPort]:
     """Lets clients reach a program that listens on this port of the sandbox's loopback.
 
     The port is served on an origin of its own, at `url`: to the keys that may use the session, to
     its handle, and to whoever has the `link`. Nothing needs to listen yet. An open port gets the
     new time; its earlier links keep theirs.
     """
-    url = context.plane.preview_url
+    url = previews.url
     if url is None:
         raise ConflictError(
             "this control plane serves no ports: its operator can set PADDOCK_PREVIEW_LISTEN"
         )
-    session, ports = context.session(), context.plane.ports
+    session = context.session()
     opened = await context.work.complete(
         ports.open(context.principal, session, body.port, body.seconds)
     )
@@ -58,9 +62,9 @@ async def open_port(context: Context, body: PortBody) -> Made[OpenedPort]:
     summary="List open ports",
     answers="The open ports.",
 )
-async def list_ports(context: Context) -> Ports:
+async def list_ports(context: Context, previews: PreviewOrigin) -> Ports:
     """The session's open ports. Their links are shown only when a port is opened."""
-    session, url = context.session(), context.plane.preview_url
+    session, url = context.session(), previews.url
     found = sorted(session.ports.open.items())
     return Ports(items=[shown_port(url, session, each) for _, each in found], next=None)
 
@@ -74,10 +78,12 @@ async def list_ports(context: Context) -> Ports:
     answers="The port as it was closed.",
     stops=stops.closes_port,
 )
-async def close_port(context: Context, port: str) -> Port:
+async def close_port(
+    context: Context, ports: PortsService, previews: PreviewOrigin, port: str
+) -> Port:
     """Ends the port's connections at once. Its links never hold again."""
     if not (port.isascii() and port.isdigit() and len(port) <= 5):
         raise ValidationError("must be a number from 1 to 65535", field="port")
-    session, ports = context.session(), context.plane.ports
+    session = context.session()
     closed = await context.work.complete(ports.close(context.principal, session, int(port)))
-    return shown_port(context.plane.preview_url, session, closed)
+    return shown_port(previews.url, session, closed)

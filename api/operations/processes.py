@@ -15,6 +15,7 @@ from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from orchestrator.work.commands import started
+from orchestrator.work.commands.execution import Executions
 from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
     COMMAND_EVENTS,
@@ -64,7 +65,7 @@ async def list_processes(context: Context) -> Commands:
     events=EVENTS,
 )
 async def read_process(
-    context: Context, command_id: str, query: OutputQuery
+    context: Context, executions: Executions, command_id: str, query: OutputQuery
 ) -> CommandOutput | EventStream:
     """One command with its output from an offset on, or (SSE) live to its end."""
     session, command = _find(context, command_id)
@@ -73,7 +74,7 @@ async def read_process(
         context.work.follow()
         with ExitStack() as held:
             held.enter_context(context.streaming("output", session))
-            return EventStream(watch(context, session, command, after), held.pop_all())
+            return EventStream(watch(context, executions, session, command, after), held.pop_all())
     # Viewers can't read stored output, as they can't read the session's files.
     page = await started.read_output(
         session, command, after, 0, looks=context.looks, whole=not context.looks
@@ -93,7 +94,9 @@ async def read_process(
     answers="The bytes, as they are printed; if the connection breaks off, some are missing.",
     errors=("permission_denied", "sandbox_unavailable"),
 )
-async def read_output(context: Context, command_id: str, query: PrintedQuery) -> Printed:
+async def read_output(
+    context: Context, executions: Executions, command_id: str, query: PrintedQuery
+) -> Printed:
     """Everything that a command prints and has printed, to its end, exactly as it was written.
 
     Of long output, what is stored is read, too. The connection is cut before bytes that are not
@@ -108,17 +111,17 @@ async def read_output(context: Context, command_id: str, query: PrintedQuery) ->
         )
         if first.lost and not (command.ended and command.output_bytes <= query.after):
             raise NotFoundError("the output is not kept any more")
-        chunks = output.printed(context, session, command, query.after, query.stream)
+        chunks = output.printed(context, executions, session, command, query.after, query.stream)
         return Printed(chunks, held.pop_all())
 
 
 async def watch(
-    context: Context, session: Session, command: Command, after: int
+    context: Context, executions: Executions, session: Session, command: Command, after: int
 ) -> AsyncGenerator[Event | None]:
     """Yields the events `start`, `stdout` and `stderr`, and `exit` or `error`."""
     yield Event("start", StartData(command_id=command.id))
     try:
-        async with aclosing(output.follow(context, session, command, after)) as events:
+        async with aclosing(output.follow(context, executions, session, command, after)) as events:
             async for event in events:
                 yield event
     except PaddockError as error:

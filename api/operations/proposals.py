@@ -4,6 +4,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views import proposals as views
+from orchestrator.work.proposals.service import Proposals as ProposalsService
 from paddock.contract.proposals import (
     CommitBody,
     Committed,
@@ -30,15 +31,15 @@ _CHANGING = (
     answers="A page of what is staged.",
     errors=("session_terminated", "sandbox_unavailable"),
 )
-async def list_proposals(context: Context, query: ProposalsQuery) -> Proposals:
+async def list_proposals(
+    context: Context, proposals: ProposalsService, query: ProposalsQuery
+) -> Proposals:
     """What the session staged, in order of paths, with unified diffs.
 
     Its sandbox need not run. A session whose policy has no proposal mode stages nothing. The handle
     of a session with a context pack may not list them.
     """
-    shown = context.plane.proposals.show(
-        context.principal, context.session(), query.after, query.limit
-    )
+    shown = proposals.show(context.principal, context.session(), query.after, query.limit)
     return views.page(await context.work.complete(shown))
 
 
@@ -52,13 +53,15 @@ async def list_proposals(context: Context, query: ProposalsQuery) -> Proposals:
     errors=_CHANGING,
     examples={"everything": {}, "a directory": {"paths": ["src"]}},
 )
-async def commit_proposals(context: Context, body: CommitBody) -> Committed:
+async def commit_proposals(
+    context: Context, proposals: ProposalsService, body: CommitBody
+) -> Committed:
     """Applies staged changes to the workspace, all or none.
 
     Nothing may run in the session, which has no sandbox meanwhile, and gets one at its next use. A
     conflict changes nothing and names the paths in `conflicts` and `refused`.
     """
-    committing = context.plane.proposals.commit(
+    committing = proposals.commit(
         context.principal, context.session(), body.paths, views.expected(body)
     )
     return views.committed(await context.work.complete(committing))
@@ -73,7 +76,9 @@ async def commit_proposals(context: Context, body: CommitBody) -> Committed:
     answers="What was discarded.",
     errors=_CHANGING,
 )
-async def rollback_proposals(context: Context, body: NoBody) -> RolledBack:
+async def rollback_proposals(
+    context: Context, proposals: ProposalsService, body: NoBody
+) -> RolledBack:
     """Discards everything that is staged. Nothing may run in the session."""
-    rolling = context.plane.proposals.rollback(context.principal, context.session())
+    rolling = proposals.rollback(context.principal, context.session())
     return RolledBack(**(await context.work.complete(rolling)).model_dump())

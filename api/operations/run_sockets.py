@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
-from functools import partial
 
 from api.operations.run_frames import told, wanted_run
 from api.operations.runs import begin, watch
@@ -10,6 +9,12 @@ from api.shape.access import Access
 from api.shape.answers import Event, Exchange
 from api.shape.context import Context
 from api.shape.operation import SESSION, Frames, operation
+from orchestrator.programs.turns.host_tools import HostTools
+from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.rules.policy.levels import Levels
+from orchestrator.sessions.service import Sessions
+from orchestrator.work.models.service import Models
+from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.run_sockets import RunFrame, RunSocketFrame
 
 
@@ -35,7 +40,15 @@ from paddock.contract.run_sockets import RunFrame, RunSocketFrame
         },
     ),
 )
-async def open_run_socket(context: Context) -> Exchange[RunSocketFrame]:
+async def open_run_socket(
+    context: Context,
+    levels: Levels,
+    sessions: Sessions,
+    turns: SessionTurns,
+    models: Models,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+) -> Exchange[RunSocketFrame]:
     """A client sends `{"type": "run", "session_id", "permission_level"?, "input"}`.
 
     Members of `render` may be added. The events of the run are those of `send`, as `{"event", "id",
@@ -48,25 +61,39 @@ async def open_run_socket(context: Context) -> Exchange[RunSocketFrame]:
     """
     session = context.session()
     session.check_live()
+
+    def asked(text: str) -> AsyncGenerator[Event | None]:
+        """The events of the run that a frame asks for.
+
+        Raises: ValidationError, RateLimitedError.
+        """
+        context.spend()
+        frame = wanted_run(text, context.session_id, levels)
+        return _events(context, sessions, turns, models, session_tools, host_tools, frame)
+
     with ExitStack() as held:
         held.enter_context(context.streaming("output", session))
         context.work.follow()
         return Exchange(
-            partial(_asked, context),
+            asked,
             told,
             lambda error: Event("refused", context.problem(error)),
             held.pop_all(),
         )
 
 
-def _asked(context: Context, text: str) -> AsyncGenerator[Event | None]:
-    """The events of the run that a frame asks for. Raises: ValidationError, RateLimitedError."""
-    context.spend()
-    return _events(context, wanted_run(text, context.session_id, context.plane.levels))
-
-
-async def _events(context: Context, frame: RunFrame) -> AsyncGenerator[Event | None]:
-    started = await begin(context, frame, (frame.input,))
-    async with aclosing(watch(context, started)) as events:
+async def _events(
+    context: Context,
+    sessions: Sessions,
+    turns: SessionTurns,
+    models: Models,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+    frame: RunFrame,
+) -> AsyncGenerator[Event | None]:
+    started = await begin(
+        context, sessions, turns, models, session_tools, host_tools, frame, (frame.input,)
+    )
+    async with aclosing(watch(context, turns, started)) as events:
         async for event in events:
             yield event

@@ -7,16 +7,21 @@ from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
+from api.views import host_tools as given_tools
 from api.views import runs as views
-from api.views.host_tools import host_tools
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.programs.turns import host_tools as domain
+from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.running import RunningTurn
 from orchestrator.programs.turns.runs.joining import run_or_join
 from orchestrator.programs.turns.runs.toolbox import toolbox
+from orchestrator.programs.turns.service import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
 from orchestrator.rules.access.keys import Role
+from orchestrator.sessions.service import Sessions
 from orchestrator.state.session import Session
+from orchestrator.work.models.service import Models
+from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.host_tools import HostTool
 from paddock.contract.runs import (
     RUN_EVENTS,
@@ -49,7 +54,15 @@ _ERRORS = (
     examples={"message": {"messages": [{"role": "user", "content": "Repair the failing test."}]}},
     events=_EVENTS,
 )
-async def send_messages(context: Context, body: SendBody) -> Run | EventStream:
+async def send_messages(
+    context: Context,
+    turns: SessionTurns,
+    sessions: Sessions,
+    models: Models,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+    body: SendBody,
+) -> Run | EventStream:
     """Runs a model with the session's timeline, these messages, and the tools that it may use.
 
     It is a turn: one at a time, within the session's policy and budget, and it continues if its
@@ -57,7 +70,7 @@ async def send_messages(context: Context, body: SendBody) -> Run | EventStream:
     are queued for it: it goes on with them, and the answer is its result.
     """
     texts = tuple(message.content for message in body.messages)
-    return await _run(context, body, texts)
+    return await _run(context, turns, sessions, models, session_tools, host_tools, body, texts)
 
 
 @operation(
@@ -71,12 +84,20 @@ async def send_messages(context: Context, body: SendBody) -> Run | EventStream:
     examples={"nothing": {}, "ticks": {"max_ticks": 3}},
     events=_EVENTS,
 )
-async def render_session(context: Context, body: RenderBody) -> Run | EventStream:
+async def render_session(
+    context: Context,
+    turns: SessionTurns,
+    sessions: Sessions,
+    models: Models,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+    body: RenderBody,
+) -> Run | EventStream:
     """Runs a model with the session's timeline and what is queued; else like `send`.
 
     If there is neither, nothing runs, and the answer is an empty result without a number.
     """
-    return await _run(context, body, ())
+    return await _run(context, turns, sessions, models, session_tools, host_tools, body, ())
 
 
 @operation(
@@ -89,58 +110,78 @@ async def render_session(context: Context, body: RenderBody) -> Run | EventStrea
     errors=("session_terminated", "busy", "sandbox_unavailable"),
     examples={"message": {"messages": [{"role": "user", "content": "Also update the docs."}]}},
 )
-async def queue_messages(context: Context, body: QueueBody) -> MessagesQueued:
+async def queue_messages(context: Context, turns: SessionTurns, body: QueueBody) -> MessagesQueued:
     """Keeps messages for the session's next run, and runs nothing. 100 may wait."""
     texts = [message.content for message in body.messages]
-    queue = context.plane.turns.queue
+    queue = turns.queue
     added = await context.work.complete(queue.add(context.principal, context.session(), texts))
     return MessagesQueued(queued=added.waiting)
 
 
-async def _run(context: Context, body: RenderBody, texts: tuple[str, ...]) -> Run | EventStream:
+async def _run(
+    context: Context,
+    turns: SessionTurns,
+    sessions: Sessions,
+    models: Models,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+    body: RenderBody,
+    texts: tuple[str, ...],
+) -> Run | EventStream:
     with ExitStack() as held:
         if context.wants_events:
             held.enter_context(context.streaming("output", context.session()))
-        started = await begin(context, body, texts)
+        started = await begin(
+            context, sessions, turns, models, session_tools, host_tools, body, texts
+        )
         if context.wants_events:
-            return EventStream(watch(context, started), held.pop_all())
+            return EventStream(watch(context, turns, started), held.pop_all())
         if isinstance(started, TurnRecord):
             return views.run(started, [])
-        return views.run(await context.plane.turns.wait(started), started.log.events)
+        return views.run(await turns.wait(started), started.log.events)
 
 
 async def begin(
-    context: Context, body: RenderBody, texts: tuple[str, ...]
+    context: Context,
+    sessions: Sessions,
+    turns: SessionTurns,
+    models: Models,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+    body: RenderBody,
+    texts: tuple[str, ...],
 ) -> RunningTurn | TurnRecord:
     """Starts a run of the path's session, or joins the one that is going on."""
     session = context.session()
-    check_model(context, body.model)
+    check_model(context, models, body.model)
     run = AgentRun(
         texts,
         body.model or "",
         body.system,
         body.max_ticks,
         body.max_timeline_entries,
-        _host_tools(context, session, body.tools),
+        _host_tools(context, session_tools, host_tools, session, body.tools),
         body.timeout,
     )
-    await _set_level(context, session, body.permission_level)
+    await _set_level(context, sessions, session, body.permission_level)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
-    async with context.plane.sessions.using(context.principal, session):
-        return await context.work.complete(
-            run_or_join(context.plane.turns, context.principal, session, run)
-        )
+    async with sessions.using(context.principal, session):
+        return await context.work.complete(run_or_join(turns, context.principal, session, run))
 
 
-def check_model(context: Context, name: str | None) -> None:
+def check_model(context: Context, models: Models, name: str | None) -> None:
     """Raises: ValidationError for a model that the operator has not configured."""
-    known = context.plane.models.configured
+    known = models.configured
     if name is not None and name not in known:
         raise ValidationError(f"model must be one of {', '.join(known) or 'none'}", field="model")
 
 
 def _host_tools(
-    context: Context, session: Session, given: Sequence[HostTool]
+    context: Context,
+    session_tools: SessionTools,
+    host_tools: HostTools,
+    session: Session,
+    given: Sequence[HostTool],
 ) -> tuple[domain.HostTool, ...]:
     """The tools of the host. Raises: ValidationError, PermissionDeniedError."""
     if not given:
@@ -148,27 +189,26 @@ def _host_tools(
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("tools may be given by the session's host only", field="tools")
     session.policy.check("tool.call")
-    plane = context.plane
-    others = toolbox(plane.session_tools.of_session(context.principal, session), ())
-    found = host_tools(given, others)
+    others = toolbox(session_tools.of_session(context.principal, session), ())
+    found = given_tools.host_tools(given, others)
     for number, tool in enumerate(found):
-        plane.host_tools.check_url(tool.url, f"tools.{number}.url")
+        host_tools.check_url(tool.url, f"tools.{number}.url")
     return found
 
 
-async def _set_level(context: Context, session: Session, level: str | None) -> None:
+async def _set_level(
+    context: Context, sessions: Sessions, session: Session, level: str | None
+) -> None:
     """Changes the session's level as its settings do, if that is asked for."""
     if level is None:
         return
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("permission_level may be given by the session's host only")
-    await context.work.complete(
-        context.plane.sessions.change_settings(context.principal, session, level, {})
-    )
+    await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
 
 
 async def watch(
-    context: Context, started: RunningTurn | TurnRecord
+    context: Context, turns: SessionTurns, started: RunningTurn | TurnRecord
 ) -> AsyncGenerator[Event | None]:
     """Yields `start`, the run's events, and `end` or `error`; None after a while without any."""
     if isinstance(started, TurnRecord) or started.conversation is None:
@@ -188,7 +228,7 @@ async def watch(
         if not events:
             yield None
     try:
-        turn = await context.plane.turns.wait(started)
+        turn = await turns.wait(started)
         yield Event("end", views.run(turn, started.log.events))
     except PaddockError as error:
         yield Event("error", context.problem(error))
@@ -202,12 +242,12 @@ async def watch(
     summary="Read a session's timeline",
     answers="A page of messages.",
 )
-async def read_timeline(context: Context, query: TimelineQuery) -> Timeline:
+async def read_timeline(context: Context, turns: SessionTurns, query: TimelineQuery) -> Timeline:
     """What was said to models, by them, and by tools, oldest first; also after the session's end.
 
     The newest 500 messages are kept, or fewer, as the latest run wanted.
     """
     key = await context.record_key(context.session_id, None)
-    found, more = await context.plane.turns.timeline(key, query.after, query.limit)
+    found, more = await turns.timeline(key, query.after, query.limit)
     following = found[-1].seq if more else None
     return Timeline(items=[views.entry(each) for each in found], next=following)

@@ -11,7 +11,9 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.secrets import secret, variables
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
-from orchestrator.rules.access.keys import Role
+from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.rules.access.keys import KeyRing, Role
+from orchestrator.rules.policy.levels import Levels
 from orchestrator.settings.operator_secrets import SecretUse, unknown_level
 from orchestrator.settings.schema_errors import reason
 from orchestrator.state.secret import Holder
@@ -38,9 +40,9 @@ _EXAMPLES = {
     summary="List secrets",
     answers="The secrets, without their values.",
 )
-async def list_secrets(context: Context) -> Secrets:
+async def list_secrets(context: Context, secrets: OutsideSecrets) -> Secrets:
     """The secrets of the instance and of keys that concern the caller's sessions."""
-    found = context.plane.secrets.shown_to(context.principal)
+    found = secrets.shown_to(context.principal)
     return Secrets(items=[secret(each) for each in found], next=None)
 
 
@@ -54,20 +56,26 @@ async def list_secrets(context: Context) -> Secrets:
     errors=("conflict", "capacity_exhausted"),
     examples=_EXAMPLES,
 )
-async def set_secret(context: Context, name: str, query: SecretQuery, body: SecretBody) -> Secret:
+async def set_secret(
+    context: Context,
+    keys: KeyRing,
+    secrets: OutsideSecrets,
+    levels: Levels,
+    name: str,
+    query: SecretQuery,
+    body: SecretBody,
+) -> Secret:
     """Sets a secret for all sessions of a key, or of the instance, from the next request on.
 
     An earlier one of that name is replaced. The proxy puts it into requests that have
     `paddock:NAME` in one of the header fields, for its hosts only.
     """
     holder = _holder(context, query)
-    if holder.key and context.plane.keys.named(holder.key) is None:
+    if holder.key and keys.named(holder.key) is None:
         raise ValidationError(f"there is no key {holder.key}", field="key")
-    use = _use(context, body)
+    use = _use(context, levels, body)
     found = await context.work.complete(
-        context.plane.secrets.set(
-            context.principal, holder, _name(name), use, SecretStr(body.value)
-        )
+        secrets.set(context.principal, holder, _name(name), use, SecretStr(body.value))
     )
     return secret(found)
 
@@ -82,13 +90,15 @@ async def set_secret(context: Context, name: str, query: SecretQuery, body: Secr
     errors=("not_found",),
     stops=stops.removes_secret,
 )
-async def remove_secret(context: Context, name: str, query: SecretQuery) -> Secret:
+async def remove_secret(
+    context: Context, secrets: OutsideSecrets, name: str, query: SecretQuery
+) -> Secret:
     """No later request has the value.
 
     This holds even if it can't be recorded now: the answer is 503 `audit_unavailable`, and the
     request is to be repeated.
     """
-    removing = context.plane.secrets.remove(context.principal, _holder(context, query), name)
+    removing = secrets.remove(context.principal, _holder(context, query), name)
     return secret(await context.work.complete(removing))
 
 
@@ -100,13 +110,13 @@ async def remove_secret(context: Context, name: str, query: SecretQuery) -> Secr
     summary="List a session's secrets",
     answers="The secrets, without their values.",
 )
-async def list_session_secrets(context: Context) -> Secrets:
+async def list_session_secrets(context: Context, secrets: OutsideSecrets) -> Secrets:
     """What the session's requests may name, whoever set it, and the secret variables of commands.
 
     Of several with one name, it is the session's own, else its key's, else the instance's.
     """
     session = context.session()
-    found = context.plane.secrets.of_session(session) if session.live else []
+    found = secrets.of_session(session) if session.live else []
     items = [*(secret(each, session) for each in found), *variables(session)]
     return Secrets(items=items, next=None)
 
@@ -121,13 +131,13 @@ async def list_session_secrets(context: Context) -> Secrets:
     errors=("session_terminated", "conflict"),
     examples=_EXAMPLES,
 )
-async def set_session_secret(context: Context, name: str, body: SecretBody) -> Secret:
+async def set_session_secret(
+    context: Context, secrets: OutsideSecrets, levels: Levels, name: str, body: SecretBody
+) -> Secret:
     """Sets a secret for this session alone, from its next request on. It ends with the session."""
-    session, use = context.session(), _use(context, body)
+    session, use = context.session(), _use(context, levels, body)
     found = await context.work.complete(
-        context.plane.secrets.set(
-            context.principal, session, _name(name), use, SecretStr(body.value)
-        )
+        secrets.set(context.principal, session, _name(name), use, SecretStr(body.value))
     )
     return secret(found, session)
 
@@ -141,10 +151,10 @@ async def set_session_secret(context: Context, name: str, body: SecretBody) -> S
     answers="The secret as it was.",
     stops=stops.removes_session_secret,
 )
-async def remove_session_secret(context: Context, name: str) -> Secret:
+async def remove_session_secret(context: Context, secrets: OutsideSecrets, name: str) -> Secret:
     """No later request has the value; see `remove_secret`."""
     session = context.session()
-    removing = context.plane.secrets.remove(context.principal, session, name)
+    removing = secrets.remove(context.principal, session, name)
     return secret(await context.work.complete(removing), session)
 
 
@@ -167,7 +177,7 @@ def _name(name: str) -> str:
     return name
 
 
-def _use(context: Context, body: SecretBody) -> SecretUse:
+def _use(context: Context, levels: Levels, body: SecretBody) -> SecretUse:
     """Raises: ValidationError naming the field."""
     given = body.model_dump(exclude={"value"}, exclude_none=True)
     try:
@@ -177,7 +187,7 @@ def _use(context: Context, body: SecretBody) -> SecretUse:
         field = ".".join(map(str, first["loc"]))
         said = reason(first["type"], first["msg"])
         raise ValidationError(f"{field} {said}", field=field) from None
-    if (unknown := unknown_level(use, context.plane.levels)) is not None:
+    if (unknown := unknown_level(use, levels)) is not None:
         field, said = unknown
         raise ValidationError(f"{field} {said}", field=field)
     return use

@@ -10,6 +10,8 @@ from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
+from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.sessions.service import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
 from paddock.contract.inspection import InspectedSession
@@ -62,9 +64,11 @@ _CREATED = "The new session, with its handle."
     errors=CREATING,
     examples=_NEW,
 )
-async def create_session(context: Context, body: SessionBody) -> Created[CreatedSession]:
+async def create_session(
+    context: Context, sessions: SessionsService, body: SessionBody
+) -> Created[CreatedSession]:
     """Creates a session. Only this answer contains its handle."""
-    return await created(context, views.new_session(body), named=body.id is not None)
+    return await created(context, sessions, views.new_session(body), named=body.id is not None)
 
 
 @operation(
@@ -76,13 +80,17 @@ async def create_session(context: Context, body: SessionBody) -> Created[Created
     answers="A page of sessions.",
     errors=("not_found",),
 )
-async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
+async def list_sessions(
+    context: Context, sessions: SessionsService, query: SessionsQuery
+) -> Sessions:
     """The caller's sessions, newest first; or the children of one."""
-    parent_key = None if query.parent is None else await _parent_key(context, query.parent)
+    parent_key = (
+        None if query.parent is None else await _parent_key(context, sessions, query.parent)
+    )
     find = _ended if query.status in ENDED else _living
     start = None if query.cursor is None else _decode_cursor(query.cursor)
     # One more than a page shows whether there are more.
-    found = await find(context, query, parent_key, start)
+    found = await find(context, sessions, query, parent_key, start)
     page = found[: query.limit]
     more = len(found) > len(page)
     return Sessions(
@@ -99,10 +107,10 @@ async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
     summary="Inspect a session",
     answers="The session.",
 )
-async def inspect_session(context: Context) -> InspectedSession:
+async def inspect_session(context: Context, sessions: SessionsService) -> InspectedSession:
     """One session with its current activity."""
     session = context.session()
-    return views.inspected(session, await context.plane.sessions.inspect(session))
+    return views.inspected(session, await sessions.inspect(session))
 
 
 @operation(
@@ -116,17 +124,17 @@ async def inspect_session(context: Context) -> InspectedSession:
     examples=_NEW,
 )
 async def ensure_session(
-    context: Context, body: NamedSessionBody
+    context: Context, sessions: SessionsService, body: NamedSessionBody
 ) -> Session | Created[CreatedSession]:
     """Creates the session with that id, or returns the existing one, whatever the body says.
 
     If it is being created, the answer comes after that.
     """
-    sessions, wanted = context.plane.sessions, (context.principal, context.session_id)
+    wanted = (context.principal, context.session_id)
     while (session := await sessions.awaited(*wanted)) is None:
         request = views.new_session(body, context.session_id)
         try:
-            return await created(context, request, named=True)
+            return await created(context, sessions, request, named=True)
         except ConflictError:
             if not sessions.begun(*wanted):
                 raise  # it is somebody else's
@@ -143,12 +151,14 @@ async def ensure_session(
     errors=("conflict",),
     stops=stops.ends_session,
 )
-async def close_session(context: Context, query: CloseQuery) -> Session | PurgedWorkspace:
+async def close_session(
+    context: Context, sessions: SessionsService, query: CloseQuery
+) -> Session | PurgedWorkspace:
     """Ends the session and releases everything that it holds; with `purge` also its workspace.
 
     This also purges the workspace of a session that ended long ago.
     """
-    sessions, principal = context.plane.sessions, context.principal
+    principal = context.principal
     try:
         session = context.session()
     except NotFoundError:
@@ -170,10 +180,10 @@ async def close_session(context: Context, query: CloseQuery) -> Session | Purged
     errors=_FREEZING,
     stops=stops.pauses_session,
 )
-async def pause_session(context: Context, body: NoBody) -> Session:
+async def pause_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
     """Freezes every process of the session."""
     session = context.session()
-    await context.work.complete(context.plane.sessions.pause(context.principal, session))
+    await context.work.complete(sessions.pause(context.principal, session))
     return views.session(session, live=True)
 
 
@@ -186,10 +196,10 @@ async def pause_session(context: Context, body: NoBody) -> Session:
     answers="The session, active again.",
     errors=(*_FREEZING, "capacity_exhausted"),
 )
-async def resume_session(context: Context, body: NoBody) -> Session:
+async def resume_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
     """Continues the session where it was paused."""
     session = context.session()
-    await context.work.complete(context.plane.sessions.resume(context.principal, session))
+    await context.work.complete(sessions.resume(context.principal, session))
     return views.session(session, live=True)
 
 
@@ -203,10 +213,10 @@ async def resume_session(context: Context, body: NoBody) -> Session:
     errors=("invalid_transition",),
     stops=stops.ends_session,
 )
-async def complete_session(context: Context, body: NoBody) -> Session:
+async def complete_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
     """Ends the session as a success."""
     session = context.session()
-    await context.work.complete(context.plane.sessions.complete(context.principal, session))
+    await context.work.complete(sessions.complete(context.principal, session))
     return views.session(session, live=True)
 
 
@@ -220,10 +230,10 @@ async def complete_session(context: Context, body: NoBody) -> Session:
     errors=("invalid_transition",),
     stops=stops.ends_session,
 )
-async def abort_session(context: Context, body: NoBody) -> Session:
+async def abort_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
     """Ends the session as a failure."""
     session = context.session()
-    await context.work.complete(context.plane.sessions.abort(context.principal, session))
+    await context.work.complete(sessions.abort(context.principal, session))
     return views.session(session, live=True)
 
 
@@ -238,17 +248,19 @@ async def abort_session(context: Context, body: NoBody) -> Session:
     examples={"nothing": {}, "message": {"message": "Stop: the test is right."}},
     stops=stops.interrupts,
 )
-async def interrupt_session(context: Context, body: InterruptBody) -> Session:
+async def interrupt_session(
+    context: Context, turns: SessionTurns, sessions: SessionsService, body: InterruptBody
+) -> Session:
     """Ends everything that runs in the session and its children; the sessions continue.
 
     A message waits for the session's next run.
     """
     session = context.session()
     for each in (session, *session.family.descendants):
-        context.plane.turns.interrupt(each)
-    await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
+        turns.interrupt(each)
+    await context.work.complete(sessions.interrupt(context.principal, session))
     if body.message is not None:
-        queue = context.plane.turns.queue
+        queue = turns.queue
         await context.work.complete(queue.add(context.principal, session, [body.message]))
     return views.session(session, live=True)
 
@@ -262,9 +274,9 @@ async def interrupt_session(context: Context, body: InterruptBody) -> Session:
     answers="The new handle.",
     errors=("session_terminated",),
 )
-async def rotate_handle(context: Context, body: NoBody) -> Handle:
+async def rotate_handle(context: Context, sessions: SessionsService, body: NoBody) -> Handle:
     """Creates a new handle, which invalidates the old one."""
-    work = context.plane.sessions.rotate_handle(context.principal, context.session())
+    work = sessions.rotate_handle(context.principal, context.session())
     handle = await context.work.complete(work)
     context.work.recheck()
     return Handle(handle=handle)
@@ -280,21 +292,23 @@ async def rotate_handle(context: Context, body: NoBody) -> Handle:
     errors=("session_terminated", "conflict"),
     examples={"next": {"episode_id": "episode-2"}},
 )
-async def set_episode(context: Context, body: EpisodeBody) -> Session:
+async def set_episode(context: Context, sessions: SessionsService, body: EpisodeBody) -> Session:
     """Names the episode of the session's work; each change is recorded."""
-    session, sessions = context.session(), context.plane.sessions
+    session = context.session()
     work = sessions.set_episode(context.principal, session, body.episode_id)
     await context.work.complete(work)
     return views.session(session, live=True)
 
 
-async def created(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
+async def created(
+    context: Context, sessions: SessionsService, request: NewSession, *, named: bool
+) -> Created[CreatedSession]:
     """The new session.
 
     If the client leaves, a queued request is dropped, and a session that is created later is
     closed, unless others have waited for it.
     """
-    sessions, principal, work = context.plane.sessions, context.principal, context.work
+    principal, work = context.principal, context.work
     lease = () if request.lease_id is None else (request.lease_id,)
     know_secrets(Redactor((*request.secrets.values(), *lease)).text)
 
@@ -310,19 +324,20 @@ async def created(context: Context, request: NewSession, *, named: bool) -> Crea
     return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
 
 
-async def _parent_key(context: Context, session_id: str) -> str:
+async def _parent_key(context: Context, sessions: SessionsService, session_id: str) -> str:
     """The key of the latest session with that id. Raises: NotFoundError."""
-    return await context.plane.sessions.finder.record_key(context.principal, session_id)
+    return await sessions.finder.record_key(context.principal, session_id)
 
 
 async def _living(
     context: Context,
+    sessions: SessionsService,
     query: SessionsQuery,
     parent_key: str | None,
     start: tuple[str, str] | None,
 ) -> list[domain.Session]:
     """Live and recently ended sessions, from that position on."""
-    found = context.plane.sessions.finder.list(
+    found = sessions.finder.list(
         context.principal,
         status=query.status,
         label=query.label,
@@ -335,12 +350,13 @@ async def _living(
 
 async def _ended(
     context: Context,
+    sessions: SessionsService,
     query: SessionsQuery,
     parent_key: str | None,
     start: tuple[str, str] | None,
 ) -> list[domain.Session]:
     """All ended sessions from that position on, one more than a page."""
-    found = await context.plane.sessions.finder.list_ended(
+    found = await sessions.finder.list_ended(
         context.principal,
         status=None if query.status == "ended" else query.status,
         label=query.label,

@@ -5,6 +5,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.sessions import settings
+from orchestrator.sessions.service import Sessions
 from paddock.contract.session_requests import SettingsBody
 from paddock.contract.sessions import SessionSettings
 
@@ -38,7 +39,9 @@ async def show_settings(context: Context) -> SessionSettings:
     examples={"level": {"settings": {"permission_level": "high"}}},
     stops=stops.lowers_level,
 )
-async def change_settings(context: Context, body: SettingsBody) -> SessionSettings:
+async def change_settings(
+    context: Context, sessions: Sessions, body: SettingsBody
+) -> SessionSettings:
     """Changes the permission level; the new one applies when this returns.
 
     Nothing else can be changed: other members, and another `workspace` than the session's, are
@@ -51,7 +54,7 @@ async def change_settings(context: Context, body: SettingsBody) -> SessionSettin
     """
     session, wanted = context.session(), body.settings
     await context.work.complete(
-        context.plane.sessions.change_settings(
+        sessions.change_settings(
             context.principal, session, wanted.permission_level, wanted.workspace.given
         )
     )

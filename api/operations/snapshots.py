@@ -11,6 +11,9 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from api.views import turns
+from orchestrator.ground.aside import Aside
+from orchestrator.operate.snapshots.service import Snapshots
+from orchestrator.rules.policy.levels import Levels
 from paddock.contract.sessions import CreatedSession
 
 _TAG = "Snapshots"
@@ -28,13 +31,13 @@ _TAG = "Snapshots"
         *("sandbox_unavailable", "engine_unavailable", "capacity_exhausted"),
     ),
 )
-async def take_snapshot(context: Context) -> Packed:
+async def take_snapshot(context: Context, snapshots: Snapshots) -> Packed:
     """A tar of the session: its turns, budget and policy, its workspace, and what it staged.
 
     Nothing may run in the session, which has no sandbox meanwhile, and gets one at its next use.
     Secrets are left out, and so is what archives of directories leave out.
     """
-    session, snapshots = context.session(), context.plane.snapshots
+    session = context.session()
     taken = await context.work.complete(
         snapshots.take(context.principal, session), lambda abandoned: abandoned.close()
     )
@@ -52,18 +55,20 @@ async def take_snapshot(context: Context) -> Packed:
     answers="The restored session, with a new handle.",
     errors=(*CREATING, "permission_denied", "too_large", "budget_exceeded"),
 )
-async def restore_session(context: Context, upload: Upload) -> Created[CreatedSession]:
+async def restore_session(
+    context: Context, snapshots: Snapshots, levels: Levels, aside: Aside, upload: Upload
+) -> Created[CreatedSession]:
     """Creates the session of a snapshot, with its id; the caller owns it.
 
     What it may have is checked as for a new session. The archive must be complete and unaltered,
     and the id unknown here. If anything fails, nothing is created. It continues if the client
     goes away.
     """
-    snapshots, principal = context.plane.snapshots, context.principal
+    principal = context.principal
     received = await snapshots.receive(principal, upload, turns.summary)
     try:
-        asked = partial(request_in, context.plane.levels, received.manifest.session)
-        request = await context.plane.aside.call(received.manifest_bytes, asked)
+        asked = partial(request_in, levels, received.manifest.session)
+        request = await aside.call(received.manifest_bytes, asked)
     except BaseException:
         received.close()
         raise

@@ -11,7 +11,10 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, Events, operation
 from api.views import spawns as views
 from api.views.sessions import created
-from orchestrator.programs.spawning.runs import SpawnedRun
+from orchestrator.programs.spawning.runs import SpawnedRun, SpawnedRuns
+from orchestrator.programs.spawning.service import Spawning
+from orchestrator.sessions.service import Sessions
+from orchestrator.work.models.service import Models
 from paddock.contract.sessions import CreatedSession
 from paddock.contract.spawns import SPAWN_EVENTS, SpawnBody
 from paddock.contract.spawns import SpawnedRun as SpawnedRunView
@@ -35,7 +38,12 @@ from paddock.contract.spawns import SpawnedRun as SpawnedRunView
     events=Events(SPAWN_EVENTS, "the events so far"),
 )
 async def spawn_session(
-    context: Context, body: SpawnBody
+    context: Context,
+    sessions: Sessions,
+    spawning: Spawning,
+    spawned_runs: SpawnedRuns,
+    models: Models,
+    body: SpawnBody,
 ) -> SpawnedRunView | EventStream | Created[CreatedSession]:
     """Creates a child: a session with a sandbox of its own, and at most what its parent has.
 
@@ -44,28 +52,31 @@ async def spawn_session(
     result, not an error.
     """
     if body.messages is not None:
-        return await _run(context, body)
+        return await _run(context, spawned_runs, models, body)
     parent, principal, work = context.session(), context.principal, context.work
-    sessions = context.plane.sessions
     registered = await work.complete(
-        context.plane.spawning.spawn(principal, parent, views.spawn_request(body)),
+        spawning.spawn(principal, parent, views.spawn_request(body)),
         lambda made: work.detach(sessions.close(principal, made.session, purge=True)),
     )
     return Created(created(registered, principal), f"{SESSIONS}/{registered.session.id}")
 
 
-async def _run(context: Context, body: SpawnBody) -> SpawnedRunView | EventStream:
-    check_model(context, body.model)
-    runs, parent = context.plane.spawned_runs, context.session()
+async def _run(
+    context: Context, spawned_runs: SpawnedRuns, models: Models, body: SpawnBody
+) -> SpawnedRunView | EventStream:
+    check_model(context, models, body.model)
+    parent = context.session()
     with ExitStack() as held:
         if context.wants_events:
             held.enter_context(context.streaming("output", parent))
         spawned = await context.work.complete(
-            runs.begin(context.principal, parent, views.spawn_request(body), views.agent_run(body))
+            spawned_runs.begin(
+                context.principal, parent, views.spawn_request(body), views.agent_run(body)
+            )
         )
         if context.wants_events:
             return EventStream(_watch(spawned), held.pop_all())
-    await runs.wait(spawned)
+    await spawned_runs.wait(spawned)
     return views.spawned_run(spawned)
 
 

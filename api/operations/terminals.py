@@ -10,6 +10,8 @@ from api.shape.operation import SESSION, operation
 from api.views.terminals import interaction, terminal
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
+from orchestrator.work.terminals.governed import GovernedTerminals
+from orchestrator.work.terminals.service import Terminals as TerminalsService
 from paddock.contract.requests import IncarnationQuery
 from paddock.contract.terminals import (
     Interaction,
@@ -43,15 +45,15 @@ _WORK = (
     examples={"tool": {"tool": "psql"}},
     restores=True,
 )
-async def open_terminal(context: Context, body: TerminalBody) -> Created[Terminal]:
+async def open_terminal(
+    context: Context, tools: GovernedTerminals, body: TerminalBody
+) -> Created[Terminal]:
     """Starts a tool on its own terminal; the answer comes when the tool prints its prompt.
 
     The terminal keeps the current version of the tool's manifest.
     """
     opened = terminal(
-        await context.work.complete(
-            context.plane.tools.open(context.principal, context.session(), body.tool)
-        )
+        await context.work.complete(tools.open(context.principal, context.session(), body.tool))
     )
     return Created(opened, f"/api/sessions/{context.session_id}/ptys/{opened.id}")
 
@@ -70,7 +72,7 @@ async def open_terminal(context: Context, body: TerminalBody) -> Created[Termina
     },
 )
 async def interact(
-    context: Context, terminal_id: str, body: InteractionBody
+    context: Context, tools: GovernedTerminals, terminal_id: str, body: InteractionBody
 ) -> Interaction | Accepted[Interaction]:
     """Sends a line if the tool's manifest and the rules allow it, and returns the tool's answer.
 
@@ -79,7 +81,7 @@ async def interact(
     """
     if body.wait:
         context.work.follow()
-    exchange = await context.plane.tools.interact(
+    exchange = await tools.interact(
         context.principal, context.session(), terminal_id, body.tool, body.command, body.wait
     )
     shown = interaction(exchange)
@@ -94,9 +96,11 @@ async def interact(
     summary="List a session's terminals",
     answers="The terminals.",
 )
-async def list_terminals(context: Context, query: IncarnationQuery) -> Terminals:
+async def list_terminals(
+    context: Context, terminals: TerminalsService, query: IncarnationQuery
+) -> Terminals:
     """All terminals of the session, past and present, oldest first; also after its end."""
-    records = await context.plane.terminals.records.list(await _key(context, query))
+    records = await terminals.records.list(await _key(context, query))
     return Terminals(items=[terminal(record) for record in records], next=None)
 
 
@@ -108,10 +112,12 @@ async def list_terminals(context: Context, query: IncarnationQuery) -> Terminals
     summary="Inspect a terminal",
     answers="The terminal.",
 )
-async def read_terminal(context: Context, terminal_id: str, query: IncarnationQuery) -> Terminal:
+async def read_terminal(
+    context: Context, terminals: TerminalsService, terminal_id: str, query: IncarnationQuery
+) -> Terminal:
     """One terminal, also after its own end or the session's end."""
     key = await _key(context, query)
-    return terminal(await context.plane.terminals.records.get(key, terminal_id))
+    return terminal(await terminals.records.get(key, terminal_id))
 
 
 @operation(
@@ -122,10 +128,12 @@ async def read_terminal(context: Context, terminal_id: str, query: IncarnationQu
     summary="Read a terminal's transcript",
     answers="The transcript.",
 )
-async def read_transcript(context: Context, terminal_id: str, query: IncarnationQuery) -> Text:
+async def read_transcript(
+    context: Context, terminals: TerminalsService, terminal_id: str, query: IncarnationQuery
+) -> Text:
     """What happened in a terminal, line by line; output is quoted and escaped."""
     key = await _key(context, query)
-    return Text(await context.plane.terminals.records.transcript(key, terminal_id))
+    return Text(await terminals.records.transcript(key, terminal_id))
 
 
 @operation(
@@ -137,14 +145,16 @@ async def read_transcript(context: Context, terminal_id: str, query: Incarnation
     answers="The recording, as asciicast v2.",
     errors=("permission_denied",),
 )
-async def read_recording(context: Context, terminal_id: str, query: IncarnationQuery) -> Recording:
+async def read_recording(
+    context: Context, terminals: TerminalsService, terminal_id: str, query: IncarnationQuery
+) -> Recording:
     """What was shown and typed, with times, for players of asciicast; also after the end.
 
     A tool is not recorded if its manifest says that its output is not kept. A handle can't read a
     shell's recording, because a person typed there.
     """
     key = await _key(context, query)
-    records = context.plane.terminals.records
+    records = terminals.records
     _check_person(context, (await records.get(key, terminal_id)).kind)
     with ExitStack() as held:
         held.enter_context(context.streaming("downloads"))
@@ -161,10 +171,11 @@ async def read_recording(context: Context, terminal_id: str, query: IncarnationQ
     errors=("invalid_transition", "conflict", "permission_denied", "sandbox_unavailable"),
     stops=stops.closes_terminal,
 )
-async def close_terminal(context: Context, terminal_id: str) -> Terminal:
+async def close_terminal(
+    context: Context, terminals: TerminalsService, terminal_id: str
+) -> Terminal:
     """Ends a terminal and its program; an ended one stays unchanged. A handle ends no shell."""
     session = context.session()
-    terminals = context.plane.terminals
     for live in terminals.live(session):
         if live.id == terminal_id:
             _check_person(context, live.record.kind)

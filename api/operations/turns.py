@@ -11,7 +11,9 @@ from api.shape.operation import SESSION, Events, operation
 from api.views import turns as views
 from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.programs.turns.running import RunningTurn
+from orchestrator.programs.turns.service import SessionTurns
 from orchestrator.programs.turns.turn import TurnRecord
+from orchestrator.sessions.service import Sessions
 from paddock.contract.turns import TURN_EVENTS, Turn, TurnBody, Turns, TurnsQuery, TurnStarted
 
 _TAG = "Turns"
@@ -37,31 +39,33 @@ _EVENTS = Events(TURN_EVENTS, "the operations so far")
     },
     events=_EVENTS,
 )
-async def run_turn(context: Context, body: TurnBody) -> Turn | EventStream:
+async def run_turn(
+    context: Context, turns: SessionTurns, sessions: Sessions, body: TurnBody
+) -> Turn | EventStream:
     """Runs a program within the session's policy and budget, one at a time.
 
     A turn continues if its client goes away; its result can be read later. What goes wrong in the
     program is its outcome, not an error. If no budget is left for it, the outcome is
     `nonconverged`.
     """
-    session, turns = context.session(), context.plane.turns
+    session = context.session()
     with ExitStack() as held:
         if context.wants_events:
             held.enter_context(context.streaming("output", session))
         # Only the turn itself uses the sandbox then, and may give it up for another one.
-        async with context.plane.sessions.using(context.principal, session):
+        async with sessions.using(context.principal, session):
             started = await context.work.complete(
                 turns.start(context.principal, session, views.script(body), body.timeout)
             )
         if context.wants_events:
-            return EventStream(_watch(context, started), held.pop_all())
+            return EventStream(_watch(context, turns, started), held.pop_all())
         if isinstance(started, TurnRecord):
             return views.turn(started, [])
         return views.turn(await turns.wait(started), started.log.events)
 
 
 async def _watch(
-    context: Context, started: RunningTurn | TurnRecord
+    context: Context, turns: SessionTurns, started: RunningTurn | TurnRecord
 ) -> AsyncGenerator[Event | None]:
     """Yields `start`, each `operation`, and `end` or `error`; None after a while without any."""
     if isinstance(started, TurnRecord):
@@ -80,7 +84,7 @@ async def _watch(
         if not events:
             yield None
     try:
-        turn = await context.plane.turns.wait(started)
+        turn = await turns.wait(started)
         yield Event("end", views.turn(turn, started.log.events))
     except PaddockError as error:
         yield Event("error", context.problem(error))
@@ -94,10 +98,10 @@ async def _watch(
     summary="List a session's turns",
     answers="A page of turns, without their operations.",
 )
-async def list_turns(context: Context, query: TurnsQuery) -> Turns:
+async def list_turns(context: Context, turns: SessionTurns, query: TurnsQuery) -> Turns:
     """The session's turns in order; also after the session's end."""
     key = await context.record_key(context.session_id, None)
-    found, more = await context.plane.turns.page(key, query.after, query.limit)
+    found, more = await turns.page(key, query.after, query.limit)
     following = found[-1].number if more else None
     return Turns(items=[views.summary(each) for each in found], next=following)
 
@@ -110,10 +114,10 @@ async def list_turns(context: Context, query: TurnsQuery) -> Turns:
     summary="Read a turn",
     answers="The turn with its operations.",
 )
-async def read_turn(context: Context, number: str) -> Turn:
+async def read_turn(context: Context, turns: SessionTurns, number: str) -> Turn:
     """One turn, running or ended, with its operations; also after the session's end."""
     key = await context.record_key(context.session_id, None)
     if not _NUMBER.fullmatch(number):
         raise NotFoundError(f"this session has no turn {number[:32]}")
-    turn = await context.plane.turns.find(key, int(number))
-    return views.turn(turn, await context.plane.turns.operations(key, turn.number))
+    turn = await turns.find(key, int(number))
+    return views.turn(turn, await turns.operations(key, turn.number))

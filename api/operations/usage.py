@@ -4,7 +4,8 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
 from api.views import usage
-from orchestrator.operate.observe.usage import INTERVAL_SECONDS
+from orchestrator.operate.observe.usage import INTERVAL_SECONDS, UsageHistory
+from orchestrator.sessions.service import Sessions
 from paddock.contract.usage import UsageQuery, Usages
 
 
@@ -16,15 +17,16 @@ from paddock.contract.usage import UsageQuery, Usages
     summary="Show what live sessions and the host use",
     answers="The samples.",
 )
-async def show_usage(context: Context, query: UsageQuery) -> Usages:
+async def show_usage(
+    context: Context, history: UsageHistory, sessions: Sessions, query: UsageQuery
+) -> Usages:
     """What the caller's live sessions used in the last ten minutes, in samples.
 
     With `after`, only what was sampled since. The host is shown to callers that see all sessions.
     """
-    plane, principal = context.plane, context.principal
-    history = plane.usage
+    principal = context.principal
     new = max(0, history.round - query.after)
-    live = [one for one in plane.sessions.registry.live if principal.may_see(one.key, one.owner)]
+    live = [one for one in sessions.registry.live if principal.may_see(one.key, one.owner)]
     return Usages(
         round=history.round,
         interval=INTERVAL_SECONDS,

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from api.shape.problems import document
-from orchestrator.control_plane import ControlPlane
+from api.shape.services import Services
 from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.task_scope import TaskScope
+from orchestrator.record.audit.archiving import Archiving
 from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.streams import Streams
 from orchestrator.state.session import Session
 from paddock.contract.problem import Problem
 
@@ -104,6 +107,16 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """What the context of every request needs; operations name theirs in their parameters."""
+
+    sessions: Sessions
+    streams: Streams
+    archiving: Archiving
+    services: Services
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """A request of a known caller that may use this operation.
 
@@ -114,7 +127,7 @@ class Context:
     request of the caller; it raises RateLimitedError.
     """
 
-    plane: ControlPlane
+    shared: Shared
     principal: Principal
     work: Work
     request_id: str
@@ -134,7 +147,7 @@ class Context:
 
     def session(self) -> Session:
         """The session in the path. Raises: NotFoundError, also for a session of another owner."""
-        return self.plane.sessions.finder.find(self.principal, self.session_id)
+        return self.shared.sessions.finder.find(self.principal, self.session_id)
 
     async def record_key(self, session_id: str, incarnation: int | None) -> str:
         """The key of the record of a session with that id, however long ago it ended.
@@ -142,8 +155,8 @@ class Context:
         Without an incarnation, it is the latest session's. Raises: NotFoundError, also for another
         owner's session, and if the record is in an archive.
         """
-        key = await self.plane.sessions.finder.record_key(self.principal, session_id, incarnation)
-        await self.plane.archiving.check_here(key)
+        key = await self.shared.sessions.finder.record_key(self.principal, session_id, incarnation)
+        await self.shared.archiving.check_here(key)
         return key
 
     def resume_position(self, after: int | None) -> int | None:
@@ -158,12 +171,12 @@ class Context:
 
         Raises: RateLimitedError if the session or the key has too many.
         """
-        with self.plane.streams.open(self.principal, kind, session):
+        with self.shared.streams.open(self.principal, kind, session):
             yield
 
     def know_secrets(self) -> None:
         """Removes the secrets of the path's session from the log and from errors."""
-        session = self.plane.sessions.registry.get(self.path.get("session_id", ""))
+        session = self.shared.sessions.registry.get(self.path.get("session_id", ""))
         if session is not None:
             know_secrets(session.secrets.cut)
 

@@ -35,6 +35,9 @@ from paddock.contract.requests import Body, Query
 SESSIONS = "/api/sessions"
 SESSION = "/api/sessions/{session_id}"
 
+# The parameters that the request itself gives, besides those in the path.
+_OF_REQUEST = frozenset({"context", "body", "query", "upload"})
+
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
@@ -83,8 +86,9 @@ class Operation:
     """One method of one path.
 
     `errors` are its own codes, in addition to those that follow from its form. `upload`: the body
-    is bytes, which the function reads itself. `stops` determines from the context and the body
-    whether the request stops something; such a request is not counted. `restores`: it needs the
+    is bytes, which the function reads itself. `services` are the function's other parameters.
+    `stops` determines from the context, the body and the services that it names whether the
+    request stops something; such a request is not counted. `restores`: it needs the
     session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
     another origin may call it. `frames`: it is a WebSocket.
     """
@@ -102,10 +106,12 @@ class Operation:
     body: type[Body] | None
     query: type[Query] | None
     upload: bool
+    services: Mapping[str, type[Any]]
     replies: Mapping[HTTPStatus, Reply]
     errors: tuple[str, ...]
     examples: Mapping[str, Any]
     stops: Callable[..., bool] | None
+    stop_services: Mapping[str, type[Any]]
     restores: bool
     own_origin: bool
     frames: Frames | None
@@ -159,14 +165,15 @@ def operation(
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
-    Its parameters `body` and `query` are models of the contract, `upload` is the body's bytes, and
-    all others are path parameters. `answers` describes the answer, by status if there are several.
-    `name` is the id if it can't be the function's name.
+    Its parameters `body` and `query` are models of the contract, `upload` is the body's bytes,
+    those in `path` are texts, and all others are services, which are found by their types.
+    `answers` describes the answer, by status if there are several. `name` is the id if it can't be
+    the function's name.
     """
 
     def declare(handler: F) -> F:
         signature = inspect.signature(handler)
-        taken = {each.name: each.annotation for each in signature.parameters.values()}
+        taken = _parameters(handler)
         handler.operation = Operation(  # type: ignore[attr-defined]
             method=method,
             path=path,
@@ -180,10 +187,12 @@ def operation(
             body=taken.get("body"),
             query=taken.get("query"),
             upload=taken.get("upload") is Upload,
+            services=_services(handler, path),
             replies=_replies(signature.return_annotation, answers, events),
             errors=errors,
             examples=examples or {},
             stops=stops,
+            stop_services={} if stops is None else _services(stops, path),
             restores=restores,
             own_origin=own_origin,
             frames=frames,
@@ -199,6 +208,20 @@ def operations_of(module: ModuleType) -> Iterator[Operation]:
         found = getattr(value, "operation", None)
         if isinstance(found, Operation) and value.__module__ == module.__name__:
             yield found
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a function's parameters."""
+    return {each.name: each.annotation for each in inspect.signature(function).parameters.values()}
+
+
+def _services(function: Callable[..., Any], path: str) -> dict[str, type[Any]]:
+    """The types of the parameters that are no part of a request."""
+    return {
+        name: kind
+        for name, kind in _parameters(function).items()
+        if name not in _OF_REQUEST and f"{{{name}}}" not in path
+    }
 
 
 def _replies(

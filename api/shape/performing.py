@@ -12,12 +12,13 @@ from api.shape.operation import Operation
 async def performing(
     operation: Operation, context: Context, inputs: Mapping[str, Any]
 ) -> AsyncGenerator[Any]:
-    """The operation's answer.
+    """The operation's answer; its function gets the services that it names.
 
     If the operation needs the sandbox of the path's session, the session keeps it meanwhile.
     """
+    given = context.shared.services.of_operation(operation)
     if not operation.restores:
-        yield await operation.handler(context, **inputs)
+        yield await operation.handler(context, **given, **inputs)
         return
-    async with context.plane.sessions.using(context.principal, context.session()):
-        yield await operation.handler(context, **inputs)
+    async with context.shared.sessions.using(context.principal, context.session()):
+        yield await operation.handler(context, **given, **inputs)

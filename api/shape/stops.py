@@ -1,15 +1,19 @@
 """Requests that stop something: they are answered regardless of the caller's request rate.
 
 Each function returns whether a request has such an effect now. A request that stops nothing (any
-more) counts like any other, so that it is not free.
+more) counts like any other, so that it is not free. Services are named by type, as operations do.
 """
 
 from api.shape.context import Context
 from orchestrator.ground.errors import PaddockError
-from orchestrator.record.secrets.outside import holder_of
+from orchestrator.operate.hooks.service import Hooks
+from orchestrator.record.secrets.outside import OutsideSecrets, holder_of
 from orchestrator.rules.access.keys import Role
+from orchestrator.rules.policy.levels import Levels
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
+from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.terminals.service import Terminals
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
 from paddock.contract.requests import NoBody
@@ -39,10 +43,10 @@ def interrupts(context: Context, body: InterruptBody) -> bool:
     return session is not None and any(not command.ending for command in session.running)
 
 
-def lowers_level(context: Context, body: SettingsBody) -> bool:
+def lowers_level(context: Context, body: SettingsBody, levels: Levels) -> bool:
     """Whether the session is at a higher level, and nothing else is asked for."""
     session = _session(context)
-    wanted = context.plane.levels.get(body.settings.permission_level or "")
+    wanted = levels.get(body.settings.permission_level or "")
     return (
         session is not None
         and not body.settings.workspace.given  # for which it may be refused
@@ -61,13 +65,13 @@ def signals_command(context: Context, body: SignalBody) -> bool:
     return body.signal not in command.signals
 
 
-def closes_terminal(context: Context, body: None = None) -> bool:
+def closes_terminal(context: Context, body: None, terminals: Terminals) -> bool:
     """Whether the terminal has not ended and is not ending."""
     session = _session(context)
     if session is None:
         return False
     terminal_id = context.path["terminal_id"]
-    live = context.plane.terminals.live(session)
+    live = terminals.live(session)
     return any(each.id == terminal_id and each.reason is None for each in live)
 
 
@@ -79,37 +83,37 @@ def closes_port(context: Context, body: None = None) -> bool:
     return any(str(number) == context.path["port"] for number in session.ports.open)
 
 
-def removes_secret(context: Context, body: None = None) -> bool:
+def removes_secret(context: Context, body: None, secrets: OutsideSecrets) -> bool:
     """Whether requests may have the secret: one of the caller's key, or any for an admin."""
-    principal, secrets = context.principal, context.plane.secrets
+    principal = context.principal
     holders = secrets.holders if principal.role is Role.ADMIN else [Holder(principal.name)]
-    return any(_is_usable(context, holder) for holder in holders if not holder.session_key)
+    return any(_is_usable(context, secrets, holder) for holder in holders if not holder.session_key)
 
 
-def removes_session_secret(context: Context, body: None = None) -> bool:
+def removes_session_secret(context: Context, body: None, secrets: OutsideSecrets) -> bool:
     """Whether the session's requests may have the secret, which is its own."""
     session = _session(context)
     if session is None:
         return False
-    return _is_usable(context, holder_of(session))
+    return _is_usable(context, secrets, holder_of(session))
 
 
-def _is_usable(context: Context, holder: Holder) -> bool:
-    found = context.plane.secrets.get(holder, context.path["name"])
+def _is_usable(context: Context, secrets: OutsideSecrets, holder: Holder) -> bool:
+    found = secrets.get(holder, context.path["name"])
     return found is not None and found.value is not None
 
 
-def removes_hook(context: Context, body: None = None) -> bool:
+def removes_hook(context: Context, body: None, hooks: Hooks) -> bool:
     """Whether anything may be sent to the hook, which the caller may remove."""
-    hooks, hook_id = context.plane.hooks, context.path["hook_id"]
+    hook_id = context.path["hook_id"]
     managed = any(hook.id == hook_id for hook in hooks.visible(context.principal))
     return managed and hooks.sends(hook_id)
 
 
-def denies_approval(context: Context, body: ApprovalBody) -> bool:
+def denies_approval(context: Context, body: ApprovalBody, approvals: Approvals) -> bool:
     """Whether the approval waits for its decision."""
     approval_id = context.path["approval_id"]
-    return body.decision == "deny" and context.plane.approvals.waits(context.principal, approval_id)
+    return body.decision == "deny" and approvals.waits(context.principal, approval_id)
 
 
 def _session(context: Context) -> Session | None:

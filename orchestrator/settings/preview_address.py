@@ -1,10 +1,18 @@
-"""Where open ports of sessions are served, by the settings. Pure functions."""
+"""Where open ports of sessions are served, by the settings."""
 
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from orchestrator.settings.instance_url import url_of
 from orchestrator.settings.settings import Settings
 from orchestrator.settings.values import NOWHERE, split_address
+
+
+@dataclass(slots=True)
+class PreviewOrigin:
+    """Where clients reach open ports; None: nowhere. Whoever listens there keeps it right."""
+
+    url: str | None
 
 
 def preview_address(settings: Settings) -> tuple[str, int] | None:

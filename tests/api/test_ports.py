@@ -117,7 +117,7 @@ async def test_a_port_that_is_being_closed_is_not_opened(
 
 async def test_nowhere_to_serve_is_said(api: Api, plane: ControlPlane) -> None:
     await api.session(id="web")
-    plane.preview_url = None
+    plane.previews.url = None
     path = "/api/sessions/web/ports"
     said = await api.problem(409, "conflict", "POST", path, json={"port": 8000})
     assert "PADDOCK_PREVIEW_LISTEN" in said["detail"]

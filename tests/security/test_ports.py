@@ -139,8 +139,8 @@ async def test_a_port_that_is_not_open_is_not_reached(
     target = f"/s/{mirror.box.session.id}/8002/~{mirror.token}/"
     assert (await shown.get(target)).status == 401
     # Nor one of the host itself, whose loopback is another.
-    assert control_plane.preview_url is not None
-    own = int(control_plane.preview_url.rpartition(":")[2])
+    assert control_plane.previews.url is not None
+    own = int(control_plane.previews.url.rpartition(":")[2])
     host = await opened_port(mirror.box, shown, own)
     assert (await host.get("/")).status == 502
 

@@ -61,7 +61,7 @@ async def previews(
     try:
         async with ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client:
             found = Previews(server, client)
-            plane.preview_url = found.origin
+            plane.previews.url = found.origin
             yield found
             for answer in found.answers:
                 answer.close()

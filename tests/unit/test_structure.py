@@ -133,6 +133,17 @@ def test_operations_know_no_http() -> None:
             )
 
 
+def test_operations_name_their_services() -> None:
+    """They get none through the whole control plane."""
+    for floor in API_FLOORS[: API_FLOORS.index("http")]:
+        for path in modules(f"api/{floor}"):
+            tree = ast.parse(path.read_text())
+            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+            names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+            assert not names & {"plane", "ControlPlane"}, path
+
+
 def test_only_the_engine_talks_to_the_engine() -> None:
     for package in ("orchestrator", "api"):
         for path in modules(package):

@@ -49,7 +49,7 @@ from paddock.contract.commands import Command, CommandResult, PendingCommand
 )
 async def execute(
     context: Context,
-    governed_commands: GovernedCommands,
+    commands: GovernedCommands,
     sessions: Sessions,
     executions: Executions,
     body: ExecBody,
@@ -64,12 +64,12 @@ async def execute(
             # This is first, so that one stream too many is refused before anything runs.
             held.enter_context(context.streaming("output", session))
         await _change_level(context, sessions, session, body.permission_level)
-        request = await _request(context, governed_commands, session, body)
+        request = await _request(context, commands, session, body)
         if isinstance(request, Approval):
             return Accepted(PendingCommand(status="pending", approval=approval(request)))
         request = replace(request, collect=not (request.background or context.wants_events))
         command = await context.work.complete(
-            governed_commands.start(context.principal, session, request),
+            commands.start(context.principal, session, request),
             lambda command: _leave(context, executions, session, command),
         )
         if command.background and not context.wants_events:
@@ -81,14 +81,14 @@ async def execute(
 
 
 async def _request(
-    context: Context, governed_commands: GovernedCommands, session: Session, body: ExecBody
+    context: Context, commands: GovernedCommands, session: Session, body: ExecBody
 ) -> ExecRequest | Approval:
     """The command to run, or the approval that a tool's command waits for."""
     request = exec_request(body)
     if body.tool is None:
         return request
     given = (body.tool, body.arguments, request, body.wait)
-    return await governed_commands.request(context.principal, session, *given)
+    return await commands.request(context.principal, session, *given)
 
 
 async def _change_level(

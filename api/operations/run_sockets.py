@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
 
 from api.operations.run_frames import told, wanted_run
-from api.operations.runs import begin, watch
+from api.operations.runs import RunServices, begin, watch
 from api.shape.access import Access
 from api.shape.answers import Event, Exchange
 from api.shape.context import Context
@@ -61,6 +61,7 @@ async def open_run_socket(
     """
     session = context.session()
     session.check_live()
+    services = RunServices(sessions, turns, models, session_tools, host_tools)
 
     def asked(text: str) -> AsyncGenerator[Event | None]:
         """The events of the run that a frame asks for.
@@ -69,7 +70,7 @@ async def open_run_socket(
         """
         context.spend()
         frame = wanted_run(text, context.session_id, levels)
-        return _events(context, sessions, turns, models, session_tools, host_tools, frame)
+        return _events(context, services, frame)
 
     with ExitStack() as held:
         held.enter_context(context.streaming("output", session))
@@ -83,17 +84,9 @@ async def open_run_socket(
 
 
 async def _events(
-    context: Context,
-    sessions: Sessions,
-    turns: SessionTurns,
-    models: Models,
-    session_tools: SessionTools,
-    host_tools: HostTools,
-    frame: RunFrame,
+    context: Context, services: RunServices, frame: RunFrame
 ) -> AsyncGenerator[Event | None]:
-    started = await begin(
-        context, sessions, turns, models, session_tools, host_tools, frame, (frame.input,)
-    )
-    async with aclosing(watch(context, turns, started)) as events:
+    started = await begin(context, services, frame, (frame.input,))
+    async with aclosing(watch(context, services.turns, started)) as events:
         async for event in events:
             yield event

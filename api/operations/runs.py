@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
-from api.views import host_tools as given_tools
 from api.views import runs as views
+from api.views.host_tools import host_tools
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.programs.turns import host_tools as domain
 from orchestrator.programs.turns.host_tools import HostTools
@@ -43,6 +44,16 @@ _ERRORS = (
 )
 
 
+class RunServices(NamedTuple):
+    """What begins runs."""
+
+    sessions: Sessions
+    turns: SessionTurns
+    models: Models
+    session_tools: SessionTools
+    host_tools: HostTools
+
+
 @operation(
     "POST",
     SESSION + "/send",
@@ -56,8 +67,8 @@ _ERRORS = (
 )
 async def send_messages(
     context: Context,
-    turns: SessionTurns,
     sessions: Sessions,
+    turns: SessionTurns,
     models: Models,
     session_tools: SessionTools,
     host_tools: HostTools,
@@ -70,7 +81,8 @@ async def send_messages(
     are queued for it: it goes on with them, and the answer is its result.
     """
     texts = tuple(message.content for message in body.messages)
-    return await _run(context, turns, sessions, models, session_tools, host_tools, body, texts)
+    services = RunServices(sessions, turns, models, session_tools, host_tools)
+    return await _run(context, services, body, texts)
 
 
 @operation(
@@ -86,8 +98,8 @@ async def send_messages(
 )
 async def render_session(
     context: Context,
-    turns: SessionTurns,
     sessions: Sessions,
+    turns: SessionTurns,
     models: Models,
     session_tools: SessionTools,
     host_tools: HostTools,
@@ -97,7 +109,8 @@ async def render_session(
 
     If there is neither, nothing runs, and the answer is an empty result without a number.
     """
-    return await _run(context, turns, sessions, models, session_tools, host_tools, body, ())
+    services = RunServices(sessions, turns, models, session_tools, host_tools)
+    return await _run(context, services, body, ())
 
 
 @operation(
@@ -120,56 +133,47 @@ async def queue_messages(context: Context, turns: SessionTurns, body: QueueBody)
 
 async def _run(
     context: Context,
-    turns: SessionTurns,
-    sessions: Sessions,
-    models: Models,
-    session_tools: SessionTools,
-    host_tools: HostTools,
+    services: RunServices,
     body: RenderBody,
     texts: tuple[str, ...],
 ) -> Run | EventStream:
     with ExitStack() as held:
         if context.wants_events:
             held.enter_context(context.streaming("output", context.session()))
-        started = await begin(
-            context, sessions, turns, models, session_tools, host_tools, body, texts
-        )
+        started = await begin(context, services, body, texts)
         if context.wants_events:
-            return EventStream(watch(context, turns, started), held.pop_all())
+            return EventStream(watch(context, services.turns, started), held.pop_all())
         if isinstance(started, TurnRecord):
             return views.run(started, [])
-        return views.run(await turns.wait(started), started.log.events)
+        return views.run(await services.turns.wait(started), started.log.events)
 
 
 async def begin(
     context: Context,
-    sessions: Sessions,
-    turns: SessionTurns,
-    models: Models,
-    session_tools: SessionTools,
-    host_tools: HostTools,
+    services: RunServices,
     body: RenderBody,
     texts: tuple[str, ...],
 ) -> RunningTurn | TurnRecord:
     """Starts a run of the path's session, or joins the one that is going on."""
     session = context.session()
-    check_model(context, models, body.model)
+    check_model(services.models, body.model)
     run = AgentRun(
         texts,
         body.model or "",
         body.system,
         body.max_ticks,
         body.max_timeline_entries,
-        _host_tools(context, session_tools, host_tools, session, body.tools),
+        _host_tools(context, services, session, body.tools),
         body.timeout,
     )
-    await _set_level(context, sessions, session, body.permission_level)
+    await _set_level(context, services.sessions, session, body.permission_level)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
-    async with sessions.using(context.principal, session):
-        return await context.work.complete(run_or_join(turns, context.principal, session, run))
+    async with services.sessions.using(context.principal, session):
+        running = run_or_join(services.turns, context.principal, session, run)
+        return await context.work.complete(running)
 
 
-def check_model(context: Context, models: Models, name: str | None) -> None:
+def check_model(models: Models, name: str | None) -> None:
     """Raises: ValidationError for a model that the operator has not configured."""
     known = models.configured
     if name is not None and name not in known:
@@ -177,11 +181,7 @@ def check_model(context: Context, models: Models, name: str | None) -> None:
 
 
 def _host_tools(
-    context: Context,
-    session_tools: SessionTools,
-    host_tools: HostTools,
-    session: Session,
-    given: Sequence[HostTool],
+    context: Context, services: RunServices, session: Session, given: Sequence[HostTool]
 ) -> tuple[domain.HostTool, ...]:
     """The tools of the host. Raises: ValidationError, PermissionDeniedError."""
     if not given:
@@ -189,10 +189,10 @@ def _host_tools(
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("tools may be given by the session's host only", field="tools")
     session.policy.check("tool.call")
-    others = toolbox(session_tools.of_session(context.principal, session), ())
-    found = given_tools.host_tools(given, others)
+    others = toolbox(services.session_tools.of_session(context.principal, session), ())
+    found = host_tools(given, others)
     for number, tool in enumerate(found):
-        host_tools.check_url(tool.url, f"tools.{number}.url")
+        services.host_tools.check_url(tool.url, f"tools.{number}.url")
     return found
 
 

@@ -73,7 +73,7 @@ async def set_secret(
     holder = _holder(context, query)
     if holder.key and keys.named(holder.key) is None:
         raise ValidationError(f"there is no key {holder.key}", field="key")
-    use = _use(context, levels, body)
+    use = _use(levels, body)
     found = await context.work.complete(
         secrets.set(context.principal, holder, _name(name), use, SecretStr(body.value))
     )
@@ -135,7 +135,7 @@ async def set_session_secret(
     context: Context, secrets: OutsideSecrets, levels: Levels, name: str, body: SecretBody
 ) -> Secret:
     """Sets a secret for this session alone, from its next request on. It ends with the session."""
-    session, use = context.session(), _use(context, levels, body)
+    session, use = context.session(), _use(levels, body)
     found = await context.work.complete(
         secrets.set(context.principal, session, _name(name), use, SecretStr(body.value))
     )
@@ -177,7 +177,7 @@ def _name(name: str) -> str:
     return name
 
 
-def _use(context: Context, levels: Levels, body: SecretBody) -> SecretUse:
+def _use(levels: Levels, body: SecretBody) -> SecretUse:
     """Raises: ValidationError naming the field."""
     given = body.model_dump(exclude={"value"}, exclude_none=True)
     try:

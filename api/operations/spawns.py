@@ -64,7 +64,7 @@ async def spawn_session(
 async def _run(
     context: Context, spawned_runs: SpawnedRuns, models: Models, body: SpawnBody
 ) -> SpawnedRunView | EventStream:
-    check_model(context, models, body.model)
+    check_model(models, body.model)
     parent = context.session()
     with ExitStack() as held:
         if context.wants_events:

@@ -30,8 +30,11 @@ class Services:
     @classmethod
     def of(cls, instance: object, operations: Iterable[Operation]) -> "Services":
         """Those that the class of an instance declares, each under its declared type."""
-        declared = get_type_hints(type(instance))
-        return cls([(kind, getattr(instance, name)) for name, kind in declared.items()], operations)
+        declared = get_type_hints(type(instance)).items()
+        offered = [
+            (kind, getattr(instance, name)) for name, kind in declared if hasattr(instance, name)
+        ]
+        return cls(offered, operations)
 
     def of_operation(self, operation: Operation) -> Mapping[str, Any]:
         """The services that the operation's function takes, by parameter."""

@@ -84,7 +84,10 @@ def test_an_instance_offers_what_its_class_declares() -> None:
         store: Store
 
     instance = Instance()
-    instance.clock, instance.store = Clock(), Store()
+    instance.clock = Clock()
+    with pytest.raises(TypeError, match="operation wind: store: there is no service Store"):
+        Services.of(instance, [WIND])
+    instance.store = Store()
     found = Services.of(instance, [WIND]).of_operation(WIND)
     assert found == {"clock": instance.clock, "store": instance.store}
 

@@ -47,7 +47,7 @@ def make_endpoint(
     """The operation as a request handler; it checks the credential first, then the input."""
 
     rates, unread, connections = bounds
-    of_stop = shared.services.of_stop(operation)
+    of_stop = shared.services.of_stop[operation.id]
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         if operation.own_origin:

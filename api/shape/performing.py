@@ -16,7 +16,7 @@ async def performing(
 
     If the operation needs the sandbox of the path's session, the session keeps it meanwhile.
     """
-    given = context.shared.services.of_operation(operation)
+    given = context.shared.services.of_operation[operation.id]
     if not operation.restores:
         yield await operation.handler(context, **given, **inputs)
         return

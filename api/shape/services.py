@@ -9,7 +9,8 @@ from api.shape.operation import Operation
 class Services:
     """The services of an instance by their types, and which of them each operation takes.
 
-    They are looked up once, before the first request.
+    They are looked up once, before the first request: `of_operation` has the arguments of each
+    operation's function by the operation's id, `of_stop` those of its `stops`.
     """
 
     def __init__(
@@ -21,11 +22,11 @@ class Services:
             if kind in self._offered:
                 raise TypeError(f"two services are of type {kind.__name__}")
             self._offered[kind] = service
-        self._of_operation: dict[str, Mapping[str, Any]] = {}
-        self._of_stop: dict[str, Mapping[str, Any]] = {}
+        self.of_operation: dict[str, Mapping[str, Any]] = {}
+        self.of_stop: dict[str, Mapping[str, Any]] = {}
         for operation in operations:
-            self._of_operation[operation.id] = self._found(operation.id, operation.services)
-            self._of_stop[operation.id] = self._found(operation.id, operation.stop_services)
+            self.of_operation[operation.id] = self._found(operation.id, operation.services)
+            self.of_stop[operation.id] = self._found(operation.id, operation.stop_services)
 
     @classmethod
     def of(cls, instance: object, operations: Iterable[Operation]) -> "Services":
@@ -35,14 +36,6 @@ class Services:
             (kind, getattr(instance, name)) for name, kind in declared if hasattr(instance, name)
         ]
         return cls(offered, operations)
-
-    def of_operation(self, operation: Operation) -> Mapping[str, Any]:
-        """The services that the operation's function takes, by parameter."""
-        return self._of_operation[operation.id]
-
-    def of_stop(self, operation: Operation) -> Mapping[str, Any]:
-        """The services that the operation's `stops` takes, by parameter."""
-        return self._of_stop[operation.id]
 
     def _found(self, operation: str, wanted: Mapping[str, type[Any]]) -> Mapping[str, Any]:
         for name, kind in wanted.items():

@@ -58,8 +58,8 @@ async def test_an_operation_gets_its_services() -> None:
     clock, store = Clock(), Store()
     nothing: Any = None
     services = Services([(Store, store), (Clock, clock)], [WIND])
-    assert services.of_operation(WIND) == {"clock": clock, "store": store}
-    assert services.of_stop(WIND) == {"clock": clock}
+    assert services.of_operation[WIND.id] == {"clock": clock, "store": store}
+    assert services.of_stop[WIND.id] == {"clock": clock}
     shared = Shared(nothing, nothing, nothing, services)
     context = Context(shared, nothing, nothing, "id", {}, lambda: True)
     async with performing(WIND, context, {"name": "tower", "body": NoBody()}) as answer:
@@ -88,12 +88,12 @@ def test_an_instance_offers_what_its_class_declares() -> None:
     with pytest.raises(TypeError, match="operation wind: store: there is no service Store"):
         Services.of(instance, [WIND])
     instance.store = Store()
-    found = Services.of(instance, [WIND]).of_operation(WIND)
+    found = Services.of(instance, [WIND]).of_operation[WIND.id]
     assert found == {"clock": instance.clock, "store": instance.store}
 
 
 def test_the_control_plane_has_all_that_operations_name() -> None:
     declared = get_type_hints(ControlPlane)
     services = Services([(kind, name) for name, kind in declared.items()], OPERATIONS)
-    found = [services.of_operation(each) for each in OPERATIONS]
+    found = [services.of_operation[each.id] for each in OPERATIONS]
     assert {"sessions", "governed_commands"} <= {name for each in found for name in each.values()}

@@ -94,5 +94,5 @@ def test_an_empty_slot_needs_no_helper(slot: Path, data: Path) -> None:
 
 def test_never_as_root(slot: Path, data: Path) -> None:
     (data / "file").write_text("x")
-    with pytest.raises(PurgeError, match="never purged as root"):
+    with pytest.raises(PurgeError, match="never used as root"):
         PlainDirectories().remove(slot, 0)

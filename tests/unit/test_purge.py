@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.workspace import mounts
-from orchestrator.host.workspace.purge_helper import DIRECTORY, empty, give_up_privileges
+from orchestrator.host.workspace.helper_limits import give_up_privileges
+from orchestrator.host.workspace.purge_helper import DIRECTORY, empty
 
 
 def purge(top: Path) -> None:
@@ -90,8 +91,8 @@ def test_special_files_and_names(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_workspace_is_never_purged_as_root() -> None:
-    with pytest.raises(ValueError, match="never purged as root"):
+def test_a_workspaces_files_are_never_used_as_root() -> None:
+    with pytest.raises(ValueError, match="never used as root"):
         give_up_privileges(0)
 
 

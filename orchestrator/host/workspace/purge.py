@@ -1,13 +1,11 @@
 """Removes a workspace's files in a process that has only their owner's privileges."""
 
 import errno
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.workspace import purge_helper
+from orchestrator.host.workspace.helper import Helper, HelperError, LateHelperError
 
 
 class PurgeError(PaddockError):
@@ -46,22 +44,16 @@ def _gone(directory: Path) -> bool:
 
 def empty_directory(data: Path, uid: int, time_limit: float) -> None:
     """Removes everything in the directory as its owner `uid`; blocks. Raises: PurgeError."""
+    helper = Helper(purge_helper.__name__, uid, time_limit)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", purge_helper.__file__, os.fspath(data), str(uid)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={},
-            cwd="/",
-            start_new_session=True,
-            timeout=time_limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
+        answer = helper.ask({}, {"top": data})
+    except LateHelperError:
         raise PurgeError(
             f"the workspace could not be removed within {time_limit:g} s; try again"
-        ) from error
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise PurgeError(f"the workspace could not be removed: {lines[-1][:200]}")
+        ) from None
+    except HelperError:
+        raise PurgeError("the workspace could not be removed: no reason given") from None
+    except OSError as error:
+        raise PurgeError(f"the workspace could not be removed: {error.strerror}") from error
+    if "error" in answer:
+        raise PurgeError(f"the workspace could not be removed: {str(answer['error'])[:200]}")

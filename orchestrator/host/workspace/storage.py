@@ -19,10 +19,10 @@ from orchestrator.host.workspace.disk_image import DiskImages
 from orchestrator.host.workspace.paths import slot_path
 from orchestrator.host.workspace.plain_directory import PlainDirectories
 from orchestrator.host.workspace.prepared import PreparedSlots
-from orchestrator.host.workspace.process import settle
 from orchestrator.host.workspace.project_quota import KernelCalls, ProjectQuotas
 from orchestrator.host.workspace.quota import Choice, DiskUsage, Driver, Quota, choose
 from orchestrator.host.workspace.slots import Workspace
+from orchestrator.host.workspace.staged_work import settle
 from orchestrator.host.workspace.staging import StagingArea, area_of, areas_in
 from orchestrator.settings.settings import Settings
 

@@ -1,20 +1,13 @@
-"""The helper's main function: packs or unpacks a tree with the workspace's user's rights only.
-
-It has no network and refers to the tree by descriptors.
-"""
+"""What a helper does for snapshots: packs or unpacks a tree, which it refers to by descriptors."""
 
 import fcntl
 import json
 import os
-import resource
-import signal
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.host.workspace.purge_helper import give_up_privileges
 from orchestrator.host.workspace.staged import base, descriptors
 from orchestrator.host.workspace.staged.names import bad_name, bad_place
 from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, TooMuchError, walk
@@ -27,51 +20,23 @@ from sandbox_agent.files.archives.tree import Tree
 from sandbox_agent.files.archives.untar import Untar
 from sandbox_agent.files.places import Place
 
-_MEMORY_BYTES = 1024 * 1024 * 1024
-_FILES = 1024
 _CHUNK = 1024 * 1024
 _MOST_NAMES = 64
 _OPAQUE = "user.overlay.opaque"
 
 
-def main(arguments: list[str]) -> int:
-    """`UID SECONDS MOST_BYTES`; the request is JSON on standard input, the answer on output.
+def perform(request: dict[str, Any]) -> dict[str, Any]:
+    """The answer. The request names open descriptors and the most bytes of files, `most`.
 
-    The request names open descriptors: `tree`, a directory; `archive`, its tar; and for staged
-    work `marks`, `lower` and `area`.
+    The descriptors are `tree`, a directory; `archive`, its tar; and for staged work `marks`,
+    `lower` and `area`. Raises: OSError, ValueError.
     """
-    uid, seconds, most = map(int, arguments)
     try:
-        request = json.load(sys.stdin)
-        _limit(seconds, most)
-        give_up_privileges(uid)
-        answer = _pack(request) if request["action"] == "pack" else _unpack(request, most)
+        return _pack(request) if request["action"] == "pack" else _unpack(request, request["most"])
     except AgentError as error:
-        answer = {"error": error.message, "kind": error.code}
+        return {"error": error.message, "kind": error.code}
     except TooMuchError:
-        answer = {"error": "more is staged than can be examined", "kind": "too_large"}
-    except (OSError, MemoryError, ValueError, RecursionError) as error:
-        # Leave names out: the session chose them.
-        why = error.strerror if isinstance(error, OSError) else type(error).__name__
-        answer = {"error": why or type(error).__name__, "kind": "failed"}
-    sys.stdout.write(json.dumps(answer))
-    sys.stdout.flush()
-    return 0
-
-
-def _limit(seconds: int, most: int) -> None:
-    """Bounds what a hostile tree or archive can make this process use."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    for kind, limit in (
-        (resource.RLIMIT_AS, _MEMORY_BYTES),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_NOFILE, _FILES),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, most),
-    ):
-        resource.setrlimit(kind, (limit, limit))
-    os.umask(0o077)
+        return {"error": "more is staged than can be examined", "kind": "too_large"}
 
 
 # Packing.

@@ -27,10 +27,10 @@ from orchestrator.operate.snapshots.archive import (
     ArchiveReader,
     PartFacts,
 )
-from orchestrator.operate.snapshots.process import SECONDS, SnapshotFailedError, TreeHelper
 from orchestrator.operate.snapshots.said import WhatWasSaid
 from orchestrator.operate.snapshots.snapshot import Received, Taken
 from orchestrator.operate.snapshots.spool import Spool
+from orchestrator.operate.snapshots.trees import SECONDS, SnapshotFailedError, TreeHelper
 from orchestrator.programs.turns import turn_rows
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.runs import queue, timeline_rows

@@ -7,7 +7,7 @@ from orchestrator.ground.errors import AuditUnavailableError, PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.threads import Threads
-from orchestrator.host.workspace.process import COMMIT_SECONDS, settle
+from orchestrator.host.workspace.staged_work import COMMIT_SECONDS, settle
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.record.audit import query
 from orchestrator.record.audit.recorder import Recorder

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.host.workspace.process import ProposalsError
+from orchestrator.host.workspace.staged_work import ProposalsError
 
 M = TypeVar("M", bound=BaseModel)
 

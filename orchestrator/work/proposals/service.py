@@ -18,7 +18,7 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.threads import Threads, bounded
-from orchestrator.host.workspace.process import (
+from orchestrator.host.workspace.staged_work import (
     COMMIT_SECONDS,
     SHOW_SECONDS,
     ProposalsError,

@@ -1,58 +1,25 @@
-"""The helper's main function: gives up all rights, then does what one request says."""
+"""What a helper does with staged work: shows, prepares, commits or settles, as one request says."""
 
 import fcntl
-import json
-import os
-import resource
-import sys
 from typing import Any
 
-from orchestrator.host.workspace.purge_helper import give_up_privileges
 from orchestrator.host.workspace.staged import base, committing, showing
 from orchestrator.host.workspace.staged.committing import CommitError, Staged
 from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
 from orchestrator.host.workspace.staged.walking import TooMuchError
 
-_MEMORY_BYTES = 1024 * 1024 * 1024
-_FILES = 1024
 
+def perform(request: dict[str, Any]) -> dict[str, Any]:
+    """The answer. The request names open directories: `upper`, `lower` and `area`.
 
-def main(arguments: list[str]) -> int:
-    """`UID SECONDS PARENT UPPER LOWER AREA`: the last three are open directories.
-
-    The request is JSON on standard input, the answer JSON on standard output.
+    Raises: OSError, ValueError.
     """
-    uid, seconds, parent, *handles = map(int, arguments)
     try:
-        _limit(seconds)
-        give_up_privileges(uid)
-        if os.getppid() != parent:
-            return 1  # it died before its death was to end this process, too
-        answer = _perform(json.load(sys.stdin), Staged(*handles))
+        return _perform(request, Staged(request["upper"], request["lower"], request["area"]))
     except CommitError as error:
-        answer = {"error": str(error), "kind": "commit"}
+        return {"error": str(error), "kind": "commit"}
     except TooMuchError:
-        answer = {"error": "more is staged than can be examined", "kind": "too_much"}
-    except (OSError, MemoryError, ValueError, RecursionError) as error:
-        # Leave names out: the session chose them.
-        why = error.strerror if isinstance(error, OSError) else type(error).__name__
-        answer = {"error": why or type(error).__name__, "kind": "failed"}
-    sys.stdout.write(json.dumps(answer))
-    sys.stdout.flush()
-    return 0
-
-
-def _limit(seconds: int) -> None:
-    """Bounds what a hostile staging area can make this process use."""
-    for kind, most in (
-        (resource.RLIMIT_AS, _MEMORY_BYTES),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_NOFILE, _FILES),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(kind, (most, most))
-    os.umask(0o077)
+        return {"error": "more is staged than can be examined", "kind": "too_much"}
 
 
 def _perform(request: dict[str, Any], staged: Staged) -> dict[str, Any]:

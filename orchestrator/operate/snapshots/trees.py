@@ -1,27 +1,19 @@
-"""Runs the helper that packs and unpacks trees: without rights, and within bounds."""
+"""Asks the helper that packs and unpacks trees."""
 
 import errno
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import orchestrator
 from orchestrator.ground.errors import ConflictError, PaddockError, TooLargeError
+from orchestrator.host.workspace.helper import Helper, HelperError
 from orchestrator.host.workspace.staging import StagingArea
 from orchestrator.operate.snapshots.archive import MARKS, STAGED, WORKSPACE, SnapshotError
 from orchestrator.operate.snapshots.spool import Spool
 
-_ROOT = Path(orchestrator.__file__).parents[1]
-_START = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1));"
-    " from orchestrator.operate.snapshots.helper import main; sys.exit(main(sys.argv[1:]))"
-)
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# By name: the control plane must not load what it runs, which is the agent's.
+_MODULE = "orchestrator.operate.snapshots.helper"
 SECONDS = 600
 # Headers of entries, besides the contents of files.
 _HEADERS = 512 * 1024 * 1024
@@ -71,51 +63,17 @@ class TreeHelper:
     def _run(
         self, action: str, most: int, places: Mapping[str, Path], files: Mapping[str, int]
     ) -> dict[str, Any]:
+        packer = Helper(_MODULE, self._uid, SECONDS, most)
         try:
-            with _opened(places) as directories:
-                request = {"action": action, **directories, **files}
-                answer = self._ask(request, most, [*directories.values(), *files.values()])
+            answer = packer.ask({"action": action, "most": most}, places, files)
+        except HelperError:
+            raise SnapshotFailedError("its files can't be used in time: try again") from None
         except OSError as error:
             raise SnapshotFailedError(f"its files can't be used: {error.strerror}") from error
         if "error" in answer:
             part = STAGED if "marks" in files else WORKSPACE
             raise _failure(action, part, answer["kind"], str(answer["error"])[:500])
         return answer
-
-    def _ask(self, request: Mapping[str, Any], most: int, handles: list[int]) -> dict[str, Any]:
-        arguments = [str(_ROOT), str(self._uid), str(SECONDS), str(most)]
-        try:
-            done = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", _START, *arguments],
-                input=json.dumps(request).encode(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                start_new_session=True,
-                pass_fds=handles,
-                timeout=SECONDS,
-                check=False,
-            )
-            answer = json.loads(done.stdout)
-        except (subprocess.TimeoutExpired, ValueError):
-            raise SnapshotFailedError("its files can't be used in time: try again") from None
-        if not isinstance(answer, dict):
-            raise SnapshotFailedError("its files can't be used: try again")
-        return answer
-
-
-@contextmanager
-def _opened(places: Mapping[str, Path]) -> Iterator[dict[str, int]]:
-    """By root, which alone can enter the directories above; the helper can't leave these."""
-    handles: dict[str, int] = {}
-    try:
-        for name, path in places.items():
-            handles[name] = os.open(path, _DIRECTORY)
-        yield handles
-    finally:
-        for handle in handles.values():
-            os.close(handle)
 
 
 def _failure(action: str, part: str, kind: str, said: str) -> PaddockError:

@@ -29,7 +29,6 @@ class TaskName(StrEnum):
     POLICY_WATCH = "policy-watch"
     SCRUBBER = "scrubber"
     KEPT_WORKSPACES = "kept-workspaces"
-    WEBHOOK = "webhook"
     ARCHIVING = "archiving"
     ANCHORING = "anchoring"
     WARM_POOL = "warm-pool"

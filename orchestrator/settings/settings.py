@@ -24,6 +24,7 @@ from orchestrator.settings.groups.rules import RuleSettings
 from orchestrator.settings.groups.serving import ServingSettings
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
+from orchestrator.settings.removed_settings import check_removed
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 _PREFIX = "PADDOCK_"
@@ -102,6 +103,7 @@ class Settings(
 
 def load_settings() -> Settings:
     """This process's settings. Raises: ConfigError."""
+    check_removed((name for name, value in os.environ.items() if value), _PREFIX)
     try:
         return Settings()
     except ValidationError as error:
@@ -120,7 +122,9 @@ def ensure_state_dir(path: Path) -> None:
 
 def _read_file() -> dict[str, Any]:
     path = os.environ.get(CONFIG_FILE_VARIABLE)
-    return read_toml(Path(path)) if path else {}
+    values = read_toml(Path(path)) if path else {}
+    check_removed(values)
+    return values
 
 
 def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:

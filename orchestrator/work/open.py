@@ -1,19 +1,15 @@
 """Opens the floor of work: commands, files, terminals, tools and their approvals."""
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from orchestrator.ground.open import GroundFloor
-from orchestrator.ground.tasks import Tasks
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.approvals.service import Approvals
-from orchestrator.work.approvals.webhook import Webhook, requested
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed import GovernedCommands
@@ -67,9 +63,7 @@ def open_work(
     closers.push_async_callback(sandbox.firewall.close)
     file_requests = FileRequests(recorder, sandbox.firewall)
     files = Files(file_requests)
-    approvals = Approvals(
-        ground.database, record.ledger, recorder, _announcer(settings, ground.tasks, closers)
-    )
+    approvals = Approvals(ground.database, record.ledger, recorder)
 
     async def expire_approvals(session: Session, terminal_id: str, reason: str) -> None:
         """Expires the approvals of a terminal that has ended."""
@@ -97,16 +91,3 @@ def open_work(
         SessionTools(tool_rules, keys),
         shells,
     )
-
-
-def _announcer(
-    settings: Settings, tasks: Tasks, closers: AsyncExitStack
-) -> Callable[[Approval], None]:
-    """The function that sends new approvals to the operator's webhook, if there is one."""
-    url, secret = settings.approval_webhook_url, settings.approval_webhook_secret
-    if url is None or secret is None:
-        return lambda approval: None
-    webhook = Webhook(url, secret.get_secret_value())
-    webhook.start(tasks)
-    closers.push_async_callback(webhook.close)
-    return lambda approval: webhook.send(requested(approval))

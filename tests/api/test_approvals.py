@@ -13,11 +13,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from api.views.approvals import approval
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.record.audit.verify import verify
 from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import NewSession
 from orchestrator.work.approvals.service import Line
@@ -170,7 +170,7 @@ async def test_nothing_is_decided_without_the_ledger(api: Api, session: dict[str
     await api.problem(503, "audit_unavailable", "POST", f"/api/approvals/{approval}", json=body)
 
 
-async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
+async def test_a_hook_is_told(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
     told: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     async def receive(request: web.Request) -> web.Response:
@@ -182,8 +182,13 @@ async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agent
     app.router.add_post("/hook", receive)
     async with TestServer(app) as server:
         update = {
-            "approval_webhook_url": str(server.make_url("/hook")),
-            "approval_webhook_secret": SecretStr("the-secret-of-the-tests"),
+            "hooks": {
+                "approvals": OperatorHook(
+                    url=str(server.make_url("/hook")),
+                    secret=SecretStr("the-secret-of-the-tests"),
+                    events=("approval.requested",),
+                )
+            }
         }
         plane = await ControlPlane.open(settings.model_copy(update=update), engine)
         try:
@@ -194,7 +199,8 @@ async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agent
             await plane.sessions.close(ADMIN, session, purge=False)
         finally:
             await plane.close()
-    assert message == {"type": "approval.requested", "approval": approval(asked).raw}
+    assert (message["type"], message["data"]["approval_id"]) == ("approval.requested", asked.id)
+    assert message["data"]["command"] == asked.text
 
 
 async def test_a_restart_expires_what_waits(

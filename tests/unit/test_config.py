@@ -114,11 +114,10 @@ def test_one_member_of_a_setting_beside_the_others(monkeypatch: pytest.MonkeyPat
         ("PADDOCK_ENGINE_TIMEOUT", "0"),
         ("PADDOCK_IDLE_TIMEOUT_MAX", "60"),
         ("PADDOCK_DOCKER_HOST", "/var/run/docker.sock"),
-        ("PADDOCK_APPROVAL_WEBHOOK_URL", "example.org/hook"),
-        ("PADDOCK_APPROVAL_WEBHOOK_URL", "ftp://example.org"),
-        ("PADDOCK_APPROVAL_WEBHOOK_URL", "https://user:word@example.org/"),
-        ("PADDOCK_APPROVAL_WEBHOOK_URL", "https://example.org/a b"),
-        ("PADDOCK_APPROVAL_WEBHOOK_SECRET", "too-short"),
+        ("PADDOCK_PIP_INDEX", "example.org/hook"),
+        ("PADDOCK_PIP_INDEX", "ftp://example.org"),
+        ("PADDOCK_PIP_INDEX", "https://user:word@example.org/"),
+        ("PADDOCK_PIP_INDEX", "https://example.org/a b"),
         ("PADDOCK_ADMIN_KEY", "too-short-key"),
         ("PADDOCK_ADMIN_KEY", "no spaces in a key, please"),
     ],
@@ -170,14 +169,24 @@ def test_the_admin_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "long-enough" not in repr(settings)
 
 
-def test_a_webhook_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PADDOCK_APPROVAL_WEBHOOK_URL", "https://example.org:8443/hook?a=b")
-    with pytest.raises(ConfigError, match="PADDOCK_APPROVAL_WEBHOOK_SECRET: must be set"):
+@pytest.mark.parametrize("name", ["approval_webhook_url", "approval_webhook_secret"])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_removed_setting_shows_the_hook_that_replaces_it(
+    name: str, in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "paddock.toml"
+    path.write_text(f'{name} = "https://example.org/secret"' if in_file else "")
+    monkeypatch.setenv("PADDOCK_CONFIG_FILE", str(path))
+    if not in_file:
+        monkeypatch.setenv(f"PADDOCK_{name.upper()}", "https://example.org/secret")
+    with pytest.raises(ConfigError, match="(?i)" + name) as refused:
         load_settings()
-    monkeypatch.setenv("PADDOCK_APPROVAL_WEBHOOK_SECRET", "a-secret-that-is-long-enough")
-    settings = load_settings()
-    assert settings.approval_webhook_url == "https://example.org:8443/hook?a=b"
-    assert "long-enough" not in repr(settings)
+    said, *entry = str(refused.value).splitlines()
+    assert "example.org" not in str(refused.value)
+    assert (len(entry), "PADDOCK_CONFIG_FILE" in said) == (4, True)
+    path.write_text("\n".join(entry))
+    monkeypatch.delenv(f"PADDOCK_{name.upper()}", raising=False)
+    assert load_settings().hooks["approvals"].events == ("approval.requested",)
 
 
 def test_split_address() -> None:

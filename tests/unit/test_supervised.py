@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.check import CheckStatus
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.tasks import Rounds, TaskName, Tasks
+from orchestrator.ground.tasks import Rounds, TaskName
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate.hooks.delivering import HookDeliveries
 from orchestrator.operate.observe.usage import UsageHistory
@@ -25,7 +25,6 @@ from orchestrator.sessions.watcher import Watcher
 from orchestrator.settings.groups.places import AnchorSettings
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings
-from orchestrator.work.approvals.webhook import Webhook
 from tests.support.until import until
 
 # The method that each task calls in every round.
@@ -34,7 +33,6 @@ ROUNDS = {
     TaskName.POLICY: (Reload, "look"),
     TaskName.SCRUBBER: (Database, "scrub"),
     TaskName.KEPT_WORKSPACES: (Workspaces, "purge_ended_before"),
-    TaskName.WEBHOOK: (Webhook, "_deliver"),
     TaskName.ARCHIVING: (Archiving, "_archive_all"),
     TaskName.ANCHORING: (Anchoring, "anchor"),
     TaskName.WARM_POOL: (WarmPool, "_round"),
@@ -59,21 +57,8 @@ def settings(tmp_path: Path) -> Settings:
         audit_retention=3600,
         anchor=AnchorSettings(file=tmp_path / "anchors", interval=3600),
         warm_sandboxes=1,
-        approval_webhook_url="http://127.0.0.1:9/",
-        approval_webhook_secret=SecretStr("x" * 32),
         hooks={"ci": HOOK},
     )
-
-
-@pytest.fixture(autouse=True)
-def something_to_deliver(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Webhook.start
-
-    def started(self: Webhook, tasks: Tasks) -> None:
-        start(self, tasks)
-        self.send({})
-
-    monkeypatch.setattr(Webhook, "start", started)
 
 
 @pytest.fixture

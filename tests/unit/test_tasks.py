@@ -76,7 +76,7 @@ async def test_what_fails_or_returns_is_started_again(
 async def test_readiness_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     plane, work = Plane(monkeypatch), Work(0, ValueError("with a path /root/x"))
     task = plane.tasks.start(NAME, work)
-    other = plane.tasks.start(TaskName.WEBHOOK, Work(0, None))
+    other = plane.tasks.start(TaskName.HOOKS, Work(0, None))
     async with asyncio.timeout(WAIT_SECONDS):
         await work.runs.wait()
         assert plane.status() is CheckStatus.OK

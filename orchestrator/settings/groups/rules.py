@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic_settings import NoDecode
 
 from orchestrator.settings import operator_hooks
@@ -14,7 +14,6 @@ from orchestrator.settings.value_types import (
     ImageName,
     OrJson,
     PlainUrl,
-    Secret,
     Url,
 )
 
@@ -80,15 +79,6 @@ class RuleSettings(BaseModel):
         description="The index that pip uses in sandboxes with a network, as `PIP_INDEX_URL` of "
         "their commands, unless the level's file sets that.",
     )
-    approval_webhook_url: Url | None = Field(
-        default=None,
-        description="The URL that receives a POST for each pending approval, as "
-        "`https://host/path`.",
-    )
-    approval_webhook_secret: Secret | None = Field(
-        default=None,
-        description="The key that signs those messages, at least 16 visible ASCII characters.",
-    )
     hooks: Annotated[dict[str, OperatorHook], NoDecode, OrJson, AfterValidator(_named_hooks)] = (
         Field(
             default={},
@@ -111,10 +101,3 @@ class RuleSettings(BaseModel):
         description="URLs that hosts may register as tools of runs, comma-separated, with those "
         "below them. Unset: none.",
     )
-
-    @field_validator("approval_webhook_secret")
-    @classmethod
-    def _check_signed(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        if value is None and info.data.get("approval_webhook_url") is not None:
-            raise ValueError("must be set with approval_webhook_url: messages are signed")
-        return value

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -70,13 +70,10 @@ class Approvals:
         database: Database,
         ledger: Ledger,
         recorder: Recorder,
-        announce: Callable[[Approval], None],
     ) -> None:
-        """`announce` notifies operators of a new approval; it must return at once."""
         self._database = database
         self._ledger = ledger
         self._recorder = recorder
-        self._announce = announce
         self._open: dict[str, _Open] = {}
 
     # For terminals.
@@ -259,10 +256,6 @@ class Approvals:
         except PaddockError:
             self._open.pop(approval.id, None)
             raise
-        finally:
-            # The caller may have left meanwhile; it is recorded anyway.
-            if approval.id in self._open:
-                self._announce(approval)
         return found
 
     async def _expire(self, found: _Open, reason: str) -> None:

@@ -1,10 +1,11 @@
 """Metrics that are measured as events happen, and their text for Prometheus."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
+from typing import NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -33,6 +34,99 @@ WARM_OUTCOMES = ("hit", "miss")
 HOOK_OUTCOMES = ("delivered", "failed", "undelivered")
 _ENGINE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
 
+_Value = TypeVar("_Value", bound=str)
+
+
+class _Row(NamedTuple):
+    """A metric: a histogram if it has buckets, otherwise a counter."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    def registered(self, registry: CollectorRegistry) -> Counter | Histogram:
+        if self.buckets:
+            return Histogram(
+                self.name, self.help, self.labels, buckets=self.buckets, registry=registry
+            )
+        return Counter(self.name, self.help, self.labels, registry=registry)
+
+
+# In the order in which `/metrics` has them.
+_TABLE = (
+    _Row(
+        "paddock_http_requests",
+        "Requests answered; status 499: the client disconnected first.",
+        ("method", "route", "status"),
+    ),
+    _Row(
+        "paddock_http_request_seconds",
+        "Time to answer a request, except streams.",
+        ("method", "route"),
+        _REQUEST_BUCKETS,
+    ),
+    _Row("paddock_http_malformed", "Connections closed because their data is not HTTP."),
+    _Row(
+        "paddock_rate_limited",
+        "Requests refused because an API key reached a limit, by limit.",
+        ("limit",),
+    ),
+    _Row(
+        "paddock_session_create_seconds",
+        "Time to create a session, once its turn has come.",
+        ("level",),
+        _ENGINE_BUCKETS,
+    ),
+    _Row(
+        "paddock_session_create_failures",
+        "Sessions that could not be created, by error code.",
+        ("code",),
+    ),
+    _Row(
+        "paddock_warm_claims",
+        "Sandboxes that sessions needed, by whether one was waiting (hit) or not (miss).",
+        ("level", "outcome"),
+    ),
+    _Row(
+        "paddock_warm_age_seconds",
+        "How long a sandbox had waited when a session got it.",
+        (),
+        _AGE_BUCKETS,
+    ),
+    _Row(
+        "paddock_command_start_seconds",
+        "Time to decide, record and start a command.",
+        ("level",),
+        _START_BUCKETS,
+    ),
+    _Row("paddock_command_seconds", "Run time of a command.", ("level",), _COMMAND_BUCKETS),
+    _Row("paddock_denials", "Recorded policy refusals, by rule.", ("rule",)),
+    _Row("paddock_budgets_exceeded", "Sessions that used up a budget, by its kind.", ("kind",)),
+    _Row("paddock_agent_reconnects", "Sandbox agents that connected again."),
+    _Row(
+        "paddock_agent_violations",
+        "Connections of sandbox agents that were dropped for breaking the protocol.",
+    ),
+    _Row(
+        "paddock_task_restarts",
+        "Background tasks that failed and were started again, by task.",
+        ("task",),
+    ),
+    _Row(
+        "paddock_hook_deliveries",
+        "Messages to hooks: delivered, tries that failed, and given up (undelivered).",
+        ("outcome",),
+    ),
+    _Row(
+        "paddock_engine_call_seconds",
+        "Duration of a call to the container engine, including failed ones.",
+        ("operation",),
+        _ENGINE_BUCKETS,
+    ),
+    _Row("paddock_engine_call_failures", "Failed calls to the container engine.", ("operation",)),
+)
+
 
 class Metrics:
     """One instance's metrics in their own registry.
@@ -46,130 +140,31 @@ class Metrics:
         ProcessCollector(registry=registry)
         build = Gauge("paddock_build_info", "Always 1.", ["version", "python"], registry=registry)
         build.labels(_version(), python_version()).set(1)
-        self._requests = Counter(
-            "paddock_http_requests",
-            "Requests answered; status 499: the client disconnected first.",
-            ["method", "route", "status"],
-            registry=registry,
-        )
-        self._request_seconds = Histogram(
-            "paddock_http_request_seconds",
-            "Time to answer a request, except streams.",
-            ["method", "route"],
-            buckets=_REQUEST_BUCKETS,
-            registry=registry,
-        )
-        self._not_http = Counter(
-            "paddock_http_malformed",
-            "Connections closed because their data is not HTTP.",
-            registry=registry,
-        )
-        rate_limited = Counter(
-            "paddock_rate_limited",
-            "Requests refused because an API key reached a limit, by limit.",
-            ["limit"],
-            registry=registry,
-        )
-        self._rate_limited = {name: rate_limited.labels(name) for name in LIMIT_NAMES}
-        create = Histogram(
-            "paddock_session_create_seconds",
-            "Time to create a session, once its turn has come.",
-            ["level"],
-            buckets=_ENGINE_BUCKETS,
-            registry=registry,
-        )
-        self._create = _ByLevel(create)
-        self._create_failures = Counter(
-            "paddock_session_create_failures",
-            "Sessions that could not be created, by error code.",
-            ["code"],
-            registry=registry,
-        )
-        self._warm_claims = Counter(
-            "paddock_warm_claims",
-            "Sandboxes that sessions needed, by whether one was waiting (hit) or not (miss).",
-            ["level", "outcome"],
-            registry=registry,
-        )
+        made = {metric.name: metric.registered(registry) for metric in _TABLE}
+        counters = {name: each for name, each in made.items() if isinstance(each, Counter)}
+        histograms = {name: each for name, each in made.items() if isinstance(each, Histogram)}
+        self._requests = counters["paddock_http_requests"]
+        self._request_seconds = histograms["paddock_http_request_seconds"]
+        self._not_http = counters["paddock_http_malformed"]
+        self._rate_limited = _series(counters["paddock_rate_limited"], LIMIT_NAMES)
+        self._create = _ByLevel(histograms["paddock_session_create_seconds"])
+        self._create_failures = counters["paddock_session_create_failures"]
+        self._warm_claims = counters["paddock_warm_claims"]
         for level in LEVEL_NAMES:
             for outcome in WARM_OUTCOMES:
                 self._warm_claims.labels(level, outcome)
-        self._warm_age = Histogram(
-            "paddock_warm_age_seconds",
-            "How long a sandbox had waited when a session got it.",
-            buckets=_AGE_BUCKETS,
-            registry=registry,
-        )
-        start = Histogram(
-            "paddock_command_start_seconds",
-            "Time to decide, record and start a command.",
-            ["level"],
-            buckets=_START_BUCKETS,
-            registry=registry,
-        )
-        self._start = _ByLevel(start)
-        duration = Histogram(
-            "paddock_command_seconds",
-            "Run time of a command.",
-            ["level"],
-            buckets=_COMMAND_BUCKETS,
-            registry=registry,
-        )
-        self._duration = _ByLevel(duration)
-        denials = Counter(
-            "paddock_denials",
-            "Recorded policy refusals, by rule.",
-            ["rule"],
-            registry=registry,
-        )
-        self._denials = {
-            rule: denials.labels(rule) for rule in (*remedies.COMMANDS, *remedies.KEYS, OTHER)
-        }
-        budgets = Counter(
-            "paddock_budgets_exceeded",
-            "Sessions that used up a budget, by its kind.",
-            ["kind"],
-            registry=registry,
-        )
-        self._budgets = {kind: budgets.labels(kind) for kind in Kind}
-        self._reconnects = Counter(
-            "paddock_agent_reconnects",
-            "Sandbox agents that connected again.",
-            registry=registry,
-        )
-        self._violations = Counter(
-            "paddock_agent_violations",
-            "Connections of sandbox agents that were dropped for breaking the protocol.",
-            registry=registry,
-        )
-        restarts = Counter(
-            "paddock_task_restarts",
-            "Background tasks that failed and were started again, by task.",
-            ["task"],
-            registry=registry,
-        )
-        self._restarts = {name: restarts.labels(name) for name in TaskName}
-        hooks = Counter(
-            "paddock_hook_deliveries",
-            "Messages to hooks: delivered, tries that failed, and given up (undelivered).",
-            ["outcome"],
-            registry=registry,
-        )
-        self._hooks = {outcome: hooks.labels(outcome) for outcome in HOOK_OUTCOMES}
-        self._engine_seconds = Histogram(
-            "paddock_engine_call_seconds",
-            "Duration of a call to the container engine, including failed ones.",
-            ["operation"],
-            buckets=_ENGINE_BUCKETS,
-            registry=registry,
-        )
-        engine_failures = Counter(
-            "paddock_engine_call_failures",
-            "Failed calls to the container engine.",
-            ["operation"],
-            registry=registry,
-        )
-        self._engine_failures = {name: engine_failures.labels(name) for name in ENGINE_OPERATIONS}
+        self._warm_age = histograms["paddock_warm_age_seconds"]
+        self._start = _ByLevel(histograms["paddock_command_start_seconds"])
+        self._duration = _ByLevel(histograms["paddock_command_seconds"])
+        rules = (*remedies.COMMANDS, *remedies.KEYS, OTHER)
+        self._denials = _series(counters["paddock_denials"], rules)
+        self._budgets = _series(counters["paddock_budgets_exceeded"], Kind)
+        self._reconnects = counters["paddock_agent_reconnects"]
+        self._violations = counters["paddock_agent_violations"]
+        self._restarts = _series(counters["paddock_task_restarts"], TaskName)
+        self._hooks = _series(counters["paddock_hook_deliveries"], HOOK_OUTCOMES)
+        self._engine_seconds = histograms["paddock_engine_call_seconds"]
+        self._engine_failures = _series(counters["paddock_engine_call_failures"], ENGINE_OPERATIONS)
         # Looking up a combination of labels is slow, so each is looked up once.
         self._known_requests: dict[tuple[str, str, int], Counter] = {}
         self._known_routes: dict[tuple[str, str], Histogram] = {}
@@ -268,6 +263,11 @@ class Metrics:
             raise
         finally:
             self._engine_seconds.labels(operation).observe(time.perf_counter() - started)
+
+
+def _series(counter: Counter, values: Iterable[_Value]) -> dict[_Value, Counter]:
+    """A counter's series of one label, all from the start."""
+    return {value: counter.labels(value) for value in values}
 
 
 class _ByLevel(dict[str, Histogram]):

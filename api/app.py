@@ -8,17 +8,17 @@ from aiohttp.typedefs import Handler, Middleware
 from api.catalog import OPERATIONS
 from api.console.routes import Console
 from api.http import stream
-from api.http.addressed import addressed
-from api.http.connections import CONNECTIONS, Connections
+from api.http.auth import addressed
+from api.http.bounds import CONNECTIONS, Bounds, Connections, RequestRates, Unread
 from api.http.docs import Docs
-from api.http.endpoint import Bounds, make_endpoint
+from api.http.endpoint import make_endpoint
 from api.http.errors import describe, problem
 from api.http.observability import REQUEST_ID, observe
-from api.http.unread import Unread
 from api.mcp.conversations import Conversations
 from api.shape.context import Kept, Shared, Work
 from api.shape.limits import RequestRates
 from api.shape.services import Services
+from api.shape.context import Kept, Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.metrics import Metrics

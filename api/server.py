@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from api.app import create_app
-from api.http.connections import CONNECTIONS, raise_descriptors
+from api.http.bounds import CONNECTIONS, raise_descriptors
 from api.log.logs import logging_to_stdout
 from api.log.server_log import ServerLog
 from api.previews.app import create_preview_app

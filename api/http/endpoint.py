@@ -3,37 +3,35 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from pydantic import BaseModel
 
 from api.http.answer import respond
 from api.http.auth import Admitted, admit
-from api.http.body import arriving, check_encoding, is_small, read_body
-from api.http.connections import Connections
+from api.http.body import UPLOAD_PACE, arriving, check_encoding, is_small, read_body
+from api.http.bounds import Bounds, UnreadBody
 from api.http.observability import PRINCIPAL, REQUEST_ID
 from api.http.origin import check_origin
-from api.http.pace import UPLOAD_PACE
-from api.http.query import read_query
 from api.http.sockets import check_handshake
-from api.http.unread import Unread, UnreadBody
 from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
 from api.shape.limits import RequestRates
+from api.shape.context import Context, Kept, Work
+from api.shape.objects import validated
 from api.shape.operation import Operation
 from api.shape.performing import performing
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.round_robin import asking
 from paddock.contract.requests import NoQuery
 
+_MOST_PARAMETERS = 32
 
-class Bounds(NamedTuple):
-    """What bounds requests: their rates, what they hold, and their connections."""
-
-    rates: RequestRates
-    unread: Unread
-    connections: Connections
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def make_endpoint(
@@ -127,3 +125,32 @@ async def _inputs(
         check_encoding(request)
         inputs["upload"] = arriving(request, UPLOAD_PACE)
     return inputs
+
+
+def read_query(request: web.Request, model: type[Model]) -> Model:
+    """The query string as `model`. Raises: ValidationError naming the parameter."""
+    text = request.rel_url.raw_query_string
+    return validated(model, _parse(text)) if text else validated(model, {})
+
+
+def _parse(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
+        )
+    except UnicodeDecodeError:
+        raise ValidationError("query parameters must be UTF-8") from None
+    except ValueError:
+        raise ValidationError(f"more than {_MOST_PARAMETERS} query parameters") from None
+    parameters = dict(pairs)
+    if len(parameters) < len(pairs):
+        raise ValidationError("a query parameter appears twice")
+    for name, value in pairs:
+        if not _is_text(name) or not _is_text(value):
+            raise ValidationError("query parameters must be UTF-8 without NUL")
+    return parameters
+
+
+def _is_text(value: str) -> bool:
+    """Whether the text is valid: raw bytes that are not UTF-8 arrive as lone surrogates."""
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -12,9 +12,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.http import stream
-from api.http.addressed import addressed
-from api.http.auth import authorize
-from api.http.connections import CONNECTIONS, Connections
+from api.http.auth import addressed, authorize
+from api.http.bounds import CONNECTIONS, Connections
 from api.http.errors import describe
 from api.http.observability import PRINCIPAL, observe
 from api.previews.forwarding import forward

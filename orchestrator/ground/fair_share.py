@@ -1,7 +1,9 @@
 """Shares the event loop's time between the sandboxes that need much of it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 # The part of the event loop's time that all sandboxes together get when they need more.
 _SHARE = 0.5
@@ -53,3 +55,41 @@ class Pace:
     def wait(self) -> float:
         """The seconds until the next action is allowed."""
         return max(0.0, self._next_at - self._ahead - self._clock())
+
+
+T = TypeVar("T")
+
+
+class Metered(Generic[T]):
+    """Awaits `work` and measures its steps, without the time of others while it waits."""
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        spent: Callable[[float], object],
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`spent` is called with the seconds of each step."""
+        self._work = work
+        self._spent = spent
+        self._clock = clock
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Returns or raises what `work` does."""
+        steps = self._work.__await__()
+        step: Callable[[], Any] = partial(steps.send, None)
+        while True:
+            began = self._clock()
+            try:
+                awaited = step()
+            except StopIteration as ended:
+                result: T = ended.value
+                return result
+            finally:
+                self._spent(self._clock() - began)
+            try:
+                yield awaited
+            except BaseException as error:  # noqa: BLE001 - it is raised where `work` waits
+                step = partial(steps.throw, error)
+            else:
+                step = partial(steps.send, None)

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.ground.aside import Aside
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import Metrics
@@ -14,6 +13,7 @@ from orchestrator.ground.store import directories
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.scrubber import Scrubber
 from orchestrator.ground.tasks import Tasks
+from orchestrator.ground.threads import Aside
 
 
 @dataclass(frozen=True, slots=True)

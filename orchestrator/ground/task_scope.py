@@ -5,8 +5,8 @@ Nothing else in the control plane creates tasks. `tasks` has those that run fore
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -131,3 +131,32 @@ def _see(done: Iterable[asyncio.Task[Any]]) -> None:
     for task in done:
         if not task.cancelled():
             task.exception()
+
+
+class InUse:
+    """Tasks that end when what they use is closed."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    def __len__(self) -> int:
+        """The number of tasks that use it."""
+        return len(self._tasks)
+
+    @contextmanager
+    def by_this_task(self) -> Iterator[None]:
+        """The current task uses it meanwhile, and is cancelled by `cut`."""
+        task = asyncio.current_task()
+        if task is None:
+            yield
+            return
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def cut(self) -> None:
+        """Cancels all tasks that use it."""
+        for task in self._tasks:
+            task.cancel()

@@ -1,9 +1,14 @@
-"""Calls that may hang in the kernel, kept away from the event loop and its shutdown."""
+"""Threads for what would hold the event loop: calls that may hang in the kernel, and long work.
+
+Neither delays the end of the process.
+"""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+
+from orchestrator.ground.errors import CapacityExhaustedError
 
 T = TypeVar("T")
 
@@ -137,3 +142,35 @@ async def within(work: Awaitable[T], seconds: float, late: T) -> T:
             return await work
     except TimeoutError:
         return late
+
+
+# Work on so many bytes takes a few milliseconds at most.
+AT_ONCE_BYTES = 16 * 1024
+# More would only share the interpreter, and each delays the event loop by its switch interval.
+_MOST = 2
+_SECONDS = 30.0
+_RETRY_SECONDS = 5
+
+
+class Aside:
+    """Does short work at once and long work in a thread, where the event loop interrupts it.
+
+    Only for work that consists of many short steps: a thread can't be interrupted within one.
+    """
+
+    def __init__(self) -> None:
+        self._threads = Threads("long requests", _MOST)
+
+    async def call(self, size: int, function: Callable[[], T]) -> T:
+        """The result of `function`, whose work grows with `size`, in bytes.
+
+        Raises: CapacityExhaustedError if it takes too long; the errors of `function`.
+        """
+        if size <= AT_ONCE_BYTES:
+            return function()
+        try:
+            return await self._threads.call(function, _SECONDS)
+        except TimeoutError:
+            raise CapacityExhaustedError(
+                "too many long requests are being read: try again", retry_after=_RETRY_SECONDS
+            ) from None

@@ -2,12 +2,12 @@
 
 from dataclasses import fields
 
-from orchestrator.ground.aside import Aside
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Tasks
+from orchestrator.ground.threads import Aside
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.node.base import Node
 from orchestrator.host.open import HostFloor

@@ -8,8 +8,8 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.link.messages import Hello
 from orchestrator.host.open import HostFloor
-from orchestrator.programs.questions.part import QuestionsPart
 from orchestrator.programs.questions.questions import Questions
+from orchestrator.programs.questions.questions_part import QuestionsPart
 from orchestrator.programs.spawning.runs import SpawnedRuns
 from orchestrator.programs.spawning.service import Spawning
 from orchestrator.programs.turns.host_tools import HostTools

@@ -6,8 +6,7 @@ from functools import partial
 
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.node.resources import free_bytes
-from orchestrator.record.audit.agent_events import AgentEvents
-from orchestrator.record.audit.budgets import Budgets
+from orchestrator.record.audit.budgets import AgentEvents, Budgets
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder

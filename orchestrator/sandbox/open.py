@@ -16,8 +16,8 @@ from orchestrator.sandbox.egress.resolver import CheckedResolver, Resolver
 from orchestrator.sandbox.egress.service import SessionEgress
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.sandbox.ports.limits import PORT_LIMITS
-from orchestrator.sandbox.ports.part import PortsPart
 from orchestrator.sandbox.ports.service import Ports
+from orchestrator.sandbox.ports.tunnels import PortsPart
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.service import Sandboxes

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from orchestrator.ground.errors import CapacityExhaustedError
 from orchestrator.host.node.base import Node, Resources
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
-from orchestrator.sessions import admission
 from orchestrator.settings.settings import Settings
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
@@ -71,14 +71,48 @@ class SandboxRoom:
         try:
             return await self._node.resources()
         except OSError:  # includes TimeoutError
-            raise admission.silent() from None
+            raise _silent() from None
 
     def _admit(self, sandboxes: int, left: Resources, memory_bytes: int = 0) -> None:
         settings = self._settings
-        admission.admit(
+        admit(
             sandboxes,
             settings.max_active,
             left,
             settings.min_free_memory_bytes + memory_bytes,
             settings.min_free_disk_bytes,
+        )
+
+
+_RETRY_SECONDS = 10
+
+
+def _silent() -> CapacityExhaustedError:
+    """The error for a host whose free resources can't be determined in time."""
+    return CapacityExhaustedError(
+        "the host's disk does not answer in time", retry_after=_RETRY_SECONDS
+    )
+
+
+def admit(
+    active: int,
+    max_active: int,
+    resources: Resources,
+    min_free_memory_bytes: int,
+    min_free_disk_bytes: int,
+) -> None:
+    """Raises CapacityExhaustedError with `retry_after` if there is no room for another sandbox."""
+    if active >= max_active:
+        raise CapacityExhaustedError(
+            f"{active} of {max_active} sandboxes are in use, and none of their sessions can be "
+            "suspended: close one, or raise max_active",
+            retry_after=_RETRY_SECONDS,
+        )
+    if resources.free_memory_bytes < min_free_memory_bytes:
+        raise CapacityExhaustedError(
+            "the host is short of memory for another sandbox", retry_after=_RETRY_SECONDS
+        )
+    if resources.free_disk_bytes < min_free_disk_bytes:
+        raise CapacityExhaustedError(
+            "the host is short of disk space for another sandbox", retry_after=_RETRY_SECONDS
         )

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from orchestrator.ground.in_use import InUse
+from orchestrator.ground.task_scope import InUse
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from api.http.pace import Pace
+from api.http.body import Pace
 from orchestrator.control_plane import ControlPlane
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.cases import each

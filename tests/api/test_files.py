@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import ClientPayloadError
 
-from api.http.pace import Pace
+from api.http.body import Pace
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.rules.access.keys import Principal, Role
 from tests.api.conftest import ADMIN_KEY, Api

@@ -10,9 +10,8 @@ import pytest
 
 from api.app import BOUNDS
 from api.catalog import OPERATIONS
-from api.http.connections import LEAST_WAITING
-from api.http.pace import Pace
-from api.http.unread import UNREAD_LIMITS
+from api.http.body import Pace
+from api.http.bounds import LEAST_WAITING, UNREAD_LIMITS
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.box import PATIENCE
 from tests.support.fake_agent import Play

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.ground.errors import CapacityExhaustedError
 from orchestrator.host.node.base import Resources
-from orchestrator.sessions.admission import admit
+from orchestrator.sessions.sandbox_room import admit
 
 GIB = 1024**3
 

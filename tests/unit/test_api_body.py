@@ -9,7 +9,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.query import read_query
+from api.http.endpoint import read_query
 from api.shape.objects import parse_object, validated
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.strict_json import MAX_DEPTH

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from api.http.endpoint import read_query
 from api.http.origin import is_own
-from api.http.query import read_query
 from api.operations.live_terminal import wanted_size
 from api.operations.run_frames import wanted_run
 from api.previews.headers import for_program

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.ground.aside import Aside
 from orchestrator.ground.errors import AuditUnavailableError, ConflictError
 from orchestrator.ground.events import EventDraft
+from orchestrator.ground.threads import Aside
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.state.command import Command

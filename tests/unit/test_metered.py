@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.ground.metered import Metered
+from orchestrator.ground.fair_share import Metered
 
 
 class Clock:

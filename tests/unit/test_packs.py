@@ -14,8 +14,8 @@ from api.views.packs import pack_of
 from orchestrator.ground.errors import ValidationError
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.sandbox.packs import decisions
-from orchestrator.sandbox.packs.configuration import consume_of
 from orchestrator.sandbox.packs.decisions import Denial
+from orchestrator.sandbox.packs.pack_part import consume_of
 from orchestrator.state.pack import Pack, PackFile
 from paddock.client.packs import content_hash, pack
 from paddock.contract import pack_form

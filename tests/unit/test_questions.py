@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.node.sockets import listening_for_questions
-from orchestrator.programs.questions.door import QuestionDoor
 from orchestrator.programs.questions.questions import (
     MOST_ANSWER_BYTES,
     MOST_QUESTION_BYTES,
     AnswerLine,
     Questions,
 )
+from orchestrator.programs.questions.questions_part import QuestionDoor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import SAFE_EDIT, SessionPolicy
@@ -147,7 +147,7 @@ class TestDoor:
     async def test_a_silent_client_is_cut(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("orchestrator.programs.questions.door._SECONDS", 0.01)
+        monkeypatch.setattr("orchestrator.programs.questions.questions_part._SECONDS", 0.01)
         door = QuestionDoor(session(), questions())
         door.open(listening_for_questions(tmp_path, 0))
         reader, writer = await opened(tmp_path)

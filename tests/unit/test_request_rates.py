@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from api.shape.limits import RequestRates
+from api.http.bounds import RequestRates
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.keys import KeyRing, Principal, Role

@@ -33,10 +33,9 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     QuotaPart,
     WorkspacePart,
 )
-from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.sandbox.sandboxes.parts import Plan, Tenancy
 from orchestrator.sandbox.sandboxes.placing import Places
 from orchestrator.sandbox.sandboxes.suitability import Suitability
-from orchestrator.sandbox.sandboxes.tenancy import Tenancy
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.state.budget import Budget
 from orchestrator.state.directory import SandboxDirectory

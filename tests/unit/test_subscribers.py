@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.ground.errors import AuditUnavailableError, PaddockError
 from orchestrator.host.link.messages import AgentEvent
-from orchestrator.record.audit.agent_events import AgentEvents
+from orchestrator.record.audit.budgets import AgentEvents
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.state.session import Session

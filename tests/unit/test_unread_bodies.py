@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.http.pace import Pace, Window
-from api.http.unread import Unread, UnreadLimits
+from api.http.body import Pace, Window
+from api.http.bounds import Unread, UnreadLimits
 from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError, ValidationError
 from orchestrator.rules.access.keys import Principal, Role
 

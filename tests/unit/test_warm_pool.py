@@ -16,7 +16,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.sandbox.sandboxes import warm_pool
-from orchestrator.sandbox.sandboxes.tenancy import Tenancy
+from orchestrator.sandbox.sandboxes.parts import Tenancy
 from orchestrator.sandbox.sandboxes.warm_failures import WarmFailures
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.settings.settings import Settings

@@ -5,11 +5,13 @@ not answer. Methods that remove something succeed if it is already gone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, cast
 
 from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.ground.metrics import ENGINE_OPERATIONS, Metrics
 from orchestrator.host.engine.image_names import how_to_get
 
 LABEL_INSTANCE = "paddock.instance"
@@ -263,3 +265,27 @@ class Engine(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Releases the connection and its threads."""
+
+
+def measured(engine: Engine, metrics: Metrics) -> Engine:
+    """Forwards every call and records its duration and whether it failed.
+
+    `events`, which does not end, and `close` are not measured.
+    """
+    return cast(Engine, _Measured(engine, metrics))
+
+
+class _Measured:
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self.events = engine.events
+        self.close = engine.close
+        for name in ENGINE_OPERATIONS:
+            setattr(self, name, _timed(getattr(engine, name), name, metrics))
+
+
+def _timed(call: Callable[..., Any], name: str, metrics: Metrics) -> Callable[..., Any]:
+    async def timed(*args: Any, **kwargs: Any) -> Any:
+        with metrics.engine_call(name):
+            return await call(*args, **kwargs)
+
+    return timed

@@ -17,9 +17,8 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
     TooLargeError,
 )
-from orchestrator.ground.fair_share import FairShare
+from orchestrator.ground.fair_share import FairShare, Metered
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.ground.metered import Metered
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.connection import Connection
 from orchestrator.host.link.held_command import HeldCommand

@@ -8,7 +8,9 @@ from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.messages import AgentEvent, session_totals
+from orchestrator.record.audit.recorded import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
@@ -169,3 +171,26 @@ class Budgets:
                 await self._ends.expire(session)
             except PaddockError as error:
                 log.error("session %s is over its budget: %s", session.id, error.detail)
+
+
+class AgentEvents:
+    """Records agents' events before anything acts on them."""
+
+    def __init__(self, recorder: Recorder, budgets: Budgets) -> None:
+        self._recorder = recorder
+        self._budgets = budgets
+        self._ends = TaskScope("the end of a session over its budget")
+
+    async def record(self, session: Session, event: AgentEvent) -> tuple[AgentEvent, Recorded]:
+        """The recorded event, and its place in the ledger. Raises: AuditUnavailableError."""
+        event, effect = self._budgets.take(session, event)
+        try:
+            recorded = await self._recorder.record_agent_event(session, event, effect)
+        finally:
+            if event.operation == "budget.exceeded":  # whether or not the ledger can be written
+                self._ends.spawn(self._budgets.end(session))
+        return event, recorded
+
+    async def close(self) -> None:
+        """Ends background work; the next start ends such sessions."""
+        await self._ends.close()

@@ -22,8 +22,7 @@ from orchestrator.sandbox.packs.decisions import TOOL
 from orchestrator.sandbox.ports import port_rows
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.sandbox.ports.links import expiry, link_token
-from orchestrator.sandbox.ports.part import PortsPart
-from orchestrator.sandbox.ports.tunnels import Tunnels
+from orchestrator.sandbox.ports.tunnels import PortsPart, Tunnels
 from orchestrator.state.open_port import OpenPort, time_text
 from orchestrator.state.session import Session
 

@@ -1,7 +1,7 @@
 """The configuration that a sandbox agent receives after its hello. Pure."""
 
 from orchestrator.rules.policy.levels import Level
-from orchestrator.sandbox.packs.configuration import consume_of
+from orchestrator.sandbox.packs.pack_part import consume_of
 from orchestrator.sandbox.sandboxes.parts import Plan
 from orchestrator.state.session import MAX_RUNNING
 from paddock.contract.words import Kind

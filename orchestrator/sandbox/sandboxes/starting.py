@@ -14,7 +14,7 @@ from orchestrator.host.node.base import Node
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.egress.authority import public_directory
-from orchestrator.sandbox.packs.part import PackPart
+from orchestrator.sandbox.packs.pack_part import PackPart
 from orchestrator.sandbox.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart, PreparePart
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
 from orchestrator.sandbox.sandboxes.holding import Holding
@@ -29,11 +29,10 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     TrustPart,
     WorkspacePart,
 )
-from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
+from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
 from orchestrator.sandbox.sandboxes.placing import Places
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
-from orchestrator.sandbox.sandboxes.tenancy import Tenancy
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.settings.settings import Settings

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orchestrator.ground.aside import Aside
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft
+from orchestrator.ground.threads import Aside
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.decision import check_command, command_field, command_size

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
-from orchestrator.ground.aside import Aside
 from orchestrator.ground.errors import (
     BudgetExceededError,
     ConflictError,
@@ -20,6 +19,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
+from orchestrator.ground.threads import Aside
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.budgets import Budgets

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from orchestrator.ground.errors import NotFoundError, PaddockError, SandboxUnavailableError
-from orchestrator.ground.metered import Metered
+from orchestrator.ground.fair_share import Metered
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session

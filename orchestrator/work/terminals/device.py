@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from orchestrator.ground.errors import NotFoundError
-from orchestrator.ground.metered import Metered
+from orchestrator.ground.fair_share import Metered
 from orchestrator.work.terminals.pages import READ_BYTES, Exit, Page, parse_page
 from orchestrator.work.terminals.said import Said
 from orchestrator.work.terminals.spec import Shown, TerminalSpec

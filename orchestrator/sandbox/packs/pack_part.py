@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from orchestrator.ground.errors import ConflictError, SandboxUnavailableError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.sandbox.packs.configuration import relative
+from orchestrator.rules.policy.levels import Level
+from orchestrator.sandbox.packs.baseline import baseline
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
-from orchestrator.state.pack import PackFile
-from paddock.contract.pack_form import json_bytes
+from orchestrator.state.pack import Pack, PackFile
+from paddock.contract.pack_form import WORKSPACE, ToolClass, json_bytes
+from sandbox_agent.decide.protocol import Message
 
 # Of the paths in one request to the agent, and the time of its answer: it reads one file at least.
 # An answer has a digest for each path, and an agent's usual answers are short.
@@ -76,3 +78,30 @@ def _is(file: PackFile, digest: object) -> bool:
         return False
     wanted = file.content_hash
     return wanted is None or hmac.compare_digest(wanted.encode(), f"sha256:{digest}".encode())
+
+
+def consume_of(pack: Pack | None, level: Level) -> Message | None:
+    """The member `consume` of the agent's configuration."""
+    if pack is None:
+        return None
+    reads, lists = ToolClass.READ in pack.tools, bool(pack.tools)
+    writes = pack.writes if ToolClass.WRITE in pack.tools else ()
+    return {
+        "manifest_id": pack.manifest_id,
+        "entries": [relative(path) for path in pack.files] if reads else [],
+        "directories": sorted(map(relative, pack.directories)) if lists else [],
+        "writes": [relative(path) for path in writes],
+        "baseline": list(baseline(level)),
+        "firewall_mode": pack.mode,
+        "digests": [_digest(file) for file in pack.files.values()] if reads else [],
+    }
+
+
+def _digest(file: PackFile) -> str:
+    """The digits of its hash; empty: any content."""
+    return (file.content_hash or "").removeprefix("sha256:")
+
+
+def relative(path: str) -> str:
+    """An absolute path in the workspace, relative to it."""
+    return path.removeprefix(WORKSPACE).lstrip("/") or "."

@@ -1,0 +1,292 @@
+"""What bounds requests: their rates, what they hold unread or open, and their connections."""
+
+import resource
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, RateLimitedError
+from orchestrator.ground.limits import (
+    HANDLE_REQUESTS,
+    OPEN_REQUESTS,
+    REQUESTS,
+    UNREAD_BYTES,
+    UNREAD_REQUESTS,
+    TokenBucket,
+)
+from orchestrator.rules.access.keys import KeyRing, Principal, Role
+from orchestrator.settings.settings import Settings
+
+
+class RequestRates:
+    """Token buckets for keys, and separate ones for handles, which don't use up the key's.
+
+    Each handle has its own bucket, and all handles of a key share another one, so that the owner of
+    many sessions gets at most twice a key's share.
+    """
+
+    def __init__(
+        self, settings: Settings, keys: KeyRing, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._defaults = settings.key_limits
+        self._burst_seconds = settings.key_burst_seconds
+        self._keys = keys
+        self._clock = clock
+        # In order of use.
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of buckets that are not full."""
+        return len(self._buckets)
+
+    def spend(self, principal: Principal) -> None:
+        """Counts one request. Raises: RateLimitedError if none is left."""
+        account = principal.account
+        if principal.role is not Role.HANDLE:
+            rate = principal.limits.requests_per_second or self._defaults.requests_per_second
+            self._take(("key", account), rate, REQUESTS, f"{REQUESTS} of this key")
+            return
+        limits = self._keys.limits(account).over(self._defaults)
+        own = ("handle", principal.session_key or "")
+        rate = limits.handle_requests_per_second
+        self._take(own, rate, HANDLE_REQUESTS, f"{HANDLE_REQUESTS} of this session")
+        whose = f"{REQUESTS} of all handles of the session's key"
+        self._take(("handles", account), limits.requests_per_second, REQUESTS, whose)
+
+    def _take(self, name: tuple[str, str], rate: float | None, limit: str, whose: str) -> None:
+        if rate is None:
+            return
+        now, burst = self._clock(), max(1.0, rate * self._burst_seconds)
+        self._forget_full(now)
+        bucket = self._buckets.setdefault(name, TokenBucket(burst, now))
+        self._buckets.move_to_end(name)
+        wait = bucket.take(now, rate, burst)
+        if wait > 0:
+            raise RateLimitedError(
+                f"{whose} is {rate:g}: ask again in {wait:.3g} s", limit=limit, retry_after=wait
+            )
+
+    def _forget_full(self, now: float) -> None:
+        """Drops buckets that are full again, as sessions come and go."""
+        while self._buckets:
+            name, bucket = next(iter(self._buckets.items()))
+            if now - bucket.at < bucket.fills_in:
+                return
+            del self._buckets[name]
+
+
+_RETRY_SECONDS = 1
+# Who has them: everybody, all handles of a key, a handle, or a key itself.
+_Holder = tuple[str, str]
+_ALL: _Holder = ("all", "")
+
+
+class UnreadLimits(NamedTuple):
+    """Of one caller, of all handles of a key, and of all."""
+
+    bytes: tuple[int, int, int] = (16 * 2**20, 32 * 2**20, 96 * 2**20)
+    requests: tuple[int, int, int] = (32, 64, 256)
+    # Being served, with those whose bodies arrive. A session has up to 16 commands and 64 streams.
+    open: tuple[int, int, int] = (256, 4096, 8192)
+    # A key itself serves all its sessions.
+    open_of_key: int = 4096
+
+
+UNREAD_LIMITS = UnreadLimits()
+
+
+class Unread:
+    """Counts bodies while they arrive. A body is in memory until it is whole."""
+
+    def __init__(self, limits: UnreadLimits = UNREAD_LIMITS) -> None:
+        self._limits = limits
+        self.bytes: Counter[_Holder] = Counter()
+        self.requests: Counter[_Holder] = Counter()
+        self.open: Counter[_Holder] = Counter()
+
+    @contextmanager
+    def request(self, principal: Principal) -> Iterator[None]:
+        """Counts a request until the end of the block. Raises: as `UnreadBody.add`."""
+        holders = _holders(principal)
+        most = self._limits.open
+        if principal.role is not Role.HANDLE:
+            most = (self._limits.open_of_key, *most[1:])
+        self._take(self.open, holders, 1, most, OPEN_REQUESTS)
+        try:
+            yield
+        finally:
+            _give_back(self.open, holders, 1)
+
+    @contextmanager
+    def body(self, principal: Principal) -> Iterator["UnreadBody"]:
+        """Counts one body until the end of the block. Raises: as `UnreadBody.add`."""
+        holders = _holders(principal)
+        self._take(self.requests, holders, 1, self._limits.requests, UNREAD_REQUESTS)
+        body = UnreadBody(self, holders)
+        try:
+            yield body
+        finally:
+            _give_back(self.requests, holders, 1)
+            _give_back(self.bytes, holders, body.size)
+
+    def add(self, holders: tuple[_Holder, ...], size: int) -> None:
+        """Counts bytes. Raises: as `UnreadBody.add`."""
+        self._take(self.bytes, holders, size, self._limits.bytes, UNREAD_BYTES)
+
+    def _take(
+        self,
+        held: Counter[_Holder],
+        holders: tuple[_Holder, ...],
+        more: int,
+        most: tuple[int, int, int],
+        limit: str,
+    ) -> None:
+        for holder in holders:
+            if held[holder] + more > most[_RANKS[holder[0]]]:
+                raise _refusal(holder, limit, most[_RANKS[holder[0]]])
+        for holder in holders:
+            held[holder] += more
+
+
+class UnreadBody:
+    """One body that arrives."""
+
+    def __init__(self, unread: Unread, holders: tuple[_Holder, ...]) -> None:
+        self._unread, self._holders = unread, holders
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        """Counts more bytes of it.
+
+        Raises: RateLimitedError if the caller's bodies hold too much, CapacityExhaustedError if
+        everybody's do.
+        """
+        self._unread.add(self._holders, size)
+        self.size += size
+
+
+_RANKS = {"handle": 0, "key": 0, "handles": 1, "all": 2}
+_WHAT = {
+    OPEN_REQUESTS: "requests are open",
+    UNREAD_REQUESTS: "bodies have not arrived whole",
+    UNREAD_BYTES: "bytes of bodies that have not arrived whole are held",
+}
+_WHOSE = {
+    "handle": "this session's handle",
+    "key": "this key",
+    "handles": "all handles of this session's key",
+}
+
+
+def _holders(principal: Principal) -> tuple[_Holder, ...]:
+    if principal.role is not Role.HANDLE:
+        return (("key", principal.account), _ALL)
+    own = ("handle", principal.session_key or "")
+    return (own, ("handles", principal.account), _ALL)
+
+
+def _refusal(holder: _Holder, limit: str, most: int) -> PaddockError:
+    what = _WHAT[limit]
+    if holder == _ALL:
+        return CapacityExhaustedError(
+            f"{most} {what}, the most of all callers: try again", retry_after=_RETRY_SECONDS
+        )
+    return RateLimitedError(
+        f"{limit} of {_WHOSE[holder[0]]} is {most}, and so many {what}: finish some first",
+        limit=limit,
+        retry_after=_RETRY_SECONDS,
+    )
+
+
+def _give_back(held: Counter[_Holder], holders: tuple[_Holder, ...], size: int) -> None:
+    for holder in holders:
+        held[holder] -= size
+        if not held[holder]:
+            del held[holder]
+
+
+# As many connections may wait for a request, or bring one, whatever the others do: one of them may
+# bring what stops something.
+LEAST_WAITING = 64
+# Of the process. The API and the ports of sessions may have a third each as connections.
+_MOST_DESCRIPTORS = 65_536
+
+
+def raise_descriptors() -> int:
+    """Lets the process open as many descriptors as it may; returns the most of one server."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted // 3
+
+
+class Connections:
+    """Cuts the oldest connections that have brought no whole request, if there are too many.
+
+    Such a one costs a client nothing. One whose request is served is held by the limits of its
+    caller.
+    """
+
+    def __init__(self) -> None:
+        # The longest without a request first.
+        self._waiting: dict[RequestHandler, None] = {}
+        self._serving: set[RequestHandler] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._serving)
+
+    def bound(self, server: web.Server, most: int) -> None:
+        """Has the server tell of its connections, of which there are `most` as long as can be."""
+        made, lost = server.connection_made, server.connection_lost
+
+        def connection_made(handler: RequestHandler, *rest: object) -> None:
+            made(handler, *rest)  # type: ignore[arg-type]
+            self._waiting[handler] = None
+            if len(self) > most and len(self._waiting) > LEAST_WAITING:
+                _cut(next(iter(self._waiting)))
+
+        def connection_lost(handler: RequestHandler, *rest: object) -> None:
+            self._waiting.pop(handler, None)
+            self._serving.discard(handler)
+            lost(handler, *rest)  # type: ignore[arg-type]
+
+        server.connection_made = connection_made  # type: ignore[assignment]
+        server.connection_lost = connection_lost  # type: ignore[assignment]
+
+    @contextmanager
+    def serving(self, request: web.Request) -> Iterator[None]:
+        """Keeps the connection of a request that has arrived whole."""
+        handler = request.protocol
+        known = handler in self._waiting
+        if known:
+            del self._waiting[handler]
+            self._serving.add(handler)
+        try:
+            yield
+        finally:
+            if known and handler in self._serving:
+                self._serving.discard(handler)
+                self._waiting[handler] = None
+
+
+class Bounds(NamedTuple):
+    """What bounds requests: their rates, what they hold, and their connections."""
+
+    rates: RequestRates
+    unread: Unread
+    connections: Connections
+
+
+CONNECTIONS = web.AppKey("connections", Connections)
+
+
+def _cut(handler: RequestHandler) -> None:
+    transport = handler.transport
+    if transport is not None:
+        transport.abort()

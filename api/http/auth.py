@@ -1,10 +1,9 @@
-"""Identifies the caller, and the host that a request is addressed to."""
+"""Identifies the caller."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
 
 from api.http.ticket import ticket_of
 from api.shape.access import ROLES, Access
@@ -12,7 +11,6 @@ from api.shape.operation import Operation
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, UnauthorizedError
 from orchestrator.rules.access.keys import Principal, Role, digest, is_handle
-from orchestrator.settings.allowed_hosts import AllowedHosts
 
 _REFUSALS: Mapping[Role, str] = {
     Role.HANDLE: "a session's handle may not do this: it needs an API key",
@@ -95,14 +93,3 @@ def _identify(plane: ControlPlane, token: str) -> Principal:
         if principal is not None:
             return principal
     raise UnauthorizedError("the key or handle is not known")
-
-
-def addressed(hosts: AllowedHosts) -> Middleware:
-    """The handlers raise MisdirectedRequestError for any other host."""
-
-    @web.middleware
-    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
-        hosts.check(request.headers.getall("Host", ()))
-        return await handler(request)
-
-    return checked

@@ -14,7 +14,7 @@ from api.http.answer import respond
 from api.http.auth import Admitted, admit
 from api.http.body import UPLOAD_PACE, arriving, check_encoding, is_small, read_body
 from api.http.bounds import Bounds, UnreadBody
-from api.http.observability import PRINCIPAL, REQUEST_ID
+from api.http.middleware import PRINCIPAL, REQUEST_ID
 from api.http.origin import check_origin
 from api.http.sockets import check_handshake
 from api.shape.access import Access

@@ -12,10 +12,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.http import stream
-from api.http.auth import addressed, authorize
+from api.http.auth import authorize
 from api.http.bounds import CONNECTIONS, Connections
 from api.http.errors import describe
-from api.http.observability import PRINCIPAL, observe
+from api.http.middleware import PRINCIPAL, addressed, observe
 from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
 from api.previews.pages import page

@@ -15,7 +15,7 @@ from orchestrator.ground.errors import ValidationError
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.sandbox.packs import decisions
 from orchestrator.sandbox.packs.decisions import Denial
-from orchestrator.sandbox.packs.pack_part import consume_of
+from orchestrator.sandbox.sandboxes.configuration import consume_of
 from orchestrator.state.pack import Pack, PackFile
 from paddock.client.packs import content_hash, pack
 from paddock.contract import pack_form

@@ -1,19 +1,23 @@
-"""Parts of a sandbox that belong to its agent: its control socket, hello and configuration."""
+"""Parts of a sandbox that belong to its agent: its socket, hello, configuration and pack."""
 
 import asyncio
+import hmac
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
+from orchestrator.ground.errors import ConflictError, PaddockError, SandboxUnavailableError
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container, ContainerState, Engine
-from orchestrator.host.link.agent_link import REQUEST_SECONDS
+from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
 from orchestrator.host.node.base import Node
-from orchestrator.sandbox.sandboxes.configuration import configuration_of
+from orchestrator.sandbox.sandboxes.configuration import configuration_of, relative
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
 from orchestrator.sandbox.sandboxes.suitability import Suitability
+from orchestrator.state.pack import PackFile
+from paddock.contract.pack_form import json_bytes
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +164,73 @@ class AgentPart(Part):
         secrets = plan.session.secrets.message()
         if secrets is not None:
             await plan.link.request("secrets", secrets, self._seconds)
+
+
+# Of the paths in one request to the agent, and the time of its answer: it reads one file at least.
+# An answer has a digest for each path, and an agent's usual answers are short.
+_BATCH_BYTES, _BATCH_FILES = 256 * 1024, 1_000
+_SECONDS = 35.0
+_MOST_TOLD = 100
+
+
+class PackPart(Part):
+    """The files of the pack are there, as the pack has them. Nothing runs in the sandbox yet.
+
+    The agent reads them as the session's user, without following links.
+    """
+
+    name = "context pack"
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: ConflictError with the `paths` that differ; SandboxUnavailableError."""
+        pack = plan.session.pack
+        if pack is None:
+            return
+        differing = [
+            file.path
+            for batch in _batches(list(pack.files.values()))
+            for file in await _differing(plan.link, batch)
+        ]
+        FaultPoint.REFINE_COMPARED.reached()
+        if differing:
+            shown = differing[:_MOST_TOLD]
+            raise ConflictError(
+                f"{len(differing)} files of the context pack are missing in the workspace, or have "
+                f"another content: {', '.join(shown[:3])}{', …' if len(differing) > 3 else ''}",
+                paths=shown,
+            )
+
+
+def _batches(files: Sequence[PackFile]) -> Iterator[list[PackFile]]:
+    batch: list[PackFile] = []
+    size = 0
+    for file in files:
+        size += json_bytes(file.path)
+        if batch and (size > _BATCH_BYTES or len(batch) >= _BATCH_FILES):
+            yield batch
+            batch, size = [], json_bytes(file.path)
+        batch.append(file)
+    if batch:
+        yield batch
+
+
+async def _differing(link: AgentLink, files: list[PackFile]) -> list[PackFile]:
+    found: list[PackFile] = []
+    while files:
+        params = {"paths": [relative(file.path) for file in files]}
+        digests = (await link.request("file.digest", params, _SECONDS)).get("digests")
+        if not isinstance(digests, list) or not 0 < len(digests) <= len(files):
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        found += [file for file, told in zip(files, digests, strict=False) if not _is(file, told)]
+        files = files[len(digests) :]
+    return found
+
+
+def _is(file: PackFile, digest: object) -> bool:
+    if not isinstance(digest, str):
+        return False
+    wanted = file.content_hash
+    return wanted is None or hmac.compare_digest(wanted.encode(), f"sha256:{digest}".encode())
 
 
 @asynccontextmanager

@@ -1,9 +1,11 @@
-"""The configuration that a sandbox agent receives after its hello. Pure."""
+"""The configuration that a sandbox agent receives after its hello, with its pack. Pure."""
 
 from orchestrator.rules.policy.levels import Level
-from orchestrator.sandbox.packs.pack_part import consume_of
+from orchestrator.sandbox.packs.baseline import baseline
 from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.state.pack import Pack, PackFile
 from orchestrator.state.session import MAX_RUNNING
+from paddock.contract.pack_form import WORKSPACE, ToolClass
 from paddock.contract.words import Kind
 from sandbox_agent.decide.protocol import Configuration, Message
 
@@ -57,3 +59,30 @@ def _variables(level: Level, pip_index: str | None) -> dict[str, str]:
     """The level's file comes first."""
     usual = {} if pip_index is None or level.network == "none" else {"PIP_INDEX_URL": pip_index}
     return usual | dict(level.variables)
+
+
+def consume_of(pack: Pack | None, level: Level) -> Message | None:
+    """The member `consume` of the agent's configuration."""
+    if pack is None:
+        return None
+    reads, lists = ToolClass.READ in pack.tools, bool(pack.tools)
+    writes = pack.writes if ToolClass.WRITE in pack.tools else ()
+    return {
+        "manifest_id": pack.manifest_id,
+        "entries": [relative(path) for path in pack.files] if reads else [],
+        "directories": sorted(map(relative, pack.directories)) if lists else [],
+        "writes": [relative(path) for path in writes],
+        "baseline": list(baseline(level)),
+        "firewall_mode": pack.mode,
+        "digests": [_digest(file) for file in pack.files.values()] if reads else [],
+    }
+
+
+def _digest(file: PackFile) -> str:
+    """The digits of its hash; empty: any content."""
+    return (file.content_hash or "").removeprefix("sha256:")
+
+
+def relative(path: str) -> str:
+    """An absolute path in the workspace, relative to it."""
+    return path.removeprefix(WORKSPACE).lstrip("/") or "."

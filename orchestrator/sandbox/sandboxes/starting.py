@@ -14,8 +14,13 @@ from orchestrator.host.node.base import Node
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.egress.authority import public_directory
-from orchestrator.sandbox.packs.pack_part import PackPart
-from orchestrator.sandbox.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart, PreparePart
+from orchestrator.sandbox.sandboxes.agent_parts import (
+    AgentPart,
+    HelloPart,
+    LinkPart,
+    PackPart,
+    PreparePart,
+)
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
 from orchestrator.sandbox.sandboxes.holding import Holding
 from orchestrator.sandbox.sandboxes.host_parts import (

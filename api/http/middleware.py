@@ -1,4 +1,8 @@
-"""Observes every request: its id in the log, a log line for its answer, its metrics."""
+"""What every request passes, the outermost first.
+
+Each is observed: its id in the log, a log line for its answer, its metrics. Every failure is
+answered with a problem document. Only requests to a known host are answered.
+"""
 
 import asyncio
 import logging
@@ -12,10 +16,13 @@ from aiohttp.typedefs import Handler, Middleware
 from structlog.contextvars import bound_contextvars
 
 from api.http import stream
+from api.http.errors import describe, problem
+from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.log_context import knowing_secrets
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import OTHER, Metrics
 from orchestrator.rules.access.keys import Principal
+from orchestrator.settings.allowed_hosts import AllowedHosts
 
 REQUEST_ID = web.RequestKey("request_id", str)
 PRINCIPAL = web.RequestKey("principal", Principal)
@@ -23,6 +30,10 @@ PRINCIPAL = web.RequestKey("principal", Principal)
 CLIENT_GONE = 499
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _MOST_LOGGED = 128
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Server": "paddock",
+}
 
 access_log = logging.getLogger("paddock.access")
 
@@ -81,3 +92,51 @@ def _report(request: web.Request, status: int, seconds: float, metrics: Metrics)
             "principal": None if principal is None else principal.name,
         }
         access_log.info("request", extra=fields)
+
+
+def guarded(metrics: Metrics) -> Middleware:
+    """Answers every failure with a problem document."""
+
+    @web.middleware
+    async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing else may reach a client
+            if isinstance(error, RateLimitedError):
+                metrics.rate_limited(error.fields["limit"])
+            return _failed(request, error)
+
+    return answered
+
+
+def _failed(request: web.Request, error: Exception) -> web.StreamResponse:
+    begun: web.StreamResponse | None = request.get(stream.STREAM)
+    if begun is None:
+        return problem(describe(error), request[REQUEST_ID])
+    # The status is already sent, so only a broken connection can show that the answer is
+    # incomplete.
+    if not isinstance(error, ConnectionError):
+        describe(error)
+    stream.abort(request)
+    return begun
+
+
+def addressed(hosts: AllowedHosts) -> Middleware:
+    """The handlers raise MisdirectedRequestError for any other host."""
+
+    @web.middleware
+    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        hosts.check(request.headers.getall("Host", ()))
+        return await handler(request)
+
+    return checked
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Adds the headers that every answer has."""
+    response.headers.update(_HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
+    if REQUEST_ID in request:
+        response.headers["X-Request-Id"] = request[REQUEST_ID]

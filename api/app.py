@@ -10,9 +10,7 @@ from api.http.endpoint import make_endpoint
 from api.http.middleware import add_headers, addressed, guarded, observe
 from api.mcp.conversations import Conversations
 from api.shape.context import Kept, Shared, Work
-from api.shape.limits import RequestRates
 from api.shape.services import Services
-from api.shape.context import Kept, Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.settings.allowed_hosts import AllowedHosts
 

@@ -19,8 +19,6 @@ from api.http.origin import check_origin
 from api.http.sockets import check_handshake
 from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
-from api.shape.limits import RequestRates
-from api.shape.context import Context, Kept, Work
 from api.shape.objects import validated
 from api.shape.operation import Operation
 from api.shape.performing import performing

@@ -9,8 +9,8 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views.levels import level
 from api.views.policies import listed_policy, named_or_given
-from orchestrator.ground.aside import Aside
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
+from orchestrator.ground.threads import Aside
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy import explain, levels
 from orchestrator.rules.policy.decision import command_field, command_size

@@ -11,7 +11,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from api.views import turns
-from orchestrator.ground.aside import Aside
+from orchestrator.ground.threads import Aside
 from orchestrator.operate.snapshots.service import Snapshots
 from orchestrator.rules.policy.levels import Levels
 from paddock.contract.sessions import CreatedSession

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any

@@ -292,7 +292,7 @@ async def test_the_unexpected_shows_nothing(
     async def explode() -> None:
         raise RuntimeError("the secret reason")
 
-    monkeypatch.setattr(plane, "readiness", explode)
+    monkeypatch.setattr(plane.ready, "checks", explode)
     async with TestClient(TestServer(create_app(plane))) as client:
         with caplog.at_level(logging.ERROR):
             response = await client.get("/readyz")

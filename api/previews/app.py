@@ -23,13 +23,13 @@ from api.previews.paths import PreviewPath, read_path
 from api.shape.access import Access
 from api.shape.context import Work
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import (
     BusyError,
     NotFoundError,
     PaddockError,
     UnauthorizedError,
 )
-from orchestrator.ground.shares import ConnectionShares
 from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
 from orchestrator.settings.allowed_hosts import AllowedHosts
 from orchestrator.settings.preview_address import preview_hosts
@@ -74,7 +74,7 @@ class _Previews:
         self.work, self.connections = Work(), Connections()
         self._plane = plane
         self._limits = limits
-        self._shares = ConnectionShares(limits.key_connections)
+        self._shares = Counts[str](limits.key_connections)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Raises: PaddockError."""

@@ -1,9 +1,9 @@
 """Limits the streams of unlimited duration that clients have open, by session and by key."""
 
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 
+from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.limits import KEY_STREAMS, RETRY_SECONDS, SESSION_STREAMS
 from orchestrator.rules.access.keys import Principal, Role
@@ -15,10 +15,9 @@ class Streams:
 
     def __init__(self, per_session: int, per_key: int) -> None:
         self._per_session = per_session
-        self._per_key = per_key
         # Per key: the key's own streams, and (True) those of all its sessions' handles, counted
         # separately so that they can't use up the key's own.
-        self._open: Counter[tuple[str, bool]] = Counter()
+        self._open: Counts[tuple[str, bool]] = Counts(per_key)
 
     @contextmanager
     def open(self, principal: Principal, kind: str, session: Session | None) -> Iterator[None]:
@@ -31,18 +30,10 @@ class Streams:
             held = session.streams.total()
             _check(SESSION_STREAMS, "this session has", held, self._per_session)
         whose = "the handles of this key have" if account[1] else "this key has"
-        _check(KEY_STREAMS, whose, self._open[account], self._per_key)
-        with ExitStack() as stack:
-            if session is not None:
-                stack.enter_context(session.streaming(kind))
-            self._open[account] += 1
-            stack.callback(self._close, account)
+        _check(KEY_STREAMS, whose, self._open.of(account), self._open.most)
+        of_session = nullcontext() if session is None else session.streaming(kind)
+        with of_session, self._open.taken(account):
             yield
-
-    def _close(self, account: tuple[str, bool]) -> None:
-        self._open[account] -= 1
-        if not self._open[account]:
-            del self._open[account]
 
 
 def _check(limit: str, whose: str, held: int, most: int) -> None:

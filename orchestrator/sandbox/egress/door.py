@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 from orchestrator.ground.accepting import accepted as accepted_at
+from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.fair_share import Pace
 from orchestrator.ground.loop_turns import LoopTurns
-from orchestrator.ground.shares import ConnectionShares
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.outside import OutsideSecrets
@@ -37,7 +37,7 @@ class Proxy(NamedTuple):
     secrets: OutsideSecrets
     key_bytes: KeyBytes
     limits: EgressLimits
-    shares: ConnectionShares
+    shares: Counts[str]
     turns: LoopTurns
 
 

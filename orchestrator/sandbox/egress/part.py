@@ -1,7 +1,7 @@
 """The way out as a part of a sandbox."""
 
+from orchestrator.ground.counts import Counts
 from orchestrator.ground.loop_turns import LoopTurns
-from orchestrator.ground.shares import ConnectionShares
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
@@ -37,7 +37,7 @@ class EgressPart(Part):
     ) -> None:
         self._node = node
         self._budgets = budgets
-        shares = ConnectionShares(limits.key_connections)
+        shares = Counts[str](limits.key_connections)
         self._proxy = Proxy(
             *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopTurns())
         )

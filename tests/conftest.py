@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from api.console import routes
 from images.builder import build
 from orchestrator.control_plane import ControlPlane
-from orchestrator.ground.store import database
+from orchestrator.ground.store import database, database_file
 from orchestrator.host.node.mounts import check_mounts
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools.loader import load_manifest
@@ -68,7 +68,7 @@ def quick_starts() -> Iterator[None]:
     tree of commands, the console's files, and the check whether this host can mount. Policy files
     are checked more often, because a stop waits for the next check.
     """
-    migrate = migrated.copying(database._migrate, database._MIGRATIONS)
+    migrate = migrated.copying(database_file.migrate, database_file.MIGRATIONS)
     packaged = functools.cache(load_levels)
     pages = functools.cache(routes._found)
     mounts = functools.cache(lambda: check_mounts(Path(tempfile.gettempdir())))
@@ -82,7 +82,8 @@ def quick_starts() -> Iterator[None]:
             "orchestrator.rules.tools.catalog.load_manifest", functools.cache(load_manifest)
         )
         patch.setattr("orchestrator.host.node.host.check_mounts", lambda _state_dir: mounts())
-        patch.setattr(database, "_migrate", migrate)
+        patch.setattr(database, "migrate", migrate)
+        patch.setattr(database_file, "migrate", migrate)
         patch.setattr(routes, "_found", pages)
         patch.setattr("orchestrator.ground.metrics.version", functools.cache(metadata.version))
         patch.setattr(program, "build", functools.cache(program.build))

@@ -7,7 +7,7 @@ def explain(error: BaseException) -> Failure | None:
     """The failure for one of the server's exceptions; None for any other exception."""
     from orchestrator.ground.config_error import ConfigError
     from orchestrator.ground.errors import PaddockError
-    from orchestrator.ground.store.database import StoreError
+    from orchestrator.ground.store.database_file import StoreError
     from orchestrator.operate.backups.backup_file import BackupError
     from paddock.cli.errors import REMEDIES
 

@@ -3,7 +3,7 @@
 import logging
 
 from orchestrator.ground.errors import AuditUnavailableError, PaddockError, ValidationError
-from orchestrator.ground.store.database import StoreError
+from orchestrator.ground.store.database_file import StoreError
 
 log = logging.getLogger(__name__)
 

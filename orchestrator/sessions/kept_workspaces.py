@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from orchestrator.ground.errors import PaddockError
-from orchestrator.ground.store.database import StoreError
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import PaddockError
-from orchestrator.ground.store.database import StoreError
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import left_over

@@ -9,7 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import TaskName
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate import open as operate

@@ -27,7 +27,7 @@ from pydantic import SecretStr
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, EngineUnavailableError, PaddockError
-from orchestrator.ground.store.database import StoreError
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts

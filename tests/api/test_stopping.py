@@ -20,7 +20,8 @@ from orchestrator.ground.errors import (
     RateLimitedError,
 )
 from orchestrator.ground.events import EventDraft
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.killing import FirstProcess

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.ground.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
-from orchestrator.ground.store.database import StoreError
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.work.commands import execution
 from sandbox_agent.decide.protocol import notification

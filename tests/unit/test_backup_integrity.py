@@ -12,7 +12,8 @@ from hypothesis import settings as how
 from hypothesis import strategies as st
 
 from orchestrator.ground.store import schema
-from orchestrator.ground.store.database import Database, build_schema
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import build_schema
 from orchestrator.operate.backups import layout
 from orchestrator.operate.backups.backup_file import BackupError, BackupWriter
 from orchestrator.operate.backups.restoring import restore

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.store import directories
-from orchestrator.ground.store.database import _MIGRATIONS, Database, migrate_file, newest_schema
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import MIGRATIONS, migrate_file, newest_schema
 from orchestrator.operate.backups.backup_file import BackupError
 from orchestrator.operate.backups.contents import PRIVATE
 from orchestrator.operate.backups.restoring import RestoredBackup, restore, settle
@@ -136,7 +137,7 @@ async def test_of_any_schema(settings: Settings, tmp_path: Path, schema: int) ->
     """An earlier Paddock's state, as it was written."""
     old = tmp_path / "migrations"
     old.mkdir()
-    for file in sorted(_MIGRATIONS.glob("*.sql"))[:schema]:
+    for file in sorted(MIGRATIONS.glob("*.sql"))[:schema]:
         shutil.copy(file, old)
     database = settings.state_dir / "paddock.db"
     migrate_file(database, old)

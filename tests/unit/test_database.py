@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ground.store.database import _MIGRATIONS, Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import MIGRATIONS, StoreError
 from orchestrator.state.stored_sessions import next_incarnation
 
 
@@ -133,7 +134,7 @@ async def test_migrations_are_applied_once_and_in_order(tmp_path: Path) -> None:
 async def test_sessions_of_earlier_versions_get_their_numbers(tmp_path: Path) -> None:
     files = tmp_path / "migrations"
     files.mkdir()
-    for file in sorted(_MIGRATIONS.glob("*.sql")):
+    for file in sorted(MIGRATIONS.glob("*.sql")):
         if file.name < "0016":
             shutil.copy(file, files)
     database = await Database.open(tmp_path / "paddock.db", files)
@@ -161,11 +162,11 @@ async def test_sessions_of_earlier_versions_get_their_numbers(tmp_path: Path) ->
 async def test_numbering_sessions_looks_at_each_a_few_times(tmp_path: Path) -> None:
     """The cost of a migration grows linearly with the number of sessions, not quadratically."""
     connection = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
-    for file in sorted(_MIGRATIONS.glob("*.sql")):
+    for file in sorted(MIGRATIONS.glob("*.sql")):
         if file.name < "0016":
             connection.executescript(file.read_text())
     steps = []
-    (migration,) = _MIGRATIONS.glob("0016_*.sql")
+    (migration,) = MIGRATIONS.glob("0016_*.sql")
     for count in (1000, 4000):
         connection.execute("BEGIN")
         for number in range(count):

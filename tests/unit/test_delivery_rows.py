@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.ground.store import database
+from orchestrator.ground.store import database_file
 from orchestrator.operate.hooks import delivery_rows as rows
 from orchestrator.operate.hooks.delivery_rows import FailedTry, NewDelivery
 
 HOOK, LONG_AGO, AT = "hook-1", "2026-01-01", "2026-03-04"
-SCHEMA = (database._MIGRATIONS / "0037_hooks.sql").read_text()
+SCHEMA = (database_file.MIGRATIONS / "0037_hooks.sql").read_text()
 
 
 @contextmanager

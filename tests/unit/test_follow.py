@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.events import SYSTEM_KEY
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.record.audit import follow as module
 from orchestrator.record.audit import query
 from orchestrator.record.audit.follow import CatchUp, Follower, Followers

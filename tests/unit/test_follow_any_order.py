@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.ground.errors import AuditUnavailableError
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.record.audit import follow as module
 from orchestrator.record.audit import query
 from orchestrator.record.audit.follow import Follower, Followers

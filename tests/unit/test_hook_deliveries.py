@@ -14,7 +14,8 @@ import pytest
 from pydantic import SecretStr
 
 from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import TaskName, Tasks
 from orchestrator.operate.hooks import delivering, delivery_rows
 from orchestrator.operate.hooks.backoff import MOST_TRIES

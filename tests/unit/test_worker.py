@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from orchestrator.ground.store.worker import Worker
+from orchestrator.ground.store.database import Worker
 
 
 async def test_calls_run_in_their_order_in_one_thread() -> None:

@@ -1,37 +1,33 @@
 """SQLite with one writer and two readers, each a connection in its own thread."""
 
 import asyncio
-import os
-import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Container
-from contextlib import closing, suppress
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
 
 from orchestrator.ground.round_robin import Queue, asker
+from orchestrator.ground.store.database_file import (
+    BUSY_TIMEOUT_MS,
+    MIGRATIONS,
+    StoreError,
+    connect,
+    create_file,
+    migrate,
+    reason,
+)
 from orchestrator.ground.store.room import Room
-from orchestrator.ground.store.worker import Worker
 
 T = TypeVar("T")
 
-_MIGRATIONS = Path(__file__).with_name("migrations")
-_VERSIONS = (
-    "CREATE TABLE IF NOT EXISTS schema_version"
-    " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
-)
-_MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
-# For moments in which another process, such as a backup or a shell, locks the file.
-_BUSY_TIMEOUT_MS = 5000
 # A disk that hangs blocks one of the threads, but not its callers.
 _WRITE_SECONDS = 15.0
 _READ_SECONDS = 30.0
 # Callers that browse records also wait for a turn.
 _BROWSE_SECONDS = 120.0
-
-
-class StoreError(Exception):
-    """The database can't be opened, read or written. The message is one sentence."""
 
 
 class Database:
@@ -50,7 +46,7 @@ class Database:
         self._turns = Queue()
 
     @classmethod
-    async def open(cls, path: Path, migrations: Path = _MIGRATIONS) -> "Database":
+    async def open(cls, path: Path, migrations: Path = MIGRATIONS) -> "Database":
         """Opens the file, creating it (0600) if it is missing, and migrates its schema.
 
         Raises: StoreError, also if a newer Paddock wrote the file.
@@ -162,12 +158,12 @@ class _Access:
         """Opens the writer's connection, or (without migrations) the reader's."""
         try:
             if migrations is not None:
-                _create_file(path)
-            self._connection = _connect(path, read_only=migrations is None)
+                create_file(path)
+            self._connection = connect(path, read_only=migrations is None)
             if migrations is not None:
-                _migrate(self._connection, path, migrations)
+                migrate(self._connection, path, migrations)
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{path}: {_reason(error)}") from error
+            raise StoreError(f"{path}: {reason(error)}") from error
 
     async def close(self) -> None:
         if self._closed:
@@ -185,7 +181,7 @@ class _Access:
         try:
             connection.execute("PRAGMA busy_timeout = 0")
             (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         except sqlite3.Error as error:
             raise StoreError(f"the database can't be used: {error}") from error
         return not busy
@@ -228,103 +224,70 @@ def _transaction(
     return result
 
 
-def _reason(error: OSError | sqlite3.Error) -> str:
-    """SQLite calls a full disk an input/output error while it opens a file."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return f"{error}: the disk is full, or it fails" if code == sqlite3.SQLITE_IOERR else str(error)
+class _Job(NamedTuple):
+    function: Callable[[], Any]
+    outcome: asyncio.Future[Any]
 
 
-def _create_file(path: Path) -> None:
-    """Creates the file for its owner only; SQLite gives its mode to -wal and -shm."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+class Worker:
+    """A thread whose results go straight to the event loop.
 
-
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
-    try:
-        connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-        if read_only:
-            connection.execute("PRAGMA query_only = ON")
-        else:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            # Leave no deleted or overwritten data in the file.
-            connection.execute("PRAGMA secure_delete = ON")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> None:
-    """Applies the numbered files that the database has not seen, each in one transaction."""
-    connection.execute(_VERSIONS)
-    seen = {version for (version,) in connection.execute("SELECT version FROM schema_version")}
-    files = _migration_files(directory)
-    newest = max(files, default=0)
-    if max(seen, default=0) > newest:
-        raise StoreError(
-            f"{path}: has schema {max(seen)}, but this Paddock knows schemas up to {newest}:"
-            " run the version that wrote it"
-        )
-    for version, file in files.items():
-        if version not in seen:
-            _apply(connection, version, file)
-
-
-def migrate_file(path: Path, migrations: Path = _MIGRATIONS) -> None:
-    """Migrates a database that no process uses. It blocks. Raises: StoreError."""
-    try:
-        with closing(_connect(path, read_only=False)) as connection:
-            _migrate(connection, path, migrations)
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}") from error
-
-
-def build_schema(connection: sqlite3.Connection, versions: Container[int]) -> None:
-    """Makes the schema of these migrations in an empty database. Raises: StoreError."""
-    connection.execute(_VERSIONS)
-    for version, file in _migration_files(_MIGRATIONS).items():
-        if version in versions:
-            _apply(connection, version, file)
-
-
-def newest_schema() -> int:
-    """The number of the newest schema that this Paddock knows."""
-    return max(_migration_files(_MIGRATIONS))
-
-
-def _migration_files(directory: Path) -> dict[int, Path]:
-    """The files by their numbers, in order; a number may be unused.
-
-    Raises: StoreError for two files with the same number.
+    An executor of the standard library does the same by way of a second future with locks of its
+    own, which costs more than most of the functions. The thread ends with `stop`.
     """
-    files: dict[int, Path] = {}
-    for file in sorted(directory.iterdir()):
-        named = _MIGRATION_NAME.fullmatch(file.name)
-        if named is None:
-            continue
-        version = int(named[1])
-        if version in files:
-            raise StoreError(f"{file}: {files[version].name} has the same number")
-        files[version] = file
-    return files
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """The result of `function`, after those of earlier calls.
+
+        A call that is cancelled before its turn has no effect. Raises: the errors of `function`;
+        RuntimeError after `stop`.
+        """
+        if self._stopped:
+            raise RuntimeError(f"{self._name} was stopped")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(function, outcome))
+        return await outcome
+
+    def stop(self) -> None:
+        """Ends the thread after the calls so far."""
+        self._stopped = True
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        # While the thread waits, it holds nothing of an earlier call.
+        while _do(self._jobs.get()):
+            pass
 
 
-def _apply(connection: sqlite3.Connection, version: int, file: Path) -> None:
+def _do(job: _Job | None) -> bool:
+    """Runs a job; returns False if there is none any more."""
+    if job is None:
+        return False
+    if job.outcome.cancelled():
+        return True
+    result, failed = None, None
     try:
-        connection.executescript(f"BEGIN IMMEDIATE;\n{file.read_text(encoding='utf-8')}")
-        connection.execute(
-            "INSERT INTO schema_version VALUES (?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
-            (version, file.stem),
-        )
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise StoreError(f"migration {file.name}: {error}") from error
+        result = job.function()
+    except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+        failed = error
+    with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
+        job.outcome.get_loop().call_soon_threadsafe(_settle, job.outcome, result, failed)
+    return True
+
+
+def _settle(outcome: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if outcome.done():
+        return
+    if error is None:
+        outcome.set_result(result)
+    else:
+        outcome.set_exception(error)

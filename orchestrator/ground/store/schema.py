@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from typing import NamedTuple
 
-from orchestrator.ground.store.database import build_schema
+from orchestrator.ground.store.database_file import build_schema
 
 # More than any schema of ours has.
 _MOST_OBJECTS = 10_000

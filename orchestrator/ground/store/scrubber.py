@@ -3,7 +3,8 @@
 import asyncio
 import logging
 
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)

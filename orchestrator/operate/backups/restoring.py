@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store import directories, schema
-from orchestrator.ground.store.database import Database, StoreError, migrate_file
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError, migrate_file
 from orchestrator.operate.backups.backup_file import BackupError, BackupReader, Report
 from orchestrator.operate.backups.contents import BELONGS_TO_DATABASE, DATABASE, roots
 from orchestrator.operate.backups.taking import check_whole

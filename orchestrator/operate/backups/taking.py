@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 from urllib.parse import quote
 
 from orchestrator.ground.store import schema
-from orchestrator.ground.store.database import StoreError, migrate_file
+from orchestrator.ground.store.database_file import StoreError, migrate_file
 from orchestrator.operate.backups.backup_file import BackupError, BackupReader, BackupWriter, Report
 from orchestrator.operate.backups.contents import ARCHIVE, DATABASE, members, roots
 from orchestrator.operate.backups.workspaces import AddedWorkspaces, add_workspaces

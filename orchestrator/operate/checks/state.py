@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.ground.store.database import newest_schema
+from orchestrator.ground.store.database_file import newest_schema
 from orchestrator.operate.checks.recovery import check_recovery
 from orchestrator.rules.access.key_entries import add_entries
 from orchestrator.rules.access.keys import Principal

@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from orchestrator.ground.errors import AuditUnavailableError, ConflictError, NotFoundError
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Supervised, TaskName, Tasks
 from orchestrator.operate.hooks import delivery_rows, hook_rows

@@ -24,7 +24,8 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.events import now
 from orchestrator.ground.http_post import FAILURES, post
 from orchestrator.ground.store import directories
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
 from orchestrator.settings.groups.places import AnchorSettings

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from orchestrator.ground.errors import CapacityExhaustedError, NotFoundError, PaddockError
 from orchestrator.ground.events import SYSTEM_KEY, EventDraft, now
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.record.audit import archive_rows, query
 from orchestrator.record.audit.archive_disk import ArchiveDisk, DiskHangsError

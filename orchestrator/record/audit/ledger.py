@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import EventDraft, members
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorded import Recorded

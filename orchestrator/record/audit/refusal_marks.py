@@ -4,7 +4,8 @@ import sqlite3
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import now
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 
 

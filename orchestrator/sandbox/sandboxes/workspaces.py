@@ -8,7 +8,8 @@ from pathlib import Path
 from orchestrator.ground.errors import ConflictError, NotFoundError, PaddockError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
-from orchestrator.ground.store.database import Database, StoreError
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.paths import slots_path, visible_path

@@ -1,4 +1,4 @@
-"""Parses objects of clients: strict JSON, then a model of the contract; errors name the field."""
+"""Parses objects of clients: strict JSON, then a model of the contract; and fills such models."""
 
 from typing import Any, TypeVar
 
@@ -49,3 +49,10 @@ def _refusal(kind: str, field: str, message: str) -> ValidationError:
 
 def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(shortened(str(part)) for part in place(location))
+
+
+def members(model: type[BaseModel], shown: object, **others: Any) -> dict[str, Any]:
+    """Every member of `model`: those of `others`, and else what `shown` has of that name."""
+    return {
+        name: getattr(shown, name) for name in model.model_fields if name not in others
+    } | others

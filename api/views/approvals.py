@@ -1,6 +1,6 @@
 """Views of approvals."""
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.work.approvals import approval_rows
 from paddock.contract.approvals import Approval
 

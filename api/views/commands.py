@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.state import command as domain
 from orchestrator.state.command import CommandExit
 from orchestrator.state.requests import ExecRequest

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.rules.egress.drafts import Draft
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import Rules

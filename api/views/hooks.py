@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.operate.hooks.delivery_rows import Delivery, DeliveryCounts
 from orchestrator.operate.hooks.hook import Hook
 from paddock.contract import hooks as contract

@@ -1,7 +1,7 @@
 """Permission levels as the API shows them."""
 
+from api.shape.objects import members
 from api.views.egress import rules
-from api.views.members import members
 from orchestrator.rules.policy import levels
 from paddock.contract.system import (
     Level,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.work.memory import entries as domain
 from paddock.contract.memory import MemoryEntry
 

@@ -1,6 +1,6 @@
 """Open ports as the API shows them."""
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.state.open_port import OpenPort
 from orchestrator.state.session import Session
 from paddock.contract.ports import OpenedPort, Port

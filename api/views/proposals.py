@@ -1,6 +1,6 @@
 """Proposals as the API shows them."""
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.work.proposals import listing
 from orchestrator.work.proposals.service import Expected
 from paddock.contract.proposals import (

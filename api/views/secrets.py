@@ -1,6 +1,6 @@
 """Secrets as the API shows them: never a value."""
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.state import secret as domain
 from orchestrator.state.session import Session
 from paddock.contract.secrets import Secret

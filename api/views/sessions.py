@@ -4,8 +4,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from api.shape.objects import members
 from api.views.commands import command_members
-from api.views.members import members
 from api.views.packs import pack_of
 from api.views.policies import named_or_given, policy
 from orchestrator.host.engine.base import ContainerState

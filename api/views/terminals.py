@@ -1,7 +1,7 @@
 """Terminals, and lines that were sent to them, as the API shows them."""
 
+from api.shape.objects import members
 from api.views.approvals import approval
-from api.views.members import members
 from orchestrator.work.terminals.record import Exchange, TerminalRecord
 from paddock.contract.terminals import Evidence, Interaction, Results, Terminal
 

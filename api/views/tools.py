@@ -1,6 +1,6 @@
 """Tools as the API shows them."""
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.rules.tools.listing import ListedTool
 from paddock.contract.tools import Tool
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.ground.errors import ValidationError
 from orchestrator.programs.turns import turn as domain
 from orchestrator.programs.turns.json_values import from_json

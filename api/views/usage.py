@@ -3,7 +3,7 @@
 from collections import deque
 from typing import TypeVar
 
-from api.views.members import members
+from api.shape.objects import members
 from orchestrator.operate.observe import usage
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.state.session import Session

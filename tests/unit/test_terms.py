@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.ground.store.database import Database, build_schema
+from orchestrator.ground.store.database import Database
+from orchestrator.ground.store.database_file import build_schema
 from orchestrator.rules.policy.levels import clamped_limits, load_levels
 from orchestrator.state import stored_sessions
 from orchestrator.state.session import Session

@@ -37,7 +37,7 @@ PROGRAM = """
 import asyncio, inspect, sqlite3
 from datetime import UTC, datetime
 from api.views import sessions as views
-from orchestrator.ground.store.database import build_schema
+from orchestrator.ground.store.database_file import build_schema
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.rules.policy.levels import clamped_limits, load_levels

@@ -271,7 +271,7 @@ async def test_calls_show_arguments_decision_and_output(
         ("none", "Refused: there is no tool none"),
         ("read_file", "Refused: the arguments are not JSON"),
         ("long", "allow", "a part of 3000 lines"),
-        ("wide", "allow", "cut off: the first 49152 of 60000 characters"),
+        ("wide", "allow", "10848 characters are left out"),
         # A decision is what the record says.
         ("says", "allow", "the file says so"),
     )

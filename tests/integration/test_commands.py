@@ -196,7 +196,8 @@ async def test_a_command_has_a_name_and_a_home(medium: Box, high: Box) -> None:
 
 async def test_the_environment_is_built_from_scratch(medium: Box) -> None:
     done = await medium.run("env", env={"LANG": "de_DE.UTF-8", "LC_TIME": "C"})
-    proxy, local = "http://127.0.0.1:3128", "localhost,127.0.0.1,::1"
+    proxy = "http://127.0.0.1:3128"
+    local = "localhost,127.0.0.1,127.0.0.0/8,0.0.0.0,::1,sandbox"
     assert sorted(done.stdout.splitlines()) == [
         "HOME=/nonexistent",
         f"HTTPS_PROXY={proxy}",
@@ -204,6 +205,7 @@ async def test_the_environment_is_built_from_scratch(medium: Box) -> None:
         "LANG=de_DE.UTF-8",
         "LC_TIME=C",
         "LOGNAME=sandbox",
+        "NODE_USE_ENV_PROXY=1",
         f"NO_PROXY={local}",
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "USER=sandbox",

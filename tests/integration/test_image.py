@@ -122,7 +122,7 @@ find . -name '*.pyc' | sort | sed 's/__pycache__.//; s/\\.cpython-.*$//'
 
 def test_compiled_modules_are_used_unchecked(client: docker.APIClient, image: Result) -> None:
     # The flags after the magic number must say: hash-based, and not checked against the source.
-    script = "cd /opt/paddock/sandbox_agent/__pycache__; od -An -tu4 -j4 -N4 protocol.*.pyc"
+    script = "cd /opt/paddock/sandbox_agent/decide/__pycache__; od -An -tu4 -j4 -N4 protocol.*.pyc"
     assert _shell(client, image, script).split() == ["1"]
 
 

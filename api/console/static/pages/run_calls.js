@@ -6,7 +6,7 @@ import { words } from "../format.js";
 const SHORT_CHARACTERS = 600;
 const SHORT_LINES = 8;
 // How the control plane says that a text is not whole.
-const CUT = /\n?\[(\d+) of (\d+) characters\]$/;
+const LEFT_OUT = /\n\[(\d+) (characters|bytes) are left out here[^\]\n]*\]\n/;
 const REFUSED = /^Refused by ([\w-]+): /;
 const SOME_LINES = /\[(\d+) lines in all\]$/;
 
@@ -55,9 +55,8 @@ export function outputOf({ tool, result }) {
 }
 
 function noted(title, text) {
-  const [said, kept, whole] = CUT.exec(text) ?? [];
-  // A file may end like this, too, but then the numbers do not agree.
-  if (said && [...text.slice(0, -said.length)].length === Number(kept)) return { title, text, note: `cut off: the first ${kept} of ${whole} characters` };
+  const [, cut, units] = LEFT_OUT.exec(text) ?? [];
+  if (cut) return { title, text, note: `${cut} ${units} are left out` };
   const lines = SOME_LINES.exec(text);
   return { title, text, note: lines && `a part of ${lines[1]} lines` };
 }

@@ -3,14 +3,19 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.host.engine.base import ContainerState
+from orchestrator.host.engine.base import Container, ContainerState
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.sandbox.sandboxes.service import Sandboxes
 from orchestrator.settings.settings import Settings
+from orchestrator.state.sandbox import Sandbox
+from orchestrator.state.session import Session
+from paddock.contract.words import Kind, Status
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
@@ -102,3 +107,27 @@ async def test_a_session_whose_level_is_raised_goes_on(
             await again.json("DELETE", "/api/sessions/box?purge=true")
     finally:
         await plane.close()
+
+
+async def test_a_session_that_ends_while_it_is_taken_up_prevents_no_start(
+    api: Api,
+    settings: Settings,
+    engine: FakeEngine,
+    agents: Agents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its agent reports at once that its budget is used up."""
+    await api.session(id="box", permission_level="high", budget={"output_bytes": 100})
+    await api.plane.close()
+    adopt = Sandboxes.adopt
+
+    async def adopted(sandboxes: Sandboxes, session: Session, container: Container) -> Sandbox:
+        sandbox = await adopt(sandboxes, session, container)
+        session.status = Status.BUDGET_EXCEEDED
+        session.budget.exceed(Kind.OUTPUT_BYTES, datetime.now(UTC))
+        session.over.set_result(None)
+        return sandbox
+
+    monkeypatch.setattr(Sandboxes, "adopt", adopted)
+    plane = await reopened(settings, engine, agents)
+    await plane.close()

@@ -10,7 +10,6 @@ from aiohttp import ClientSession, TCPConnector
 from pydantic import SecretStr
 
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sessions.streams import Streams
 from orchestrator.settings.settings import Settings
 from orchestrator.work.approvals.service import Line
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
@@ -409,9 +408,14 @@ async def test_a_flood_of_commands_is_its_keys_own(api: Api) -> None:
     assert done <= {200, 409}
 
 
+def limit_streams(api: Api, per_session: int, per_key: int) -> None:
+    streams = api.plane.streams
+    streams._per_session, streams._open.most = per_session, per_key
+
+
 async def test_streams_of_a_session(api: Api) -> None:
     """Streams of every kind and caller count; other requests still succeed."""
-    api.plane.streams = Streams(per_session=3, per_key=100)
+    limit_streams(api, per_session=3, per_key=100)
     api.agents.plays["sleep"] = Play(holds=True)
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     path, handle = f"/api/sessions/{session['id']}", session["handle"]
@@ -445,7 +449,7 @@ async def test_streams_of_a_session(api: Api) -> None:
 
 async def test_streams_of_a_key_and_of_its_handles(api: Api) -> None:
     """Streams of handles do not use up their key's limit; another key has its own limit."""
-    api.plane.streams = Streams(per_session=100, per_key=2)
+    limit_streams(api, per_session=100, per_key=2)
     sessions = [await api.session(key=OPERATOR_KEY) for _ in range(2)]
     first, second = (f"/api/sessions/{session['id']}/events" for session in sessions)
     handles = [session["handle"] for session in sessions]
@@ -464,4 +468,4 @@ async def test_streams_of_a_key_and_of_its_handles(api: Api) -> None:
     assert {stream.status for stream in opened} == {200}
     for stream in opened:
         stream.close()
-    await until(lambda: not api.plane.streams._open)
+    await until(lambda: not api.plane.streams._open.total())

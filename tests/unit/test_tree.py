@@ -43,6 +43,9 @@ class Sayings:
     def receive(self) -> bytes:
         return self._messages.pop(0)
 
+    def refused(self, _path: str, *, changed: bool) -> None:
+        pass
+
     def order(self, kind: bytes) -> bool:
         self.orders.append(kind)
         return True

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fault_points import FaultPoint
@@ -142,14 +141,14 @@ class TurnRunner:
             if running.conversation is not None:
                 running.conversation.feed.end()
 
-    async def _measured(self, work: Coroutine[Any, Any, Value]) -> Value:
-        return await self._lag.measured("a turn", work)
+    async def _run_program(self, driver: ProgramDriver, prepared: PreparedScript) -> Value:
+        return await self._lag.measured("a turn", driver.run(prepared.program))
 
     async def _driven(
         self, running: RunningTurn, driver: ProgramDriver, prepared: PreparedScript
     ) -> Outcome:
         number, session = running.turn.number, running.session
-        work = running.work = self._tasks.begin(self._measured(driver.run(prepared.program)))
+        work = running.work = self._tasks.begin(self._run_program(driver, prepared))
         if running.stopped is not None:
             work.cancel()
         with _stopping_after(running):

@@ -18,6 +18,7 @@ from paddock import (
     ValidationError,
 )
 from paddock.audit.chain import verify_chain
+from paddock.contract.words import MAX_ARGUMENT_BYTES
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import Server, serving
@@ -115,8 +116,8 @@ async def test_words_and_variables_up_to_the_kernels_limits(paddock: Paddock) ->
     argv = ["python3", "-c", count, *["é" * 65_000] * 15, "x" * (128 * 1024 - 1)]
     done = await session.exec(argv=argv, env={"A": "y" * 10_000})
     assert done.stdout.split() == [str(len("-c") + 65_000 * 15 + 128 * 1024 - 1), "10000"]
-    # Only the kernel can count this size, so the command starts, and its end states the reason.
-    room = 2 * 1024 * 1024 - sum(len(word.encode()) + 9 for word in argv) - 9
+    # What is accepted runs; one word has at most 128 KiB, which only the kernel counts.
+    room = MAX_ARGUMENT_BYTES - sum(len(word.encode()) + 9 for word in argv) - 9
     done = await session.exec(argv=[*argv, "x" * room])
     assert (done.exit_code, done.stdout) == (126, "")
     assert "Argument list too long" in f"{done.error}{done.stderr}"

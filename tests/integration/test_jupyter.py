@@ -13,6 +13,7 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from tests.support.applications import ENVIRONMENT, archive_of, put
 from tests.support.box import PATIENCE, Box
+from tests.support.limits import WAIT_SECONDS
 from tests.support.ports import ADMIN, OpenBox, opened_port
 from tests.support.previews import Previews, previews
 
@@ -100,6 +101,9 @@ async def test_a_server_and_a_kernel_by_its_websocket(
 ) -> None:
     async with server(box, shown, based=based) as port:
         page = await port.get(f"/?token={TOKEN}")
+        async with asyncio.timeout(WAIT_SECONDS):
+            while page.status == 502:  # it says that it runs before others reach it
+                page = await port.get(f"/?token={TOKEN}")
         assert "A Jupyter Server is running." in await page.text()
         # Below the base path, the page's own links lead to the port.
         link = re.search(r'href="([^"]+[.]css[^"]*)"', await page.text())

@@ -6,12 +6,12 @@
 import os
 import sys
 
-from orchestrator import control_plane
+from orchestrator.sandbox import open as opening
 from paddock.cli import main
 from tests.support.egress import Names, NamesResolver
 
 if __name__ == "__main__":
     names = Names()
     names.answers = {name: [["127.0.0.1"]] for name in os.environ["KNOWN_NAMES"].split()}
-    vars(control_plane)["CheckedResolver"] = lambda: NamesResolver(names)
+    vars(opening)["CheckedResolver"] = lambda: NamesResolver(names)
     sys.exit(main())

@@ -4,8 +4,8 @@ import asyncio
 import io
 import json
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -53,17 +53,33 @@ async def send(api: Api, body: bytes) -> int:
         return answer.status
 
 
+@asynccontextmanager
+async def sent_again_and_again(api: Api) -> AsyncIterator[None]:
+    """Has the operator send the worst bodies, all at once, for as long as the context lasts."""
+    bodies = list(worst_bodies())
+
+    async def keep_sending() -> None:
+        while True:
+            statuses = await asyncio.gather(*(send(api, body) for body in bodies))
+            assert set(statuses) <= {400, 403, 413, 429}
+
+    sending = asyncio.create_task(keep_sending())
+    try:
+        yield
+        assert not sending.done(), sending.exception()
+    finally:
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+
+
 @pytest.mark.usefixtures("measured")
 async def test_a_session_is_aborted_meanwhile(api: Api) -> None:
     await api.session(id="its-own", key=OPERATOR_KEY)
     await api.session(id="box")
-    bodies = list(worst_bodies()) * 3
-    sending = [asyncio.create_task(send(api, body)) for body in bodies]
-    aborted = await api.json("POST", "/api/sessions/box/abort")
-    still = [task for task in sending if not task.done()]
+    async with sent_again_and_again(api):
+        aborted = await api.json("POST", "/api/sessions/box/abort")
     assert aborted["status"] == "aborted"
-    assert still, "it waited for all of them"
-    assert set(await asyncio.gather(*sending)) <= {400, 403, 413, 429}
     assert api.plane.lag.longest_step < _SLICE, api.plane.lag.operation
 
 
@@ -71,18 +87,9 @@ async def test_a_session_is_aborted_meanwhile(api: Api) -> None:
 async def test_a_deadline_is_met_meanwhile(api: Api) -> None:
     await api.session(id="its-own", key=OPERATOR_KEY)
     await api.session(id="box", wall_timeout=1)
-    bodies = list(worst_bodies())
-
-    async def keep_sending() -> None:
-        while True:
-            await asyncio.gather(*(send(api, body) for body in bodies))
-
-    sending = asyncio.create_task(keep_sending())
     session = api.plane.sessions.registry.all[-1]
-    await until(lambda: not session.live)
-    sending.cancel()
-    with suppress(asyncio.CancelledError):
-        await sending
+    async with sent_again_and_again(api):
+        await until(lambda: not session.live)
     shown = await api.json("GET", "/api/sessions/box")
     assert shown["status"] == "aborted"
     assert api.plane.lag.longest_step < _SLICE, api.plane.lag.operation

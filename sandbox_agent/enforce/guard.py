@@ -23,6 +23,7 @@ from sandbox_agent.enforce import guard_messages, profile, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
 from sandbox_agent.enforce.guard_process import Setup, run
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import Profile, Tool
 from sandbox_agent.enforce.reads import broker
@@ -215,7 +216,7 @@ class Guards:
         self,
         loop: Loop,
         configuration: Configuration,
-        abi: int,
+        kernel: Kernel,
         events: EventBuffer,
         programs: Libraries | None = None,
     ) -> None:
@@ -223,7 +224,7 @@ class Guards:
         self._loop = loop
         self._programs = programs
         self._configuration = configuration
-        self._abi = abi
+        self._kernel = kernel
         self._events = events
         self._recorder = ExecRecorder(loop, events, configuration.uid)
         self._meter = Meter()
@@ -239,7 +240,7 @@ class Guards:
         """
         _check_workspace(self._configuration.uid)
         self._profile = profile.build(
-            self._configuration, self._abi, programs=self._programs, held=self.held
+            self._configuration, self._kernel, programs=self._programs, held=self.held
         )
 
     def prepare(self) -> None:
@@ -263,7 +264,7 @@ class Guards:
 
         Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
-        own = profile.build(self._configuration, self._abi, tool, self._programs, self.held)
+        own = profile.build(self._configuration, self._kernel, tool, self._programs, self.held)
         try:
             return self._make(own)
         finally:

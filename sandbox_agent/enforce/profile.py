@@ -10,8 +10,9 @@ from sandbox_agent.decide.denials import Denials
 from sandbox_agent.decide.manifest import Consume, ReadManifest
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.decide.writable import places
-from sandbox_agent.enforce import landlock, syscalls
+from sandbox_agent.enforce import landlock
 from sandbox_agent.enforce.filters import read_filter, seccomp
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.landlock import (
     CHANGE,
     EXECUTE,
@@ -102,7 +103,7 @@ def programs_of(commands: Iterable[str]) -> Libraries:
 
 def build(
     configuration: Configuration,
-    abi: int,
+    kernel: Kernel,
     tool: Tool = NO_TOOL,
     programs: Libraries | None = None,
     held: Held | None = None,
@@ -113,7 +114,7 @@ def build(
     session's manifest; the first profile fills it. Raises: ConfinementError.
     """
     try:
-        return _build(configuration, abi, tool, programs, {} if held is None else held)
+        return _build(configuration, kernel, tool, programs, {} if held is None else held)
     except BaselineError as error:
         raise ConfinementError(str(error)) from None
     except OSError as error:
@@ -121,16 +122,16 @@ def build(
 
 
 def _build(
-    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None, held: Held
+    configuration: Configuration, kernel: Kernel, tool: Tool, programs: Libraries | None, held: Held
 ) -> Profile:
     machine = os.uname().machine
     wanted, consume = configuration.confinement, configuration.consume
-    _check_kernel(machine, abi, configuration)
+    _check_kernel(kernel, configuration)
     image = ImageBaseline() if consume is None else image_baseline.load()
     if consume is not None:
         consume = consume._replace(baseline=(*consume.baseline, *image.read))
         configuration = configuration._replace(consume=consume)
-    paths = _path_rights(configuration, abi, tool, programs)
+    paths = _path_rights(configuration, kernel, tool, programs)
     cookie = _cookie() if wanted.record_execs or consume is not None else None
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
@@ -146,7 +147,7 @@ def _build(
     if consume is not None and cookie is not None:
         manifest = _manifest(consume, paths)
         reads = Reads(
-            ruleset=_ruleset(configuration, abi, paths, held, Rule("/proc", READ | WRITE_FILE)),
+            ruleset=_ruleset(configuration, kernel, paths, held, Rule("/proc", READ | WRITE_FILE)),
             code=read_filter.program(machine, cookie),
             manifest=manifest,
             denials=Denials(manifest, image.absent, image.refused),
@@ -155,8 +156,8 @@ def _build(
         )
     return Profile(
         machine=machine,
-        ruleset=_ruleset(configuration, abi, paths, held),
-        scoped=abi >= landlock.SCOPES_ABI,
+        ruleset=_ruleset(configuration, kernel, paths, held),
+        scoped=kernel.scopes,
         code=seccomp.program(machine, wanted_filter),
         writable_code=writable_code,
         executable=paths.executable,
@@ -165,18 +166,18 @@ def _build(
     )
 
 
-def _check_kernel(machine: str, abi: int, configuration: Configuration) -> None:
+def _check_kernel(kernel: Kernel, configuration: Configuration) -> None:
     """Raises: ConfinementError if the kernel lacks what the session needs."""
     wanted, consume = configuration.confinement, configuration.consume
-    if not seccomp.available(machine):
+    if not kernel.notification:
         raise ConfinementError("the kernel has no system call filters with notification")
-    if consume is not None and not seccomp.waits_undisturbed(machine):
+    if consume is not None and not kernel.undisturbed:
         raise ConfinementError(
             "the kernel can't answer calls undisturbed: it must be 5.19 or later"
         )
-    if (wanted.paths or consume is not None) and not abi:
+    if (wanted.paths or consume is not None) and not kernel.paths:
         raise ConfinementError("the kernel has no Landlock")
-    if not wanted.writable_code and not syscalls.can_deny_writable_code():
+    if not wanted.writable_code and not kernel.mdwe:
         raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
 
 
@@ -189,11 +190,11 @@ class _Paths(NamedTuple):
 
 
 def _path_rights(
-    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
+    configuration: Configuration, kernel: Kernel, tool: Tool, programs: Libraries | None
 ) -> _Paths:
     wanted, consume = configuration.confinement, configuration.consume
     executable: frozenset[str] | None = None
-    rights = landlock.handled(abi) if abi else 0
+    rights = landlock.handled(kernel)
     if consume is not None and consume.enforced:
         rules, executable = consume_rules(configuration, consume, tool, programs)
     elif wanted.paths:
@@ -206,14 +207,14 @@ def _path_rights(
 
 
 def _ruleset(
-    configuration: Configuration, abi: int, paths: _Paths, held: Held, *more: Rule
+    configuration: Configuration, kernel: Kernel, paths: _Paths, held: Held, *more: Rule
 ) -> int | None:
     consume = configuration.consume
     opened: Iterable[Opened] = ()
     if consume is not None and consume.enforced:
         executable = not configuration.confinement.paths
         opened = pack_files.opened(consume, configuration.uid, executable=executable, held=held)
-    return landlock.ruleset(abi, [*paths.rules, *more], paths.rights, opened)
+    return landlock.ruleset(kernel, [*paths.rules, *more], paths.rights, opened)
 
 
 def _manifest(consume: Consume, paths: _Paths) -> ReadManifest:

@@ -11,7 +11,7 @@ from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guard import Guards
-from sandbox_agent.enforce.landlock import SCOPES_ABI
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.pty.request import LARGEST_SIDE, parse
 from sandbox_agent.pty.terminal import Terminal
@@ -31,7 +31,7 @@ class Terminals:
         self,
         loop: Loop,
         configuration: Configuration,
-        abi: int,
+        kernel: Kernel,
         events: EventBuffer,
         work: Work,
         guards: Guards,
@@ -41,7 +41,7 @@ class Terminals:
         self._configuration = configuration
         self._secrets = secrets
         # Without path rules, only scopes keep other commands from reaching a tool.
-        self._exposed = not configuration.confinement.paths and abi < SCOPES_ABI
+        self._exposed = not configuration.confinement.paths and not kernel.scopes
         self._events = events
         self._work = work
         self._guards = guards

@@ -160,7 +160,7 @@ class Told:
 def agent() -> Agent:
     """Everything but the confinement, so that no process is started."""
     agent = Agent("/nonexistent")
-    agent._serve(Session(agent._loop, CONFIGURATION, agent._abi, agent._events, agent.secrets))
+    agent._serve(Session(agent._loop, CONFIGURATION, agent._kernel, agent._events, agent.secrets))
     return agent
 
 

@@ -23,7 +23,6 @@ from orchestrator.host.engine.base import (
     LABEL_PROTOCOL,
     EngineInfo,
     Image,
-    SandboxKernel,
 )
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.base import Resources
@@ -52,12 +51,14 @@ from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.settings.settings import Settings
+from sandbox_agent.decide.facilities import UNKNOWN_KERNEL
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
+from tests.support.kernels import FULL_KERNEL
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
 
 GIB = 1024**3
-FACTS = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
+FACTS = Facts(FULL_KERNEL, mounts=True, quota=True)
 INFO = EngineInfo("24.0.7", "2", rootless=False, userns_remap=False)
 IMAGE = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION), LABEL_INPUTS: "abc"})
 
@@ -145,7 +146,10 @@ async def test_the_open_network_is_tried_and_removed() -> None:
     ],
 )
 def test_landlock(abi: int, error: int, expected: str) -> None:
-    assert status(landlock_check(KernelFacts("6.1", abi, error, 0))) == expected
+    assert (
+        status(landlock_check(KernelFacts("6.1", FULL_KERNEL._replace(landlock=abi), error, 0)))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,14 +180,16 @@ def test_prompts_that_can_not_be_told_from_sleep(
 
 
 def test_seccomp() -> None:
-    assert status(seccomp_check(KernelFacts("6.1", 6, 0, 0))) == "ok"
-    assert status(seccomp_check(KernelFacts("4.9", 6, 0, errno.EOPNOTSUPP))) == "failure"
+    assert status(seccomp_check(KernelFacts("6.1", FULL_KERNEL, 0, 0))) == "ok"
+    assert (
+        status(seccomp_check(KernelFacts("4.9", UNKNOWN_KERNEL, 0, errno.EOPNOTSUPP))) == "failure"
+    )
 
 
 def test_this_kernel_answers() -> None:
     facts = kernel_facts()
     assert facts.release == os.uname().release
-    assert (facts.landlock_abi > 0) == (facts.landlock_error == 0)
+    assert (facts.kernel.landlock > 0) == (facts.landlock_error == 0)
 
 
 @pytest.mark.parametrize(
@@ -427,7 +433,7 @@ def test_levels() -> None:
 
 def test_levels_that_the_host_can_not_enforce() -> None:
     levels = load_levels()
-    facts = replace(FACTS, landlock=5)
+    facts = replace(FACTS, kernel=FULL_KERNEL._replace(landlock=5))
     low, _, high = level_checks(levels, [], facts, None, 64)
     assert (status(low), status(high)) == ("ok", "failure")
     assert high.detail == ("can't be enforced: needs Landlock version 6, but found version 5")
@@ -435,9 +441,8 @@ def test_levels_that_the_host_can_not_enforce() -> None:
     checks = enforceable(levels, facts)
     assert [check.name for check in checks] == ["level low", "level medium", "level high"]
     assert [status(check) for check in checks] == ["ok", "ok", "warning"]
-    assert [status(check) for check in enforceable(levels, replace(facts, seccomp=False))] == [
-        "failure"
-    ] * 3
+    nothing = replace(facts, kernel=UNKNOWN_KERNEL)
+    assert [status(check) for check in enforceable(levels, nothing)] == ["failure"] * 3
 
 
 def test_healthy() -> None:
@@ -465,7 +470,7 @@ async def test_all_together(settings: Settings) -> None:
 
 async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
-    engine.sandbox_kernel = SandboxKernel(landlock_abi=0, seccomp=True)
+    engine.sandbox_kernel = FULL_KERNEL._replace(landlock=0)
     with tempfile.TemporaryDirectory(prefix="pdk-") as short:
         ours = settings.model_copy(update={"state_dir": Path(short, "state")})
         checks = {check.name: check for check in await run_checks(ours, engine=engine)}

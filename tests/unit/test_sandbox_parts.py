@@ -44,13 +44,14 @@ from paddock.contract.words import Kind
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.fake_node import FakeNode
+from tests.support.kernels import FULL_KERNEL
 
 
 class Link:
     """A link whose agent says hello at once, or never."""
 
     def __init__(self) -> None:
-        self.hello: Any = SimpleNamespace(landlock_abi=7, seccomp=True, configured=False)
+        self.hello: Any = SimpleNamespace(kernel=FULL_KERNEL, configured=False)
         self.configuration: dict[str, Any] = {}
         self.refusal: str | None = None
         self.connected = True

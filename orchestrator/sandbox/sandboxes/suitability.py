@@ -49,5 +49,5 @@ class Suitability:
         if hello is None:
             raise SandboxUnavailableError("the sandbox agent did not report its features")
         host = await self._host.facts()
-        facts = host.within(hello.landlock_abi, hello.seccomp)
+        facts = host.within(hello.kernel)
         check(level.name, level.requires, facts, "in a sandbox of this engine")

@@ -1,10 +1,10 @@
-"""Drops privileges, and takes on the session's identity to send a signal."""
+"""Drops privileges, and takes on the session's identity for a moment."""
 
 import os
 import resource
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 # The kernel kills a command before the agent when the sandbox runs out of memory.
 OOM_SCORE_OF_COMMANDS = 1000
@@ -85,13 +85,20 @@ def as_user(uid: int) -> Iterator[None]:
         os.setegid(0)
 
 
-def signal_as(uid: int, pid: int, number: int) -> None:
-    """Signals a process of the session's uid.
+@contextmanager
+def with_limits_of(uid: int) -> Iterator[None]:
+    """Acts as the session's user in whole, as only the real user may set a process's limits.
 
-    A process that is gone, or that has not become the session's user yet, is no error.
+    Only the saved ids remain root's. The user's processes may signal this one meanwhile, so they
+    must stand still, or the kernel must shield it, as it does the first process of a namespace.
     """
-    with as_user(uid), suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
+    os.setresgid(uid, uid, 0)
+    os.setresuid(uid, uid, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
 
 
 def close_others(keep: Iterable[int]) -> None:

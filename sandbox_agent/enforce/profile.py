@@ -37,7 +37,7 @@ class Reads(NamedTuple):
 
     `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
     /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
-    executions, and lets them go on.
+    executions, and lets them go on. `signals`: it answers those that are reported.
     """
 
     ruleset: int | None
@@ -46,6 +46,7 @@ class Reads(NamedTuple):
     denials: Denials
     enforced: bool
     recorded: bool
+    signals: bool = False
 
 
 class Profile(NamedTuple):
@@ -53,7 +54,9 @@ class Profile(NamedTuple):
 
     `executable` lists the programs, and directories of programs, that may be executed; None means
     any. `cookie` marks what the guard itself executes; None means that nothing is reported. `reads`
-    is for the broker of a session that may read its manifest's files only.
+    is for the broker of a session that may read its manifest's files only. `mark` is for signals
+    what `cookie` is for executions; without `scoped`, they are reported. `undisturbed`: no signal
+    interrupts a call that is reported.
     """
 
     machine: str
@@ -64,6 +67,8 @@ class Profile(NamedTuple):
     executable: frozenset[str] | None
     cookie: tuple[int, int] | None
     reads: Reads | None = None
+    mark: tuple[int, int] | None = None
+    undisturbed: bool = False
 
     def close(self) -> None:
         """Closes its rulesets: a guard has its own copies."""
@@ -133,6 +138,7 @@ def _build(
         configuration = configuration._replace(consume=consume)
     paths = _path_rights(configuration, kernel, tool, programs)
     cookie = _cookie() if wanted.record_execs or consume is not None else None
+    mark = None if kernel.scopes else _cookie()
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
         unnamed_memory=not wanted.paths,
@@ -142,17 +148,19 @@ def _build(
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
         listened=consume is None,
+        signals=mark,
     )
     reads = None
     if consume is not None and cookie is not None:
         manifest = _manifest(consume, paths)
         reads = Reads(
             ruleset=_ruleset(configuration, kernel, paths, held, Rule("/proc", READ | WRITE_FILE)),
-            code=read_filter.program(machine, cookie),
+            code=read_filter.program(machine, cookie, with_signals=mark is not None),
             manifest=manifest,
             denials=Denials(manifest, image.absent, image.refused),
             enforced=consume.enforced,
             recorded=wanted.record_execs,
+            signals=mark is not None,
         )
     return Profile(
         machine=machine,
@@ -163,6 +171,8 @@ def _build(
         executable=paths.executable,
         cookie=cookie,
         reads=reads,
+        mark=mark,
+        undisturbed=kernel.undisturbed,
     )
 
 

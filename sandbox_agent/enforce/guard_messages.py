@@ -15,7 +15,7 @@ whatever the command is. `N` numbers the guard's commands. The second pair is fo
                     E<numbers> the first process ended: wait status, CPU time in microseconds,
                                peak memory in bytes, 1 if other processes of its tree are left,
                                and 1 if it failed while the workspace or /tmp was full
-                    O<number>  after that many rounds of killing, others still appear
+                    O<number>  after killing for that many milliseconds, others still appear
                     G<number>  nothing is left; that many processes outlived the first
 """
 
@@ -78,9 +78,9 @@ class Ended(NamedTuple):
 
 
 class Outrun(NamedTuple):
-    """After that many rounds of killing, other processes still appear; the guard only waits now."""
+    """Other processes still appear after that time of killing; the guard only waits now."""
 
-    rounds: int
+    milliseconds: int
 
 
 class Gone(NamedTuple):

@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import Any, NamedTuple, NoReturn
 
 from sandbox_agent.core import limits
@@ -27,8 +28,8 @@ from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.spawn import Spawner
 
 _FAILED = 70
-# Searches for the tree's processes without Landlock scopes, each of which finds new ones.
-_MOST_ROUNDS = 4
+# Without Landlock scopes, a tree that is not gone after searches of that time multiplies faster.
+_SEARCH_SECONDS = 0.25
 # The wait status that shells give for a command that was not found.
 _NOT_FOUND_STATUS = 127 << 8
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
@@ -264,12 +265,14 @@ class _Guard:
         Its Landlock domain limits its reach to its own tree. Without scopes, each round is a
         search, and processes may multiply faster; then, if it is `helped`, the agent ends them.
         """
-        rounds = 0
+        began, outrun = time.monotonic(), False
         while self._reap(counting=True):
-            if rounds < _MOST_ROUNDS or not helped:
-                rounds += self._signal_tree(signal.SIGKILL)
-                if rounds == _MOST_ROUNDS and helped:
-                    self._send(Outrun(rounds))
+            if not outrun:
+                self._signal_tree(signal.SIGKILL)
+            taken = time.monotonic() - began
+            if helped and not self._profile.scoped and not outrun and taken > _SEARCH_SECONDS:
+                outrun = True
+                self._send(Outrun(int(taken * 1000)))
             self._wait_one()
 
     def _wait_one(self) -> None:
@@ -292,19 +295,18 @@ class _Guard:
         with contextlib.suppress(OSError):
             signalling.kill(self._first, number, self._profile.mark)
 
-    def _signal_tree(self, number: int) -> bool:
-        """Returns whether some of it may have escaped: it appeared during the search."""
+    def _signal_tree(self, number: int) -> None:
         if not self._first_ended:
             self._signal_first(number)
         if self._profile.scoped:
             signalling.kill_as(self._uid, -1, number)
-            return False
+            return
 
         def send_one(_pid: int, descriptor: int) -> None:
             with privileges.as_user(self._uid), contextlib.suppress(OSError):
                 signalling.send(descriptor, number, mark=self._profile.mark)
 
-        return signalling.to_all(os.getpid(), send_one) > 0
+        signalling.to_all(os.getpid(), send_one)
 
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left

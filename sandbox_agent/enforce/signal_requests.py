@@ -85,11 +85,8 @@ class _Request:
         elif target == self._own:
             self._own_wanted = True
         else:
-            with (
-                signalling.opened(target, self._root) as descriptor,
-                privileges.as_user(self._uid),
-            ):
-                signalling.send(descriptor, wanted.number, info)
+            with signalling.opened(target, self._root) as descriptor:
+                self._send_by(descriptor, wanted.number, info)
         self._answer(wanted.number, info)
 
     def _answer(self, number: int, info: bytes) -> None:
@@ -99,10 +96,17 @@ class _Request:
         with signalling.opened(self._own, self._root) as descriptor:
             if not self._undisturbed:
                 notify.succeed(self._listener, self._notice)
-            with privileges.as_user(self._uid):
-                signalling.send(descriptor, number, info)
+            self._send_by(descriptor, number, info)
         if self._undisturbed:
             notify.succeed(self._listener, self._notice)
+
+    def _send_by(self, descriptor: int, number: int, info: bytes) -> None:
+        """Raises: OSError; ProcessLookupError also for what is root's: a guard below a broker."""
+        try:
+            with privileges.as_user(self._uid):
+                signalling.send(descriptor, number, info)
+        except PermissionError:
+            raise ProcessLookupError from None
 
     def _send_to_many(self, target: int, number: int, info: bytes) -> None:
         """Raises: OSError if no process has received it."""
@@ -120,8 +124,7 @@ class _Request:
                 self._own_wanted = True
                 return
             try:
-                with privileges.as_user(self._uid):
-                    signalling.send(descriptor, number, info)
+                self._send_by(descriptor, number, info)
                 self._sent = True
             except OSError as error:
                 self._refused = error

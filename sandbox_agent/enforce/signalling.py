@@ -24,7 +24,7 @@ _MOST_TRIES = 8
 # Of one pass over a tree, which holds a descriptor of each.
 _MOST_AT_ONCE = 512
 # New processes may appear during a pass; those that come faster are for `standstill`.
-MOST_PASSES = 4
+_MOST_PASSES = 4
 
 
 def kill(pid: int, number: int, mark: Mark | None = None) -> None:
@@ -76,15 +76,13 @@ def to_all(
     send_one: Callable[[int, int], None],
     chosen: Callable[[int, Stat], bool] = lambda _pid, _stat: True,
     but: Collection[int] = (),
-) -> int:
+) -> None:
     """Calls back once with the number and a descriptor of each chosen process below `root`.
 
-    Repeats that for processes that appear meanwhile; returns how many were found in the last pass,
-    so 0 if there is no other.
+    Repeats that for processes that appear meanwhile.
     """
     done: set[tuple[int, int]] = set()
-    found: list[int] = []
-    for _ in range(MOST_PASSES):
+    for _ in range(_MOST_PASSES):
         before = processes.snapshot()
         found = [
             pid
@@ -99,7 +97,6 @@ def to_all(
                 if processes.certain(pid, root, before, after):
                     done.add((pid, before[pid].start))
                     send_one(pid, descriptor)
-    return len(found)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 The engine's default profile denies many of them too, but this filter does not depend on a profile,
 engine or runtime. It is a list of denials: it does not restrict what a program computes, only ways
-around the other layers. `mdwe`, Landlock and the uid do the rest.
+around the other layers. `mdwe`, Landlock and the uid do the rest. `substitutes` has what stands for
+them on older kernels.
 """
 
 import ctypes
@@ -10,7 +11,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sandbox_agent.enforce.filters import bpf, own_threads
+from sandbox_agent.enforce.filters import bpf, own_threads, substitutes
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.filters.bpf import (
     ALLOW,
@@ -91,7 +92,7 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # The owner of a file could assign it to another project, and so to another quota.
 _FS_SETFLAGS, _FS_SETXATTR = 0x40086602, 0x401C5820
 _IOCTLS = (_TIOCSTI, _TIOCLINUX, _FS_SETFLAGS, _FS_SETXATTR)
-_PROT_EXEC, _MAP_SHARED = 4, 1
+_PROT_EXEC, _MAP_SHARED, _SHM_EXEC = 4, 1, 0o100000
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the query for the current one
 
 
@@ -103,7 +104,8 @@ class Filter(NamedTuple):
     `interfaces`, the network interfaces can be listed, as many programs do when they start. Without
     `writable_code`, shared memory is not executable: the kernel checks each mapping alone, so one
     mapping could be executable while another is written. Without `listened`, a second filter
-    reports what needs a listener.
+    reports what needs a listener. Without `mdwe` and `truncation`, the filter refuses what the
+    kernel itself would refuse if it were newer.
     """
 
     unnamed_memory: bool
@@ -112,6 +114,8 @@ class Filter(NamedTuple):
     cookie: tuple[int, int] | None
     writable_code: bool = False
     listened: bool = True
+    mdwe: bool = True
+    truncation: bool = True
 
 
 def available(machine: str) -> bool:
@@ -155,7 +159,11 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         *own_threads.blocks(USER_NOTIF if wanted.listened else ALLOW),
     ]
     if not wanted.writable_code:
-        blocks.append(("mmap", _SHARED_CODE))
+        blocks += [("mmap", _shared_code(wanted.mdwe)), ("shmat", _SEGMENT_OF_CODE)]
+        if not wanted.mdwe:
+            blocks += substitutes.GAINED_CODE
+    if not wanted.truncation:
+        blocks += substitutes.truncation(opens=wanted.listened)
     blocks += [(name, [returned(_EPERM)]) for name in denied]
     blocks += [(name, [returned(_ENOSYS)]) for name in _ABSENT]
     if wanted.cookie is not None:
@@ -204,14 +212,21 @@ def _socket(interfaces: bool) -> Block:
     ]
 
 
-_SHARED_CODE: Block = [
-    loaded(2),
-    (JUMP_ANY_BIT, 0, 3, _PROT_EXEC),
-    loaded(3),
-    (JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
-    returned(_EPERM),
-    ALLOWED,
-]
+def _shared_code(mdwe: bool) -> Block:
+    """Refuses executable mappings that are shared, and without `mdwe` those that are writable."""
+    private = [] if mdwe else substitutes.WRITABLE_CODE
+    return [
+        loaded(2),
+        (JUMP_ANY_BIT, 0, 3 + len(private), _PROT_EXEC),
+        loaded(3),
+        (JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
+        returned(_EPERM),
+        *private,
+        ALLOWED,
+    ]
+
+
+_SEGMENT_OF_CODE: Block = [loaded(2), (JUMP_ANY_BIT, 0, 1, _SHM_EXEC), returned(_EPERM), ALLOWED]
 
 
 class _Program(ctypes.Structure):

@@ -111,7 +111,7 @@ class Creation:
             "policy": session.policy.stored(),
         }
         check_not_stored(stored, await self._recorder.told(session, stored))
-        await self._sandboxes.check_level(session.level)
+        await self._sandboxes.check_level(session, session.level)
         looking = self._sandboxes.look_up(session.image)
         # Before anything gives way, too: a refused creation must not cost others anything.
         self._check_share(principal, session)

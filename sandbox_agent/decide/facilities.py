@@ -56,75 +56,99 @@ UNKNOWN_KERNEL = Kernel(landlock=0, notification=False, undisturbed=False, mdwe=
 
 
 class Facility(NamedTuple):
-    """One facility: what it is for, by what means, and since which kernel release.
+    """One facility: what it decides, by what means, and since which kernel release.
 
-    Without a `substitute`, what needs the facility is refused.
+    `substitute` takes its place before that release. Without one, the sessions of `needed_by` are
+    refused.
     """
 
     name: str
-    purpose: str
+    decides: str
     means: str
-    substitute: str | None
     since: str
+    substitute: str | None
+    needed_by: str
 
 
 class Means(NamedTuple):
-    """How one facility is provided; `means` is None if it is missing."""
+    """How one facility is provided: as preferred, by its substitute, or not at all."""
 
     facility: Facility
-    means: str | None
     preferred: bool
+
+    @property
+    def provided(self) -> bool:
+        """Whether what the facility decides is decided."""
+        return self.preferred or self.facility.substitute is not None
+
+    @property
+    def detail(self) -> str:
+        """What provides it, or what is refused without it."""
+        facility = self.facility
+        if self.preferred:
+            return facility.means
+        before = f"kernel before {facility.since}"
+        if facility.substitute is None:
+            return f"nothing ({before}): {facility.needed_by} are refused"
+        return f"{facility.substitute} ({before})"
 
 
 FACILITIES = (
     Facility(
         name="notification",
-        purpose="recorded executions",
-        means="notification of the system call filter",
-        substitute=None,
+        decides="recorded executions",
+        means="notification by the system call filter",
         since="5.5",
-    ),
-    Facility(
-        name="undisturbed",
-        purpose="reads of manifests",
-        means="notification that no signal interrupts",
         substitute=None,
-        since="5.19",
+        needed_by="all sessions",
     ),
     Facility(
         name="paths",
-        purpose="files that commands use",
+        decides="files that commands use",
         means="Landlock",
-        substitute=None,
         since="5.13",
+        substitute=None,
+        needed_by="sessions with confinement.paths, and with a pack or a manifest",
     ),
     Facility(
         name="moves",
-        purpose="moves between directories",
+        decides="moves between directories",
         means="Landlock",
-        substitute="copies, as between file systems",
         since="5.19",
+        substitute="copies instead, as between file systems",
+        needed_by="no sessions",
+    ),
+    Facility(
+        name="undisturbed",
+        decides="reads of a pack or a manifest",
+        means="notification that no signal interrupts",
+        since="5.19",
+        substitute=None,
+        needed_by="sessions with a pack or a manifest",
     ),
     Facility(
         name="truncation",
-        purpose="truncated files",
+        decides="truncated files",
         means="Landlock",
-        substitute="the system call filter",
         since="6.2",
+        substitute="the system call filter",
+        needed_by="sessions with confinement.paths",
     ),
     Facility(
         name="mdwe",
-        purpose="writable code",
-        means="the kernel's rule for memory",
-        substitute="the system call filter",
+        decides="writable code",
+        means="the kernel's memory protection (PR_SET_MDWE)",
         since="6.3",
+        substitute="the system call filter",
+        needed_by="sessions without writable_code",
     ),
     Facility(
         name="scopes",
-        purpose="signals between commands",
+        decides="signals between commands",
         means="Landlock scopes",
-        substitute=None,
         since="6.12",
+        substitute=None,
+        needed_by="sessions at high",
     ),
 )
 _LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}
@@ -132,10 +156,7 @@ _LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}
 
 def in_force(kernel: Kernel) -> list[Means]:
     """By which means each facility is provided on this kernel, in the table's order."""
-    return [
-        Means(each, each.means if has else each.substitute, has)
-        for each, has in ((each, kernel.has(each.name)) for each in FACILITIES)
-    ]
+    return [Means(each, kernel.has(each.name)) for each in FACILITIES]
 
 
 def without(kernel: Kernel, names: Iterable[str]) -> Kernel:

@@ -94,7 +94,7 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
     if profile.ruleset is not None and profile.scoped:
         syscalls.landlock_restrict(profile.ruleset)
         os.close(profile.ruleset)
-    if not profile.writable_code:
+    if profile.mdwe:
         syscalls.deny_writable_code()
     listener = seccomp.install(
         profile.machine,

@@ -37,7 +37,8 @@ class Reads(NamedTuple):
 
     `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
     /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
-    executions, and lets them go on. `signals`: it answers those that are reported.
+    executions, and lets them go on. `signals`: it answers those that are reported. Without
+    `truncation`, brokers refuse what Landlock does not.
     """
 
     ruleset: int | None
@@ -47,23 +48,24 @@ class Reads(NamedTuple):
     enforced: bool
     recorded: bool
     signals: bool = False
+    truncation: bool = True
 
 
 class Profile(NamedTuple):
     """`ruleset` is Landlock's, and `code` is the filter's; None if there is none.
 
     `executable` lists the programs, and directories of programs, that may be executed; None means
-    any. `cookie` marks what the guard itself executes; None means that nothing is reported. `reads`
-    is for the broker of a session that may read its manifest's files only. `mark` is for signals
-    what `cookie` is for executions; without `scoped`, they are reported. `undisturbed`: no signal
-    interrupts a call that is reported.
+    any. `mdwe`: the kernel itself denies writable code. `cookie` marks what the guard itself
+    executes; None means that nothing is reported. `reads` is for the broker of a session that may
+    read its manifest's files only. `mark` is for signals what `cookie` is for executions; without
+    `scoped`, they are reported. `undisturbed`: no signal interrupts a call that is reported.
     """
 
     machine: str
     ruleset: int | None
     scoped: bool
     code: bytes
-    writable_code: bool
+    mdwe: bool
     executable: frozenset[str] | None
     cookie: tuple[int, int] | None
     reads: Reads | None = None
@@ -149,6 +151,8 @@ def _build(
         writable_code=writable_code,
         listened=consume is None,
         signals=mark,
+        mdwe=kernel.mdwe,
+        truncation=kernel.truncation or not paths.confined,
     )
     reads = None
     if consume is not None and cookie is not None:
@@ -161,13 +165,14 @@ def _build(
             enforced=consume.enforced,
             recorded=wanted.record_execs,
             signals=mark is not None,
+            truncation=wanted_filter.truncation,
         )
     return Profile(
         machine=machine,
         ruleset=_ruleset(configuration, kernel, paths, held),
         scoped=kernel.scopes,
         code=seccomp.program(machine, wanted_filter),
-        writable_code=writable_code,
+        mdwe=kernel.mdwe and not writable_code,
         executable=paths.executable,
         cookie=cookie,
         reads=reads,
@@ -187,16 +192,18 @@ def _check_kernel(kernel: Kernel, configuration: Configuration) -> None:
         )
     if (wanted.paths or consume is not None) and not kernel.paths:
         raise ConfinementError("the kernel has no Landlock")
-    if not wanted.writable_code and not kernel.mdwe:
-        raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
 
 
 class _Paths(NamedTuple):
-    """The rights that are denied unless a rule grants them, and the executable paths."""
+    """The rights that are denied unless a rule grants them, and the executable paths.
+
+    `confined`: the rules name single paths, and not only where anything may be written.
+    """
 
     rules: list[Rule]
     rights: int
     executable: frozenset[str] | None
+    confined: bool
 
 
 def _path_rights(
@@ -204,16 +211,16 @@ def _path_rights(
 ) -> _Paths:
     wanted, consume = configuration.confinement, configuration.consume
     executable: frozenset[str] | None = None
-    rights = landlock.handled(kernel)
+    rights, confined = landlock.handled(kernel), True
     if consume is not None and consume.enforced:
         rules, executable = consume_rules(configuration, consume, tool, programs)
     elif wanted.paths:
         rules, executable = path_rules(configuration, tool, programs)
     else:
-        rules, rights = write_rules(configuration, tool), landlock.WRITES
+        rules, rights, confined = write_rules(configuration, tool), landlock.WRITES, False
     if wanted.ptrace or tool.ptrace:
         rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory through it
-    return _Paths(rules, rights, executable)
+    return _Paths(rules, rights, executable, confined)
 
 
 def _ruleset(

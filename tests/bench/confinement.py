@@ -36,7 +36,7 @@ def built(paths, record):
     return profile.build(boot, kernel.probe())
 
 confined = built(True, True)
-bare = confined._replace(ruleset=None, code=ALLOW, writable_code=True, cookie=None)
+bare = confined._replace(ruleset=None, code=ALLOW, mdwe=False, cookie=None)
 loop, meter = Loop(), Meter()
 events = EventBuffer("0" * 16, lambda message: None)
 recorder = ExecRecorder(loop, events, 54321)

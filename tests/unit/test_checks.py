@@ -29,6 +29,7 @@ from orchestrator.host.node.base import Resources
 from orchestrator.host.node.kernel import (
     KernelFacts,
     check_prompts,
+    facilities_check,
     kernel_facts,
     landlock_check,
     seccomp_check,
@@ -51,9 +52,9 @@ from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.settings.settings import Settings
-from sandbox_agent.decide.facilities import UNKNOWN_KERNEL
+from sandbox_agent.decide.facilities import UNKNOWN_KERNEL, without
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
-from tests.support.kernels import FULL_KERNEL
+from tests.support.kernels import FULL_KERNEL, KERNEL_6_1
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
 
@@ -184,6 +185,20 @@ def test_seccomp() -> None:
     assert (
         status(seccomp_check(KernelFacts("4.9", UNKNOWN_KERNEL, 0, errno.EOPNOTSUPP))) == "failure"
     )
+
+
+def test_what_is_decided_by_older_means_is_told() -> None:
+    assert facilities_check(FULL_KERNEL).status is CheckStatus.OK
+    old = facilities_check(KERNEL_6_1._replace(landlock=9))
+    assert old.status is CheckStatus.OK
+    assert old.detail == "writable code: the system call filter (kernel before 6.3)"
+    older = facilities_check(without(FULL_KERNEL, ["undisturbed"]))
+    assert older.status is CheckStatus.WARNING
+    assert older.detail == (
+        "reads of a pack or a manifest: nothing (kernel before 5.19): "
+        "sessions with a pack or a manifest are refused"
+    )
+    assert older.remedy == "use a kernel of 5.19 or later for what is refused"
 
 
 def test_this_kernel_answers() -> None:
@@ -460,7 +475,7 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 22
+    assert len(by_name) == len(checks) == 23
     assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok
@@ -477,7 +492,7 @@ async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:
         low = checks["level low"]
         assert (status(low), low.detail) == (
             "failure",
-            "can't be enforced: needs Landlock version 3, but found none",
+            "can't be enforced: needs Landlock version 1, but found none",
         )
         engine.fail_next("kernel")
         checks = {check.name: check for check in await run_checks(ours, engine=engine)}

@@ -13,7 +13,7 @@ from orchestrator.host.node.kernel import KernelFacts
 from orchestrator.host.node.requirements import Facts, Requirements, UnmetError, check, unmet
 from orchestrator.rules.policy.levels import load_levels
 from sandbox_agent.decide.facilities import UNKNOWN_KERNEL, Kernel
-from tests.support.kernels import FULL_KERNEL, KERNEL_6_1
+from tests.support.kernels import FULL_KERNEL, KERNEL_5_15, KERNEL_6_1
 
 ALL = Facts(FULL_KERNEL, mounts=True, quota=True)
 NOTHING = Facts(UNKNOWN_KERNEL, mounts=False, quota=False)
@@ -29,10 +29,10 @@ def lacking(**facilities: Any) -> Facts:
         ("low", ALL, []),
         ("high", ALL, []),
         ("low", replace(ALL, quota=False), []),
-        ("low", lacking(landlock=3), []),
-        ("low", lacking(landlock=2), ["needs Landlock version 3, but found version 2"]),
+        ("low", replace(ALL, kernel=KERNEL_5_15), []),
+        ("medium", replace(ALL, kernel=KERNEL_5_15), []),
         ("high", lacking(landlock=5), ["needs Landlock version 6, but found version 5"]),
-        ("medium", lacking(landlock=0), ["needs Landlock version 3, but found none"]),
+        ("medium", lacking(landlock=0), ["needs Landlock version 1, but found none"]),
         ("low", lacking(notification=False), ["needs seccomp filters with notification, which "]),
         ("high", replace(ALL, mounts=False), ["needs workspaces mounted with flags, which can't"]),
         ("low", NOTHING, ["needs Landlock", "needs seccomp", "needs workspaces mounted"]),
@@ -58,6 +58,19 @@ def test_rates_of_the_disk_need_a_kernel_that_keeps_them() -> None:
         assert unmet(needed, replace(ALL, throttle=True), rates) == []
         assert unmet(needed, replace(ALL, throttle=True).within(FULL_KERNEL), rates) == []
     assert unmet(needed, ALL, Rates(network_send=1)) == []
+
+
+def test_a_pack_needs_reads_that_nothing_disturbs() -> None:
+    needed = load_levels()["low"].requires
+    assert unmet(needed, ALL, packed=True) == []
+    assert unmet(needed, replace(ALL, kernel=KERNEL_6_1), packed=True) == []
+    (reason,) = unmet(needed, replace(ALL, kernel=KERNEL_5_15), packed=True)
+    assert reason.startswith("needs a kernel of 5.19 or later for a pack")
+    loose = Requirements(landlock=0, seccomp=True, mounts=True, quota=False)
+    assert unmet(loose, lacking(landlock=0)) == []
+    assert unmet(loose, lacking(landlock=0), packed=True) == [
+        "needs Landlock for a pack, but found none"
+    ]
 
 
 def test_what_a_refusal_says() -> None:

@@ -287,7 +287,7 @@ async def test_the_agent_is_configured_after_it_was_checked(
     checked: list[object] = []
 
     class Checks:
-        async def check_sandbox(self, _level: object, hello: object) -> None:
+        async def check_sandbox(self, _level: object, hello: object, *, packed: bool) -> None:
             checked.append(hello)
             if len(checked) == 2:
                 raise EngineUnavailableError("unmet")
@@ -327,7 +327,7 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
         return "cannot confine commands: no\n"
 
     class Checks:
-        async def check_sandbox(self, _level: object, _hello: object) -> None:
+        async def check_sandbox(self, _level: object, _hello: object, *, packed: bool) -> None:
             """The sandbox meets all requirements."""
 
     monkeypatch.setattr(engine, "logs", logs)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.ground.check import Check, failure, ok, warning
-from sandbox_agent.decide.facilities import Kernel
+from sandbox_agent.decide.facilities import Kernel, in_force
 
 LANDLOCK = "landlock"
 SECCOMP = "seccomp"
+FACILITIES = "kernel facilities"
 PROMPTS = "prompts of tools"
 # From this value of Yama on, only administrators may inspect what processes do.
 _ADMIN_ONLY = 2
@@ -81,6 +82,18 @@ def landlock_check(facts: KernelFacts) -> Check:
         f"kernel {facts.release} has no Landlock: {os.strerror(facts.landlock_error)}",
         "use a kernel of 6.12 or later with CONFIG_SECURITY_LANDLOCK",
     )
+
+
+def facilities_check(kernel: Kernel) -> Check:
+    """By which means what commands do is decided, where it isn't the newest kernels' own."""
+    others = [each for each in in_force(kernel) if not each.preferred]
+    if not others:
+        return ok(FACILITIES, "everything is decided by the kernel's own means")
+    detail = "; ".join(f"{each.facility.decides}: {each.detail}" for each in others)
+    if all(each.provided for each in others):
+        return ok(FACILITIES, detail)
+    newest = next(each for each in reversed(others) if not each.provided).facility.since
+    return warning(FACILITIES, detail, f"use a kernel of {newest} or later for what is refused")
 
 
 def seccomp_check(facts: KernelFacts) -> Check:

@@ -38,10 +38,16 @@ class UnmetError(EngineUnavailableError):
     """The host can't enforce a level, so its sessions are refused rather than confined less."""
 
 
-def unmet(needed: Requirements, facts: Facts, rates: Rates = NO_RATES) -> list[str]:
-    """Why the level can't be enforced; empty if it can."""
+def unmet(
+    needed: Requirements, facts: Facts, rates: Rates = NO_RATES, *, packed: bool = False
+) -> list[str]:
+    """Why the level can't be enforced; empty if it can. `packed`: reads are limited to a pack."""
     reasons = []
     kernel = facts.kernel
+    if packed and not kernel.undisturbed:
+        reasons.append("needs a kernel of 5.19 or later for a pack: no signal disturbs its reads")
+    if packed and not kernel.paths:
+        reasons.append("needs Landlock for a pack, but found none")
     if kernel.landlock < needed.landlock:
         has = f"version {kernel.landlock}" if kernel.landlock else "none"
         reasons.append(f"needs Landlock version {needed.landlock}, but found {has}")
@@ -57,9 +63,15 @@ def unmet(needed: Requirements, facts: Facts, rates: Rates = NO_RATES) -> list[s
 
 
 def check(
-    level: str, needed: Requirements, facts: Facts, where: str, rates: Rates = NO_RATES
+    level: str,
+    needed: Requirements,
+    facts: Facts,
+    where: str,
+    rates: Rates = NO_RATES,
+    *,
+    packed: bool = False,
 ) -> None:
     """Raises UnmetError with the level and the reasons; `where` is what offers too little."""
-    reasons = unmet(needed, facts, rates)
+    reasons = unmet(needed, facts, rates, packed=packed)
     if reasons:
         raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}")

@@ -107,7 +107,9 @@ class _Broker:
         self._shared = reads.recorded or reads.signals
         self._signal_calls = signals.names(machine)
         self._most = MOST_DETAILED if reads.enforced else MOST_ALLOWED
-        self._opener = Opener(reads.manifest, reads.denials, enforced=reads.enforced)
+        self._opener = Opener(
+            reads.manifest, reads.denials, enforced=reads.enforced, truncation=reads.truncation
+        )
         numbers = ARCHITECTURES[machine].calls
         self._names = {
             numbers[name]: name for name in ("open", "openat", "execve") if name in numbers

@@ -86,11 +86,12 @@ def as_user(uid: int) -> Iterator[None]:
 
 
 @contextmanager
-def with_limits_of(uid: int) -> Iterator[None]:
-    """Acts as the session's user in whole, as only the real user may set a process's limits.
+def wholly_as(uid: int) -> Iterator[None]:
+    """Acts as the session's user in whole: as its real user, too.
 
-    Only the saved ids remain root's. The user's processes may signal this one meanwhile, so they
-    must stand still, or the kernel must shield it, as it does the first process of a namespace.
+    `as_user` leaves root as the real user, who may signal root's processes and may not set limits
+    of others. Only the agent may use this: the user's processes would have the right to signal
+    this one meanwhile, but filter or scopes keep commands from it.
     """
     os.setresgid(uid, uid, 0)
     os.setresuid(uid, uid, 0)

@@ -80,7 +80,7 @@ class _Request:
         if target < 0:
             self._send_to_many(target, wanted.number, info)
         elif wanted.thread is not None and wanted.thread != target:
-            with signalling.opened(target, self._root), privileges.as_user(self._uid):
+            with signalling.opened(target, self._root), privileges.wholly_as(self._uid):
                 signalling.send_to_thread(target, wanted.thread, wanted.number, info)
         elif target == self._own:
             self._own_wanted = True
@@ -103,7 +103,7 @@ class _Request:
     def _send_by(self, descriptor: int, number: int, info: bytes) -> None:
         """Raises: OSError; ProcessLookupError also for what is root's: a guard below a broker."""
         try:
-            with privileges.as_user(self._uid):
+            with privileges.wholly_as(self._uid):
                 signalling.send(descriptor, number, info)
         except PermissionError:
             raise ProcessLookupError from None

@@ -65,7 +65,7 @@ def _kill(uid: int, root: int, but: Collection[int], found: Stats) -> set[_Ident
         return pid in found and found[pid].start == stat.start
 
     def send_one(pid: int, descriptor: int) -> None:
-        with privileges.as_user(uid), suppress(OSError):
+        with privileges.wholly_as(uid), suppress(OSError):
             signalling.send(descriptor, signal.SIGKILL)
         killed.add((pid, found[pid].start))
 
@@ -77,14 +77,20 @@ def _kill(uid: int, root: int, but: Collection[int], found: Stats) -> set[_Ident
 def _standstill(uid: int) -> Iterator[None]:
     before = _stopped_before()
     try:
-        signalling.kill_as(uid, -1, signal.SIGSTOP)
+        _signal_everything(uid, signal.SIGSTOP)
         yield
     finally:
-        signalling.kill_as(uid, -1, signal.SIGCONT)
+        _signal_everything(uid, signal.SIGCONT)
         for descriptor in before:
-            with privileges.as_user(uid), suppress(OSError):
+            with privileges.wholly_as(uid), suppress(OSError):
                 signalling.send(descriptor, signal.SIGSTOP)
             os.close(descriptor)
+
+
+def _signal_everything(uid: int, number: int) -> None:
+    # There may be nothing that the user may signal.
+    with privileges.wholly_as(uid), suppress(ProcessLookupError, PermissionError):
+        signalling.kill(-1, number)
 
 
 def _stopped_before() -> list[int]:
@@ -110,7 +116,7 @@ def _settled(root: int, but: Collection[int]) -> Stats:
 
 
 def _forbid_forks(uid: int, pids: Collection[int]) -> None:
-    with privileges.with_limits_of(uid):
+    with privileges.wholly_as(uid):
         for pid in pids:
             # It may belong to root, as a guard does, or be gone.
             with suppress(ProcessLookupError, PermissionError):

@@ -56,18 +56,20 @@ def tried(attempt: Callable[[], object]) -> str:
     return "done"
 
 
-def started(source: str, **more: bool) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, **more)
+def started(source: str, *, away: bool = False) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", source], stdout=subprocess.PIPE, start_new_session=away
+    )
     assert process.stdout is not None
     process.stdout.readline()
     return process
 
 
-def ended_by(*attempts: Callable[[int], object], **more: bool) -> list[int]:
+def ended_by(*attempts: Callable[[int], object], away: bool = False) -> list[int]:
     """How a child ends to which that was done."""
     found = []
     for attempt in attempts:
-        process = started(_WAITING, **more)
+        process = started(_WAITING, away=away)
         attempt(process.pid)
         found.append(process.wait())
     return found
@@ -126,7 +128,12 @@ def own() -> dict[str, object]:
     signal.signal(_SIGNAL, lambda *_: None)
     me, thread = os.getpid(), threading.get_native_id()
     waiting, ready = threading.Event(), threading.Event()
-    other = threading.Thread(target=lambda: (ready.set(), waiting.wait()))
+
+    def wait() -> None:
+        ready.set()
+        waiting.wait()
+
+    other = threading.Thread(target=wait)
     other.start()
     ready.wait()
     assert other.native_id is not None
@@ -175,7 +182,6 @@ def family() -> dict[str, object]:
         os.close(descriptor)
 
     term = signal.SIGTERM
-    away = {"start_new_session": True}
     gone = started(_WAITING)
     gone.kill()
     gone.wait()
@@ -189,7 +195,7 @@ def family() -> dict[str, object]:
             by_descriptor,
         ),
         "in another session": ended_by(
-            lambda pid: os.kill(pid, term), lambda pid: os.killpg(pid, term), **away
+            lambda pid: os.kill(pid, term), lambda pid: os.killpg(pid, term), away=True
         ),
         "received": [
             received(lambda pid: os.kill(pid, _SIGNAL)),
@@ -201,7 +207,7 @@ def family() -> dict[str, object]:
             lambda: call(_QUEUE, started(_WAITING).pid, _SIGNAL, info(_SIGNAL, 0))
         ),
         "invalid": tried(lambda: os.kill(started(_WAITING).pid, 99)),
-        "everybody": ended_by(lambda _pid: os.kill(-1, signal.SIGKILL), **away),
+        "everybody": ended_by(lambda _pid: os.kill(-1, signal.SIGKILL), away=True),
     }
 
 

@@ -16,13 +16,13 @@ from api.views.commands import command as view
 from api.views.commands import exec_request
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state import command as domain
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.commands.governed_commands import GovernedCommands
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 

@@ -19,9 +19,9 @@ from orchestrator.programs.turns.runs.toolbox import toolbox
 from orchestrator.programs.turns.service import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
 from orchestrator.rules.access.keys import Role
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.session import Session
-from orchestrator.work.models.service import Models
+from orchestrator.work.models.models import Models
 from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.host_tools import HostTool
 from paddock.contract.runs import (

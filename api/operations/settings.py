@@ -5,7 +5,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.sessions import settings
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.session_requests import SettingsBody
 from paddock.contract.sessions import SessionSettings
 

@@ -13,7 +13,7 @@ from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.programs.turns.running import RunningTurn
 from orchestrator.programs.turns.service import SessionTurns
 from orchestrator.programs.turns.turn import TurnRecord
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.turns import TURN_EVENTS, Turn, TurnBody, Turns, TurnsQuery, TurnStarted
 
 _TAG = "Turns"

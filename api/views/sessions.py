@@ -12,7 +12,7 @@ from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.node.processes import Measured
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sessions.deadlines import Deadline, deadlines
-from orchestrator.sessions.inspect import LATEST, Inspection
+from orchestrator.sessions.inspection import LATEST, Inspection
 from orchestrator.sessions.telemetry import telemetry
 from orchestrator.state import session as domain
 from orchestrator.state.lifecycle import activity

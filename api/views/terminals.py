@@ -2,7 +2,7 @@
 
 from api.shape.objects import members
 from api.views.approvals import approval
-from orchestrator.work.terminals.record import Exchange, TerminalRecord
+from orchestrator.work.terminals.terminal_record import Exchange, TerminalRecord
 from paddock.contract.terminals import Evidence, Interaction, Results, Terminal
 
 

@@ -32,9 +32,9 @@ from orchestrator.rules.policy.levels import (
 )
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sessions.creation_record import told_of
+from orchestrator.sessions.running_creations import RunningCreations
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
-from orchestrator.sessions.under_way import CreationsUnderWay
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state import pack_rows, stored_sessions
@@ -77,7 +77,7 @@ class Creation:
         self._room = room
         self._scrub = ground.scrub
         self._metrics = ground.metrics
-        self.under_way = CreationsUnderWay()
+        self.running = RunningCreations()
 
     async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
         """A registered session whose sandbox has said hello.
@@ -94,7 +94,7 @@ class Creation:
     async def _run(self, principal: Principal, request: NewSession) -> Registered:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
-        with self.under_way.begun(session) as creation:
+        with self.running.begun(session) as creation:
             gave_way = await self._register(principal, request, session)
             session.wanted = creation.wanted
         return Registered(session, handle, gave_way)

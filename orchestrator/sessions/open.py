@@ -12,12 +12,12 @@ from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.refinement import Refinement
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.streams import Streams
 from orchestrator.sessions.tickets import Tickets
 from orchestrator.settings.settings import Settings
 from orchestrator.work.open import WorkFloor
-from orchestrator.work.proposals.service import Proposals
+from orchestrator.work.proposals.proposals import Proposals
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from orchestrator.sandbox.egress import connections
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
-from orchestrator.sessions.ending import SYSTEM
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.session_ends import SYSTEM
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows, stored_sessions
@@ -33,7 +33,7 @@ from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
 from orchestrator.work.open import WorkFloor
-from orchestrator.work.proposals.service import Proposals
+from orchestrator.work.proposals.proposals import Proposals
 from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
@@ -258,9 +258,7 @@ class Recovery:
         if session.budget.exceeded is not None:
             return  # it was ending, which continues
         self._found.sessions_lost += 1
-        await self._sessions.ending.run(
-            session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error
-        )
+        await self._sessions.ends.run(session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error)
 
     async def _commands(self, session: Session) -> dict[str, Command]:
         """The session's latest commands, from their records."""

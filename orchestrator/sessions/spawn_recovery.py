@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from orchestrator.ground.store.database import Database
 from orchestrator.sessions import spawn_rows
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session, join
 
@@ -48,7 +48,7 @@ class SpawnRecovery:
         """
         await asyncio.gather(
             *(
-                self._sessions.ending.end_child(child, "the control plane was restarted")
+                self._sessions.ends.end_child(child, "the control plane was restarted")
                 for child in self._live.values()
                 if _is_left(child)
             )

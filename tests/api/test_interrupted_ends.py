@@ -52,7 +52,7 @@ async def test_what_its_sandbox_did_not_report_is_a_gap(
     with monkeypatch.context() as patch:
         patch.setattr(FaultPoint, "reached", reached)
         with pytest.raises(Killed):
-            await api.plane.sessions.ending.crashed(session, container)
+            await api.plane.sessions.ends.crashed(session, container)
     await api.plane.close()
     assert len(engine.containers) == 1
     if age == "old":

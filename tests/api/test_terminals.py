@@ -15,8 +15,8 @@ from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.record import Exchange
 from orchestrator.work.terminals.spec import SentLine
+from orchestrator.work.terminals.terminal_record import Exchange
 from paddock.contract.words import Kind
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT
@@ -225,7 +225,7 @@ async def test_ends_are_told_before_anybody_can_act_on_them(
     async def on_end(_: Session, terminal_id: str, reason: str) -> None:
         told.append((terminal_id, reason, live.closed.is_set()))
 
-    monkeypatch.setattr(api.plane.terminals._finishing, "_on_end", on_end)
+    monkeypatch.setattr(api.plane.terminals._ends, "_on_end", on_end)
     await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
     assert told == [(terminal["id"], "closed", False)]
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.support.box import TESTER, Box
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 

@@ -15,7 +15,7 @@ from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_models import OperatorModel
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened

@@ -32,7 +32,7 @@ from orchestrator.sandbox.sandboxes.configuration import configuration_of
 from orchestrator.sandbox.sandboxes.parts import Assembly, Plan
 from orchestrator.state.requests import NewSession
 from orchestrator.state.terms import Terms
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box, ended
 from tests.support.leaks import NOTHING, left_behind
@@ -375,7 +375,7 @@ async def test_an_ended_session_takes_no_work_but_is_still_known(new_box: BoxFac
         with pytest.raises(InvalidTransitionError):
             await change(TESTER, box.session)
     assert box.plane.sessions.finder.find(TESTER, box.session.id) is box.session
-    assert started.find(box.session, done.command.id).result is done.command.result
+    assert running_command.find(box.session, done.command.id).result is done.command.result
     # Only closing can be repeated, with or without a purge.
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert len(await box.events("session.terminated")) == 1

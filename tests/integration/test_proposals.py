@@ -16,7 +16,7 @@ from orchestrator.host.workspace.staged.committing import Staged
 from orchestrator.host.workspace.staged.planning import CommitSelection
 from orchestrator.host.workspace.staging import StagingArea
 from orchestrator.record.audit import query
-from orchestrator.work.proposals.service import ProposalConflictError
+from orchestrator.work.proposals.proposals import ProposalConflictError
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened, running, state
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.rules.tools.gates import NamedFile
 from orchestrator.work.approvals.approval_rows import Approval
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.record import Exchange, Results, TerminalRecord
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.spec import (
     Decide,
     LineApproval,
@@ -20,6 +19,7 @@ from orchestrator.work.terminals.spec import (
     Situation,
     TerminalSpec,
 )
+from orchestrator.work.terminals.terminal_record import Exchange, Results, TerminalRecord
 from tests.support import fake_tool
 from tests.support.box import PATIENCE, TESTER, Box
 
@@ -163,7 +163,7 @@ class Tool:
         async with self._live().lock:
             pass
 
-    def _live(self) -> Live:
+    def _live(self) -> OpenTerminal:
         all_live = self.box.plane.terminals.live(self.box.session)
         return next(live for live in all_live if live.id == self.id)
 

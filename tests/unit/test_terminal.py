@@ -14,7 +14,7 @@ from orchestrator.record.audit import cutting
 from orchestrator.work.terminals.device import Late
 from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import Exit
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
 from sandbox_agent.decide.escapes import Span
 from sandbox_agent.decide.protocol import Message
@@ -87,7 +87,7 @@ def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
     async def flush() -> None:
         pass
 
-    said = Said(raw.extend, lambda: agent.redactor, search)
+    said = RedactedOutput(raw.extend, lambda: agent.redactor, search)
     return Terminal("pty-1", spec(**{"output_wait_ms": 50, **members}), agent, said, flush), raw
 
 
@@ -365,7 +365,7 @@ async def test_a_search_that_fails_loses_nothing() -> None:
             raise SandboxUnavailableError("not in time")
         return window.spans()
 
-    said = Said(kept.extend, lambda: redactor, search)
+    said = RedactedOutput(kept.extend, lambda: redactor, search)
     with pytest.raises(SandboxUnavailableError):
         await said.feed(b"x" * 1000 + SECRET.encode())
     fails = False

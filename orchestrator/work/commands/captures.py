@@ -29,7 +29,7 @@ from orchestrator.state import session_rows
 from orchestrator.state.command import Command, KeptEvidence
 from orchestrator.state.requests import Kept
 from orchestrator.state.session import Session
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.commands.evidence_file import EvidenceFile
 from orchestrator.work.files.files import Files
 from paddock.contract.words import Kind
@@ -249,7 +249,9 @@ class Captures:
         """The retained output of both streams, in order."""
         after = 0
         while command.output_bytes:
-            page = await started.read_output(session, command, after, 0.0, looks=True, whole=True)
+            page = await running_command.read_output(
+                session, command, after, 0.0, looks=True, whole=True
+            )
             if page.lost:
                 raise ConflictError("the command's output is no longer available")
             for _, _, data in page.chunks:

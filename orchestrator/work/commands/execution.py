@@ -31,8 +31,8 @@ from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from orchestrator.work.commands.deciding import CommandRules, described, timeout_of
-from orchestrator.work.commands.started import encoded
+from orchestrator.work.commands.command_rules import CommandRules, described, timeout_of
+from orchestrator.work.commands.running_command import encoded
 from paddock.contract.words import Kind
 from sandbox_agent.decide import excerpts
 from sandbox_agent.decide.protocol import BUDGET_REASON

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.ground.fair_share import Metered
 from orchestrator.work.terminals.pages import READ_BYTES, Exit, Page, parse_page
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
@@ -40,9 +40,9 @@ class Late(NamedTuple):
 class Device:
     """The program's end of everything; it has one reader at a time.
 
-    `said` receives every byte of the output, `show` gets it as it came, and no more is read before
+    `output` receives every byte of the output, `show` gets it as it came. No more is read before
     `flush` has returned. Raises: SandboxUnavailableError from everything that asks the agent; the
-    errors of `said` and `flush`.
+    errors of `output` and `flush`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Device:
         terminal_id: str,
         spec: TerminalSpec,
         agent: Agent,
-        said: Said,
+        output: RedactedOutput,
         flush: Callable[[], Awaitable[None]],
         show: Callable[[bytes], None] = lambda data: None,
     ) -> None:
@@ -64,7 +64,7 @@ class Device:
         # How many bytes of its output were read.
         self.position = 0
         self._agent = agent
-        self._said = said
+        self._output = output
         self._flush = flush
         self._show = show
 
@@ -110,7 +110,7 @@ class Device:
             piece = data[start : start + _PIECE_BYTES]
             self.position += len(piece)
             self._hear(piece)
-            await self._said.feed(piece)
+            await self._output.feed(piece)
             await asyncio.sleep(0)
         # It is with the evidence now, whose disk no viewer has to wait for.
         self._show(data)
@@ -123,8 +123,8 @@ class Device:
         """Treats the output since the last answer as late, where there are answers."""
 
     async def take_late(self) -> list[Late]:
-        """Late output that has not been taken; the output so far is then with `said`."""
-        await self._said.finish()
+        """Late output that has not been taken; the output so far is then with `output`."""
+        await self._output.finish()
         await self._flush()
         return []
 

@@ -18,6 +18,7 @@ from orchestrator.ground.store import directories
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import TOOL_OUTPUT
 from orchestrator.work.terminals import evidence_files, transcript
+from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence_files import (
     RAW_NAME,
     RECORDING_NAME,
@@ -25,7 +26,6 @@ from orchestrator.work.terminals.evidence_files import (
     Digests,
     KeptFile,
 )
-from orchestrator.work.terminals.recording import Recording
 from sandbox_agent.decide.redaction import Redactor
 
 # The first raw bytes are kept; all are counted. The same holds for the output in a recording.

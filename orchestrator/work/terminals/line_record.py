@@ -7,7 +7,7 @@ from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.state import session_rows
 from orchestrator.work.terminals import transcript
-from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.spec import LineApproval, LineVerdict, SentLine
 from orchestrator.work.terminals.terminal import Answer, Wait
 
@@ -15,7 +15,7 @@ from orchestrator.work.terminals.terminal import Answer, Wait
 class LineRecord:
     """Records a line. Raises: AuditUnavailableError and EvidenceError, from every method."""
 
-    def __init__(self, recorder: Recorder, live: Live, sent: SentLine) -> None:
+    def __init__(self, recorder: Recorder, live: OpenTerminal, sent: SentLine) -> None:
         self._recorder = recorder
         self._live = live
         self._sent = sent
@@ -103,12 +103,12 @@ class LineRecord:
         await self._live.evidence.flush()
 
     def _note_output(self, answer: Answer) -> None:
-        said = transcript.said(len(answer.output.text.splitlines()), answer.raw_bytes)
+        size = transcript.output_size(len(answer.output.text.splitlines()), answer.raw_bytes)
         shown = self._live.terminal.shown
         if answer.wait is Wait.PROMPT and shown is not None:
-            self._live.evidence.note("OUTPUT", [said, transcript.shown(*shown)])
+            self._live.evidence.note("OUTPUT", [size, transcript.shown(*shown)])
         else:
-            self._live.evidence.note("OUTPUT", [said, f"status={answer.wait}"])
+            self._live.evidence.note("OUTPUT", [size, f"status={answer.wait}"])
 
     def _described(self, verdict: LineVerdict) -> dict[str, Any]:
         situation = self._live.situation

@@ -11,8 +11,8 @@ from orchestrator.state.session import Session
 from orchestrator.work.terminals import terminal_rows
 from orchestrator.work.terminals.evidence import DISK_SECONDS, EvidenceError
 from orchestrator.work.terminals.evidence_files import RECORDING_NAME, TRANSCRIPT_NAME
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.open_terminal import OpenTerminal
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -21,7 +21,11 @@ class Records:
     """Looks terminals up by their session's key, which outlives the session."""
 
     def __init__(
-        self, database: Database, directory: Path, live: Mapping[str, Live], threads: Threads
+        self,
+        database: Database,
+        directory: Path,
+        live: Mapping[str, OpenTerminal],
+        threads: Threads,
     ) -> None:
         self._database = database
         self._directory = directory
@@ -39,7 +43,7 @@ class Records:
         """A terminal of a session. Raises: NotFoundError."""
         return self._view(await self._row(session_key, terminal_id))
 
-    async def running(self, session: Session, terminal_id: str) -> Live:
+    async def running(self, session: Session, terminal_id: str) -> OpenTerminal:
         """A live terminal. Raises: NotFoundError, ConflictError with the `reason`."""
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:

@@ -10,7 +10,7 @@ from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.work.terminals.device import Device, Late
 from orchestrator.work.terminals.framing import PromptPattern
 from orchestrator.work.terminals.pages import Page
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.spec import Needs, Shown, TerminalSpec
 from orchestrator.work.terminals.viewers import Size
 
@@ -96,8 +96,8 @@ class Shell(Device):
         terminal_id: str,
         spec: TerminalSpec,
         link: AgentLink,
-        said: Said,
-        typed: Said,
+        output: RedactedOutput,
+        typed: RedactedOutput,
         flush: Callable[[], Awaitable[None]],
         show: Callable[[bytes], None],
         watched: Callable[[], bool],
@@ -107,7 +107,7 @@ class Shell(Device):
 
         `watched`: somebody sees the output; `frozen`: the agent can't answer at present.
         """
-        super().__init__(terminal_id, spec, link, said, flush, show)
+        super().__init__(terminal_id, spec, link, output, flush, show)
         self._link = link
         self._typed = typed
         self._watched = watched

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from orchestrator.work.terminals.device import Agent, Device, Late
 from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import garbage
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.decide.protocol import Message
 
@@ -59,11 +59,11 @@ class Terminal(Device):
         terminal_id: str,
         spec: TerminalSpec,
         agent: Agent,
-        said: Said,
+        output: RedactedOutput,
         flush: Callable[[], Awaitable[None]],
         show: Callable[[bytes], None] = lambda data: None,
     ) -> None:
-        super().__init__(terminal_id, spec, agent, said, flush, show)
+        super().__init__(terminal_id, spec, agent, output, flush, show)
         # Output after the end of its interaction that has not been taken yet.
         self._late: list[Late] = []
         # The command whose prompt has not come yet.
@@ -82,11 +82,11 @@ class Terminal(Device):
         """Starts the program and waits for its first prompt."""
         await self.begin()
         wait = await self._wait_prompt(self.spec.startup_timeout_seconds)
-        await self._said.finish()
+        await self._output.finish()
         self._settle(wait)
         return wait
 
-    def said(self) -> Output:
+    def printed(self) -> Output:
         """The program's output since its start, or since the last line."""
         return self._framing.output()
 
@@ -125,24 +125,24 @@ class Terminal(Device):
         self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
         self._framing.begin(text + ended, self.shown.prompt if self.shown else "")
-        await self._said.finish()
-        self._said.begin()
+        await self._output.finish()
+        self._output.begin()
         self._began = self.position
         self._command, self._idle, self._told = command, False, ""
 
     async def answer(self) -> Answer:
         """Waits for the prompt after a line; returns the output until then."""
         wait = await self._wait_prompt(self.spec.output_wait_ms / 1000)
-        await self._said.finish()
+        await self._output.finish()
         output = self._framing.output()
         self._told = output.text
         self._settle(wait)
-        return Answer(wait, output, self.position - self._began, self._said.digest)
+        return Answer(wait, output, self.position - self._began, self._output.digest)
 
     async def take_late(self) -> list[Late]:
         """Late output that has not been taken."""
         if self._late:
-            await self._said.finish()
+            await self._output.finish()
         late, self._late = self._late, []
         return late
 

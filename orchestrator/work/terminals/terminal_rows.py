@@ -5,7 +5,7 @@ import sqlite3
 from typing import NamedTuple
 
 from orchestrator.ground.store.effect import Effect
-from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 
 
 class TerminalRow(NamedTuple):

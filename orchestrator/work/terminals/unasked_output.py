@@ -3,13 +3,13 @@
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.work.terminals import transcript
-from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 
 # Characters per piece; the terminal's evidence has the complete output.
 _MOST = 2000
 
 
-async def record(recorder: Recorder, live: Live) -> None:
+async def record(recorder: Recorder, live: OpenTerminal) -> None:
     """Takes it from the terminal.
 
     Raises: AuditUnavailableError, EvidenceError, the errors of `Recorder.told`.

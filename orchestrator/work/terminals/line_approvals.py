@@ -4,13 +4,13 @@ from functools import partial
 
 from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.work.approvals.approval_rows import Approval
-from orchestrator.work.approvals.service import Approvals, Line
+from orchestrator.work.approvals.approvals import Approvals, Line
 from orchestrator.work.files.files import Files
 from orchestrator.work.terminals.bound_files import UnboundFileError, contents, copies, digests
 from orchestrator.work.terminals.spec import LineApproval, LineVerdict, NotApprovedError, SentLine
 
 
-class Asking:
+class LineApprovals:
     """Requests approvals without holding the terminal meanwhile."""
 
     def __init__(self, approvals: Approvals, files: Files) -> None:

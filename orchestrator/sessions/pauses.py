@@ -16,7 +16,7 @@ from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
 
-class Pausing:
+class Pauses:
     """A pause is carried out, then recorded; a resumption is recorded first."""
 
     def __init__(

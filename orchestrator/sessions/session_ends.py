@@ -19,7 +19,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
-from orchestrator.sessions.ends import SpawnEnds
+from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.state import session_rows
 from orchestrator.state.lifecycle import Termination
 from orchestrator.state.registry import Registry
@@ -35,7 +35,7 @@ _ENDING = "the session is ending"
 SYSTEM = Principal("system", Role.ADMIN)
 
 
-class Ending:
+class SessionEnds:
     """The only way in which sessions end."""
 
     def __init__(

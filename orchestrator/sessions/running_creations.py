@@ -22,7 +22,7 @@ _OF_THE_HOST = (
 )
 
 
-class UnderWay:
+class RunningCreation:
     """One creation, from its first check until the session exists or nothing of it is left."""
 
     def __init__(self, session: Session) -> None:
@@ -52,13 +52,13 @@ class UnderWay:
         self._ended.set()
 
 
-class CreationsUnderWay:
+class RunningCreations:
     """At most one creation by id, ignoring case."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, UnderWay] = {}
+        self._by_id: dict[str, RunningCreation] = {}
 
-    def find(self, principal: Principal, session_id: str) -> UnderWay | None:
+    def find(self, principal: Principal, session_id: str) -> RunningCreation | None:
         """The creation of exactly that id, if the principal may see the session."""
         found = self._by_id.get(session_id.casefold())
         if found is None or found.session.id != session_id:
@@ -67,12 +67,12 @@ class CreationsUnderWay:
         return found if seen else None
 
     @contextmanager
-    def begun(self, session: Session) -> Iterator[UnderWay]:
+    def begun(self, session: Session) -> Iterator[RunningCreation]:
         """The session's creation is the block. Raises: ConflictError if there is one of its id."""
         name = session.id.casefold()
         if name in self._by_id:
             raise ConflictError(f"a session with the id {session.id} is being created", field="id")
-        creation = self._by_id[name] = UnderWay(session)
+        creation = self._by_id[name] = RunningCreation(session)
         try:
             yield creation
         except _OF_THE_HOST as error:

@@ -14,12 +14,12 @@ from orchestrator.rules.tools.statements import Reader
 from orchestrator.rules.tools.states import PromptState, next_state
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.files.files import Files
 from orchestrator.work.terminals import spec as specs
-from orchestrator.work.terminals.asking import Asking
-from orchestrator.work.terminals.record import Exchange, TerminalRecord
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.line_approvals import LineApprovals
+from orchestrator.work.terminals.terminal_record import Exchange, TerminalRecord
+from orchestrator.work.terminals.terminals import Terminals
 
 
 class GovernedTerminals:
@@ -37,7 +37,7 @@ class GovernedTerminals:
         self._rules = rules
         self._keys = keys
         self._terminals = terminals
-        self._asking = Asking(approvals, files)
+        self._line_approvals = LineApprovals(approvals, files)
         self._recorder = recorder
         self._reader = Reader()
 
@@ -100,7 +100,7 @@ class GovernedTerminals:
             return decide(manifest, tool, text, self._setting(session, situation), reading)
 
         sent = specs.SentLine(principal, session, terminal_id, tool, text)
-        ask = partial(self._asking.ask, sent, manifest, wait)
+        ask = partial(self._line_approvals.ask, sent, manifest, wait)
         return await self._terminals.interact(sent, gates, ask)
 
     def _setting(self, session: Session, situation: specs.Situation) -> Setting:

@@ -10,15 +10,15 @@ from orchestrator.state.session import Session
 from orchestrator.work.terminals.evidence import Evidence
 from orchestrator.work.terminals.evidence_files import Digests
 from orchestrator.work.terminals.pages import Exit
-from orchestrator.work.terminals.record import TerminalRecord
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import Situation
 from orchestrator.work.terminals.terminal import Status, Terminal
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from orchestrator.work.terminals.viewers import Viewers
 
 
 @dataclass(slots=True, eq=False)
-class Live:
+class OpenTerminal:
     """One terminal. `record` is as stored when it was opened, and finally as of its end."""
 
     session: Session

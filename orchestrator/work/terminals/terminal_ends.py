@@ -17,11 +17,11 @@ from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
-from orchestrator.work.terminals import late, terminal_rows, transcript
+from orchestrator.work.terminals import terminal_rows, transcript, unasked_output
 from orchestrator.work.terminals.abandoned import finish_abandoned
 from orchestrator.work.terminals.evidence import DISK_SECONDS, EvidenceError
 from orchestrator.work.terminals.evidence_files import Digests
-from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.terminal import Status
 from orchestrator.work.terminals.viewers import EndShown
 
@@ -33,7 +33,7 @@ OnEnd = Callable[[Session, str, str], Awaitable[None]]
 _BY_ITSELF = "exited"
 
 
-class Finishing:
+class TerminalEnds:
     """Finishes terminals: the rest of the output, its event, the files, the event of the end.
 
     `on_end` is called for each before anything else learns of it.
@@ -43,7 +43,7 @@ class Finishing:
         self,
         database: Database,
         recorder: Recorder,
-        live: dict[str, Live],
+        live: dict[str, OpenTerminal],
         on_end: OnEnd,
         threads: Threads,
     ) -> None:
@@ -54,13 +54,13 @@ class Finishing:
         self._threads = threads
         self._tasks = TaskScope("the end of a terminal")
 
-    def start(self, live: Live) -> asyncio.Task[None]:
+    def start(self, live: OpenTerminal) -> asyncio.Task[None]:
         """Finishes it as soon as no request to it is pending."""
         if live.finishing is None:
             live.finishing = self._tasks.spawn(self._finish(live))
         return live.finishing
 
-    async def run(self, live: Live) -> None:
+    async def run(self, live: OpenTerminal) -> None:
         """Finishes it, and returns once its end is recorded."""
         await asyncio.shield(self.start(live))
 
@@ -68,7 +68,7 @@ class Finishing:
         """Waits for all that are being finished."""
         await self._tasks.drain()
 
-    async def _finish(self, live: Live) -> None:
+    async def _finish(self, live: OpenTerminal) -> None:
         async with live.lock:
             reason = live.reason or _BY_ITSELF
             try:
@@ -86,7 +86,7 @@ class Finishing:
                 live.viewers.end(EndShown(live.exit or live.terminal.exit, reason))
                 live.closed.set()
 
-    async def _record(self, live: Live, reason: str) -> None:
+    async def _record(self, live: OpenTerminal, reason: str) -> None:
         digests = await self._close_files(live, reason)
         final = live.record = live.final(reason, now(), digests)
         try:
@@ -115,7 +115,7 @@ class Finishing:
             # Its row has no end, so the next start records it.
             log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
 
-    async def _read_rest(self, live: Live) -> str:
+    async def _read_rest(self, live: OpenTerminal) -> str:
         """Reads what the agent still has of it; returns why it has ended."""
         if live.exit is not None and live.terminal.exit is None:
             try:
@@ -125,15 +125,15 @@ class Finishing:
         ending = live.exit or live.terminal.exit
         return (ending.reason if ending else None) or live.reason or _BY_ITSELF
 
-    async def _record_late(self, live: Live) -> None:
+    async def _record_late(self, live: OpenTerminal) -> None:
         """Records the output since its last answer."""
         live.terminal.note_late()
         try:
-            await late.record(self._recorder, live)
+            await unasked_output.record(self._recorder, live)
         except PaddockError as error:
-            log.error("what terminal %s said last is not on record: %s", live.id, error.detail)
+            log.error("the last output of terminal %s is not on record: %s", live.id, error.detail)
 
-    async def _close_files(self, live: Live, reason: str) -> Digests | None:
+    async def _close_files(self, live: OpenTerminal, reason: str) -> Digests | None:
         ending = live.exit or live.terminal.exit
         exit_code = ending.exit_code if ending else None
         try:

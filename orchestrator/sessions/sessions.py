@@ -30,15 +30,15 @@ from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
-from orchestrator.sessions.ending import SYSTEM, Ending
-from orchestrator.sessions.ends import SpawnEnds
 from orchestrator.sessions.finder import Finder
-from orchestrator.sessions.inspect import Inspection, Inspector
+from orchestrator.sessions.inspection import Inspection, Inspector
 from orchestrator.sessions.level_change import LevelChange
-from orchestrator.sessions.pausing import Pausing
+from orchestrator.sessions.pauses import Pauses
 from orchestrator.sessions.sandbox_room import SandboxRoom
+from orchestrator.sessions.session_ends import SYSTEM, SessionEnds
 from orchestrator.sessions.settings_change import SettingsChange
 from orchestrator.sessions.shares import Shares
+from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
@@ -110,11 +110,11 @@ class Sessions:
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.spawn_ends = SpawnEnds(recorder, stops)
-        self.ending = Ending(
+        self.ends = SessionEnds(
             *(ground, host, record, sandbox, stopper, self.gaps),
             *(self.registry, self.deadlines, self.spawn_ends),
         )
-        self._pausing = Pausing(
+        self._pausing = Pauses(
             node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
         self._inspector = Inspector(node, database, workspaces)
@@ -127,7 +127,7 @@ class Sessions:
             workspaces,
             LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
             self._tasks,
-            self.ending.end_child,
+            self.ends.end_child,
         )
         self._closing = False
 
@@ -144,14 +144,14 @@ class Sessions:
 
         Raises: the error of that creation, if the host has failed.
         """
-        creation = self._creation.under_way.find(principal, session_id)
+        creation = self._creation.running.find(principal, session_id)
         if creation is not None:
             await creation.wait()
         return self.finder.existing(principal, session_id)
 
     def begun(self, principal: Principal, session_id: str) -> bool:
         """Whether the caller's session with that id is live, or being created."""
-        creation = self._creation.under_way.find(principal, session_id)
+        creation = self._creation.running.find(principal, session_id)
         return creation is not None or self.finder.existing(principal, session_id) is not None
 
     async def create(
@@ -184,7 +184,7 @@ class Sessions:
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
         children = list(session.family.descendants) if session.live else []
         if session.live:
-            await self.ending.run(
+            await self.ends.run(
                 session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
             )
         if purge:
@@ -205,14 +205,14 @@ class Sessions:
         """Ends the session as completed. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.COMPLETED)
         await self._tasks.shield(
-            self.ending.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
+            self.ends.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
         )
 
     async def abort(self, principal: Principal, session: Session) -> None:
         """Ends the session as aborted. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.ABORTED)
         await self._tasks.shield(
-            self.ending.run(session, principal, Status.ABORTED, Rationale.NORMAL)
+            self.ends.run(session, principal, Status.ABORTED, Rationale.NORMAL)
         )
 
     async def expire(self, session: Session) -> None:
@@ -235,7 +235,7 @@ class Sessions:
         if deadline is Deadline.BUDGET:
             self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
         if deadline is not None:
-            await self.ending.expire(session, deadline)
+            await self.ends.expire(session, deadline)
 
     async def serve(self, request: EndRequest) -> None:
         """Ends the session for which a lower part asks that. Raises: the errors of its end."""
@@ -246,7 +246,7 @@ class Sessions:
 
     async def miss(self, session: Session, error: str, then: EventDraft | None) -> None:
         """Ends a session that misses something in its context pack; `then` is recorded after it."""
-        run = self.ending.run(
+        run = self.ends.run(
             session, SYSTEM, Status.ABORTED, Rationale.CONTEXT_MISS, error=error, then=then
         )
         await self._tasks.shield(run)
@@ -255,7 +255,7 @@ class Sessions:
         """Ends the session whose container has ended by itself."""
         session = self.finder.by_container(container.id)
         if session is not None:
-            await self._tasks.shield(self.ending.crashed(session, container))
+            await self._tasks.shield(self.ends.crashed(session, container))
 
     # Changing.
 

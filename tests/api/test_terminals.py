@@ -15,8 +15,8 @@ from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
+from orchestrator.work.terminals.line_record import Exchange
 from orchestrator.work.terminals.spec import SentLine
-from orchestrator.work.terminals.terminal_record import Exchange
 from paddock.contract.words import Kind
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT

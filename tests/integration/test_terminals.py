@@ -22,8 +22,8 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorded import Recorded
 from orchestrator.work.terminals import evidence
+from orchestrator.work.terminals.line_record import Results
 from orchestrator.work.terminals.spec import Needs, Situation
-from orchestrator.work.terminals.terminal_record import Results
 from paddock.contract.words import Kind
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box

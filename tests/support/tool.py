@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.rules.tools.gates import NamedFile
 from orchestrator.work.approvals.approval_rows import Approval
+from orchestrator.work.terminals.line_record import Exchange, Results
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.spec import (
     Decide,
@@ -19,7 +20,7 @@ from orchestrator.work.terminals.spec import (
     Situation,
     TerminalSpec,
 )
-from orchestrator.work.terminals.terminal_record import Exchange, Results, TerminalRecord
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from tests.support import fake_tool
 from tests.support.box import PATIENCE, TESTER, Box
 

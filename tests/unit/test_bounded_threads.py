@@ -23,8 +23,7 @@ from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.work.terminals import terminal_ends
 from orchestrator.work.terminals.terminal_ends import TerminalEnds
-from orchestrator.work.terminals.terminal_record import TerminalRecord
-from orchestrator.work.terminals.terminal_rows import TerminalRow
+from orchestrator.work.terminals.terminal_record import TerminalRecord, TerminalRow
 from tests.support.limits import WAIT_SECONDS
 from tests.support.tool import spec
 
@@ -130,6 +129,6 @@ async def test_a_terminal_s_end_is_on_record_though_its_files_hang(
     nobody = cast(Any, None)
     ends = TerminalEnds(cast(Any, Store()), nobody, {}, nobody, Threads("the test", 1))
     row = TerminalRow("key", TerminalRecord.opened("pty-1", spec(), "2026-03-04T09:30:12.482113Z"))
-    await ends.abandoned(None, row, tmp_path, "restarted")
+    await ends.record_abandoned(None, row, tmp_path, "restarted")
     assert len(written) == 1
     release.set()

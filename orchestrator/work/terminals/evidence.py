@@ -13,23 +13,22 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.store import directories
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import TOOL_OUTPUT
 from orchestrator.work.terminals import evidence_files, transcript
 from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence_files import (
+    MOST_RAW_BYTES,
     RAW_NAME,
     RECORDING_NAME,
     TRANSCRIPT_NAME,
     Digests,
+    EvidenceError,
     KeptFile,
 )
 from sandbox_agent.decide.redaction import Redactor
 
-# The first raw bytes are kept; all are counted. The same holds for the output in a recording.
-MOST_RAW_BYTES = 64 * 1024 * 1024
 # Refusals are free, so a client could otherwise extend a transcript endlessly. A terminal with a
 # full transcript accepts no more lines.
 MOST_TRANSCRIPT_BYTES = 16 * 1024 * 1024
@@ -43,10 +42,6 @@ DISK_SECONDS = 15.0
 # Concurrent calls of the disk, for all terminals.
 MOST_THREADS = 16
 _HANGS = "evidence can't be kept: the disk does not answer"
-
-
-class EvidenceError(AuditUnavailableError):
-    """The events of a terminal can't be recorded, so nothing may happen in it."""
 
 
 def disk_threads() -> Threads:

@@ -18,7 +18,8 @@ from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.files.files import Files
 from orchestrator.work.terminals import spec as specs
 from orchestrator.work.terminals.line_approvals import LineApprovals
-from orchestrator.work.terminals.terminal_record import Exchange, TerminalRecord
+from orchestrator.work.terminals.line_record import Exchange
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from orchestrator.work.terminals.terminals import Terminals
 
 

@@ -15,10 +15,15 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
 )
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.work.terminals import unasked_output
-from orchestrator.work.terminals.evidence import EvidenceError
+from orchestrator.work.terminals.evidence_files import EvidenceError
 from orchestrator.work.terminals.line_leases import LineLease, LineLeases
-from orchestrator.work.terminals.line_record import LineRecord
+from orchestrator.work.terminals.line_record import (
+    NO_EXIT_CODE,
+    Exchange,
+    LineRecord,
+    Results,
+    record_unasked,
+)
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.spec import (
     Ask,
@@ -30,7 +35,6 @@ from orchestrator.work.terminals.spec import (
     SentLine,
 )
 from orchestrator.work.terminals.terminal import Answer, Status, Wait
-from orchestrator.work.terminals.terminal_record import NO_EXIT_CODE, Exchange, Results
 
 MAX_INTERACTIONS = "max-interactions"
 _LONGEST_NAME = 256
@@ -124,7 +128,7 @@ class Interaction:
         if not _goes(verdict, approval):
             return verdict
         at_prompt = await self._terminal.synchronise()
-        await unasked_output.record(self._recorder, self._live)
+        await record_unasked(self._recorder, self._live)
         if self._terminal.exit is not None:
             raise ConflictError("the tool has ended: open another terminal", pty=self._live.id)
         if not at_prompt:
@@ -195,7 +199,7 @@ class Interaction:
         return line.encode("utf-8", "backslashreplace")
 
     async def _answered(self, lease: LineLease, answer: Answer) -> Exchange:
-        await unasked_output.record(self._recorder, self._live)
+        await record_unasked(self._recorder, self._live)
         live, output = self._live, answer.output
         situation = live.situation
         prompt = self._terminal.shown.prompt if self._terminal.shown else ""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.rules.access.keys import Principal
-from orchestrator.work.terminals.evidence import EvidenceError
+from orchestrator.work.terminals.evidence_files import EvidenceError
+from orchestrator.work.terminals.line_record import Exchange
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.records import Records
 from orchestrator.work.terminals.terminal import Status
 from orchestrator.work.terminals.terminal_ends import TerminalEnds
-from orchestrator.work.terminals.terminal_record import Exchange
 
 
 @dataclass(slots=True)

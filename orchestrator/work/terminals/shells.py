@@ -11,7 +11,7 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.evidence import EvidenceError
+from orchestrator.work.terminals.evidence_files import EvidenceError
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.shell import NAME, SHELL_LIMITS, Shell, ShellLimits, shell_spec
 from orchestrator.work.terminals.terminal import Status

@@ -17,10 +17,10 @@ from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
-from orchestrator.work.terminals import terminal_rows, transcript, unasked_output
-from orchestrator.work.terminals.abandoned import finish_abandoned
-from orchestrator.work.terminals.evidence import DISK_SECONDS, EvidenceError
-from orchestrator.work.terminals.evidence_files import Digests
+from orchestrator.work.terminals import terminal_record, transcript
+from orchestrator.work.terminals.evidence import DISK_SECONDS
+from orchestrator.work.terminals.evidence_files import Digests, EvidenceError, finish_abandoned
+from orchestrator.work.terminals.line_record import record_unasked
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.terminal import Status
 from orchestrator.work.terminals.viewers import EndShown
@@ -107,7 +107,7 @@ class TerminalEnds:
                     stop=True,
                 ),
                 effect=both(
-                    terminal_rows.ending(final),
+                    terminal_record.ending(final),
                     session_rows.counting(live.session.key, live.evidence.bytes),
                 ),
             )
@@ -129,7 +129,7 @@ class TerminalEnds:
         """Records the output since its last answer."""
         live.terminal.note_late()
         try:
-            await unasked_output.record(self._recorder, live)
+            await record_unasked(self._recorder, live)
         except PaddockError as error:
             log.error("the last output of terminal %s is not on record: %s", live.id, error.detail)
 
@@ -144,8 +144,12 @@ class TerminalEnds:
             log.error("terminal %s: %s", live.id, error.detail)
             return None
 
-    async def abandoned(
-        self, session: Session | None, row: terminal_rows.TerminalRow, directory: Path, reason: str
+    async def record_abandoned(
+        self,
+        session: Session | None,
+        row: terminal_record.TerminalRow,
+        directory: Path,
+        reason: str,
     ) -> None:
         """Completes the record of a terminal whose control plane was killed."""
         count = row.record.interaction_count
@@ -168,7 +172,7 @@ class TerminalEnds:
         )
         kept = digests.bytes if digests else 0
         effect = both(
-            terminal_rows.ending(final),
+            terminal_record.ending(final),
             session_rows.counting(row.session_key, kept),
         )
         if session is None:  # forgotten meanwhile, after recording everything possible

@@ -23,7 +23,7 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from orchestrator.work.terminals import terminal_rows, transcript
+from orchestrator.work.terminals import terminal_record, transcript
 from orchestrator.work.terminals.asciicast import Recording, shown_columns
 from orchestrator.work.terminals.evidence import Evidence
 from orchestrator.work.terminals.open_terminal import OpenTerminal
@@ -177,7 +177,7 @@ class TerminalStarts:
                 ),
                 effect=both(
                     session_rows.with_budget(session),
-                    terminal_rows.opening(session.key, live.record),
+                    terminal_record.opening(session.key, live.record),
                 ),
             )
         except BaseException:

@@ -18,17 +18,19 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import NO_ROOM_REASON
-from orchestrator.work.terminals import terminal_rows
-from orchestrator.work.terminals.evidence import EvidenceError, disk_threads
+from orchestrator.work.terminals import terminal_record
+from orchestrator.work.terminals.evidence import disk_threads
+from orchestrator.work.terminals.evidence_files import EvidenceError
 from orchestrator.work.terminals.interaction import Interaction
 from orchestrator.work.terminals.line_leases import LineLeases
+from orchestrator.work.terminals.line_record import Exchange
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.pages import parse_exit
 from orchestrator.work.terminals.records import Records
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import Ask, Decide, SentLine, TerminalSpec
 from orchestrator.work.terminals.terminal_ends import OnEnd, TerminalEnds
-from orchestrator.work.terminals.terminal_record import Exchange, TerminalRecord
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from orchestrator.work.terminals.terminal_starts import TerminalStarts
 from paddock.contract.words import Kind
 
@@ -261,12 +263,14 @@ class Terminals:
         Call it before any is opened. Returns their number.
         """
         by_key = {session.key: session for session in sessions}
-        left = await self._database.read(terminal_rows.not_ended)
-        for session in by_key.values():
-            self._end_strays(session)
+        left = await self._database.read(terminal_record.not_ended)
+        for known in by_key.values():
+            self._end_strays(known)
         for row in left:
             directory = self._directory / row.session_key / row.record.id
-            await self._ends.abandoned(by_key.get(row.session_key), row, directory, RESTARTED)
+            await self._ends.record_abandoned(
+                by_key.get(row.session_key), row, directory, RESTARTED
+            )
         return len(left)
 
     async def shut_down(self) -> None:

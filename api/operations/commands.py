@@ -99,7 +99,9 @@ async def _change_level(
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("a session's handle may not set permission_level")
     if level != session.level.name:
-        await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
+        await context.work.complete(
+            sessions.changes.set_level(context.principal, session, level, {})
+        )
 
 
 @contextmanager

@@ -204,7 +204,7 @@ async def _set_level(
         return
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("permission_level may be given by the session's host only")
-    await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
+    await context.work.complete(sessions.changes.set_level(context.principal, session, level, {}))
 
 
 async def watch(

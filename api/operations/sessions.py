@@ -276,7 +276,7 @@ async def interrupt_session(
 )
 async def rotate_handle(context: Context, sessions: SessionsService, body: NoBody) -> Handle:
     """Creates a new handle, which invalidates the old one."""
-    work = sessions.rotate_handle(context.principal, context.session())
+    work = sessions.changes.rotate_handle(context.principal, context.session())
     handle = await context.work.complete(work)
     context.work.recheck()
     return Handle(handle=handle)
@@ -295,7 +295,7 @@ async def rotate_handle(context: Context, sessions: SessionsService, body: NoBod
 async def set_episode(context: Context, sessions: SessionsService, body: EpisodeBody) -> Session:
     """Names the episode of the session's work; each change is recorded."""
     session = context.session()
-    work = sessions.set_episode(context.principal, session, body.episode_id)
+    work = sessions.changes.set_episode(context.principal, session, body.episode_id)
     await context.work.complete(work)
     return views.session(session, live=True)
 

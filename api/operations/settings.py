@@ -54,7 +54,7 @@ async def change_settings(
     """
     session, wanted = context.session(), body.settings
     await context.work.complete(
-        sessions.change_settings(
+        sessions.changes.set_level(
             context.principal, session, wanted.permission_level, wanted.workspace.given
         )
     )

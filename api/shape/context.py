@@ -16,7 +16,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sessions.sessions import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.shares import Streams
 from orchestrator.state.session import Session
 from paddock.contract.problem import Problem
 

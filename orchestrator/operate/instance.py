@@ -42,7 +42,7 @@ from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
 from orchestrator.sessions.sessions import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
 from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.commands.execution import Executions

@@ -13,7 +13,7 @@ from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.refinement import Refinement
 from orchestrator.sessions.sessions import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
 from orchestrator.settings.settings import Settings
 from orchestrator.work.open import WorkFloor

@@ -16,7 +16,6 @@ from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Container, ContainerState
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit import query, refusal_marks
-from orchestrator.record.audit.gaps import lost_end
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sandbox.egress import connections
@@ -28,22 +27,19 @@ from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows, stored_sessions
-from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
+from orchestrator.work.commands.recorded_commands import latest_commands
 from orchestrator.work.open import WorkFloor
 from orchestrator.work.proposals.proposals import Proposals
 from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
 
-_COMMANDS = 64
 # Unmounting waits for the disk. The number at a time.
 _RELEASE_SECONDS = 15.0
 _MOST_RELEASES = 8
-# Each was caused by a sandbox that hung or died.
-_GAPS = 1000
 
 
 @dataclass(slots=True)
@@ -151,14 +147,14 @@ class Recovery:
         if not row.acknowledged:
             await self._forget(session)
         elif not session.live:
-            session.commands = await self._commands(session)
+            session.commands = await latest_commands(self._database, session.key)
             self._sessions.registry.end(session)
             if container is not None:  # killed after its end was recorded
                 await self._close_gaps(session)
             await self._complete_miss(session)
             await self._sandboxes.unstage(session)
         else:
-            session.commands = await self._commands(session)
+            session.commands = await latest_commands(self._database, session.key)
             self._sessions.registry.add(session)
             await self._proposals.recover(session)
             if row.suspension is not None:
@@ -260,23 +256,6 @@ class Recovery:
         self._found.sessions_lost += 1
         await self._sessions.ends.run(session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error)
 
-    async def _commands(self, session: Session) -> dict[str, Command]:
-        """The session's latest commands, from their records."""
-        events = await query.latest_commands(self._database, session.key, _COMMANDS)
-        commands: dict[str, Command] = {}
-        for event in events:
-            args = event["args"]
-            if event["operation"] == "command.start":
-                commands[args["command_id"]] = _command(event)
-            elif args.get("command_id") in commands:
-                commands[args["command_id"]].finish(_result(event))
-        gaps = await query.events(self._database, session.key, operation="audit.gap", limit=_GAPS)
-        for gap in gaps:
-            for command_id in gap["args"].get("commands", ()):
-                if command_id in commands:
-                    commands[command_id].finish(lost_end(gap["seq"], gap["hash"]))
-        return commands
-
     async def _remove_strays(self, containers: dict[str, Container]) -> None:
         """Removes containers, sandbox directories and the network that no session uses."""
         in_use = {
@@ -305,24 +284,3 @@ class Recovery:
 
     def _live_with_sandbox(self) -> list[Any]:
         return [s for s in self._sessions.registry.live if s.sandbox is not None]
-
-
-def _command(event: dict[str, Any]) -> Command:
-    args = event["args"]
-    argv = args["argv"] if isinstance(args.get("argv"), list) else [str(args.get("argv"))]
-    command = Command(
-        args["command_id"],
-        argv,
-        args.get("background") is True,
-        event["time"],
-        asyncio.get_running_loop().create_future(),
-    )
-    command.dispatched = True  # as far as is known
-    return command
-
-
-def _result(event: dict[str, Any]) -> CommandExit:
-    rule = event["rule"] if event["decision"] == "deny" else None
-    return exit_of(
-        event["result"], event["error"], rule, event["duration_ms"], event["seq"], event["hash"]
-    )

@@ -2,20 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    suppress,
-)
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime
-from typing import TypeVar
 
-from orchestrator.ground.errors import (
-    AuditUnavailableError,
-    NotFoundError,
-    PaddockError,
-)
+from orchestrator.ground.errors import AuditUnavailableError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fair_queue import Turn
 from orchestrator.ground.open import GroundFloor
@@ -24,7 +14,7 @@ from orchestrator.host.engine.base import Container
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.open import RecordFloor
-from orchestrator.rules.access.keys import Principal, Role, digest, new_handle
+from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
@@ -35,23 +25,19 @@ from orchestrator.sessions.inspection import Inspection, Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.pauses import Pauses
 from orchestrator.sessions.sandbox_room import SandboxRoom
+from orchestrator.sessions.session_changes import SessionChanges
 from orchestrator.sessions.session_ends import SYSTEM, SessionEnds
-from orchestrator.sessions.settings_change import SettingsChange
 from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
-from orchestrator.state import session_rows
 from orchestrator.state.end_requests import EndRequest
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
 from orchestrator.state.session import Session, join
-from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.open import WorkFloor
 from paddock.contract.words import IdleAction, Kind, Rationale, Status
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +65,6 @@ class Sessions:
         self._sandboxes = sandboxes
         self._settings = settings
         self._engine = node.engine
-        self._recorder = recorder
         self._executions = work.executions
         self._budgets = record.budgets
         self._stops = stops
@@ -94,14 +79,8 @@ class Sessions:
             lambda: self.suspensions.suspend_one(),
         )
         self.suspensions = Suspensions(
-            database,
-            recorder,
-            stops,
-            sandboxes,
-            self.registry,
-            self.room,
-            self.shares,
-            self.deadlines,
+            *(database, recorder, stops, sandboxes),
+            *(self.registry, self.room, self.shares, self.deadlines),
         )
         self._creation = Creation(
             *(settings, ground, rules, record, sandbox),
@@ -114,15 +93,16 @@ class Sessions:
             *(ground, host, record, sandbox, stopper, self.gaps),
             *(self.registry, self.deadlines, self.spawn_ends),
         )
-        self._pausing = Pauses(
+        self._pauses = Pauses(
             node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
         self._inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")
-        self._settings_change = SettingsChange(
+        self.changes = SessionChanges(
             rules.levels,
             sandbox.listed_images,
             recorder,
+            self.registry,
             self.shares,
             workspaces,
             LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
@@ -261,11 +241,11 @@ class Sessions:
 
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
-        await self._tasks.shield(self._pausing.pause(principal, session))
+        await self._tasks.shield(self._pauses.pause(principal, session))
 
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns."""
-        await self._tasks.shield(self._pausing.resume(principal, session))
+        await self._tasks.shield(self._pauses.resume(principal, session))
 
     def using(self, principal: Principal, session: Session) -> AbstractAsyncContextManager[None]:
         """Keeps the session's sandbox, or gives it one again if it was suspended.
@@ -286,43 +266,6 @@ class Sessions:
         session.check_open()
         await self._executions.cancel_all(session, "interrupted")
 
-    async def change_settings(
-        self,
-        principal: Principal,
-        session: Session,
-        permission_level: str | None,
-        workspace: Mapping[str, str],
-    ) -> None:
-        """Sets the permission level; `workspace` is what the client takes for the workspace.
-
-        Raises: the errors of `SettingsChange.run`.
-        """
-        await self._settings_change.run(principal, session, permission_level, workspace)
-
-    async def set_episode(
-        self, principal: Principal, session: Session, episode_id: str | None
-    ) -> None:
-        """Names the episode of the session's work; None: it has none.
-
-        Raises: SessionTerminatedError, BudgetExceededError; the errors of `Recorder.check_room`;
-        ConflictError while its secrets are unknown, ValidationError if it has one in it.
-        """
-        session.check_live()
-        self._recorder.check_room(session)
-        session.secrets.check_known()
-        named = {"episode_id": episode_id}
-        check_not_stored(named, await self._recorder.told(session, named))
-        async with session.lock:
-            session.check_live()
-            episodes = session.episodes + (episode_id not in (None, session.terms.episode_id))
-            await self._recorder.record(
-                session,
-                EventDraft("session.episode", actor=principal.name, args=named),
-                effect=session_rows.with_episode(session, episode_id, episodes),
-            )
-            session.terms = replace(session.terms, episode_id=episode_id)
-            session.episodes = episodes
-
     async def report_usage(
         self, principal: Principal, session: Session, tokens: int, microdollars: int
     ) -> None:
@@ -331,24 +274,6 @@ class Sessions:
         Raises: the errors of `Budgets.report`.
         """
         await self._tasks.shield(self._budgets.report(principal, session, tokens, microdollars))
-
-    async def rotate_handle(self, principal: Principal, session: Session) -> str:
-        """Creates a new handle; the old one is invalid from now on.
-
-        Raises: the errors of `Recorder.check_room`, AuditUnavailableError.
-        """
-        session.check_live()
-        self._recorder.check_room(session)
-        handle = new_handle()
-        async with session.lock:
-            session.check_live()
-            await self._recorder.record(
-                session,
-                EventDraft("session.settings", actor=principal.name, args={"handle": "rotated"}),
-                effect=session_rows.updating(session, handle_sha256=digest(handle)),
-            )
-            self.registry.rehandle(session, digest(handle))
-        return handle
 
     async def shut_down(self) -> None:
         """Finishes running work and releases the sandboxes, which keep running."""

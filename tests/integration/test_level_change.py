@@ -28,7 +28,7 @@ WAITING = ["sleep", "1000"]
 
 
 async def change(box: Box, level: str | None) -> None:
-    await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
 
 
 def fail_next_create(box: Box, patch: pytest.MonkeyPatch) -> None:

@@ -489,13 +489,13 @@ async def test_a_handle_is_replaced_and_dies_with_its_session(new_box: BoxFactor
     plane = (await new_box("low")).plane
     session, handle, _ = await plane.sessions.create(TESTER, NewSession())
     assert plane.sessions.finder.by_handle(digest(handle)) is session
-    other = await plane.sessions.rotate_handle(TESTER, session)
+    other = await plane.sessions.changes.rotate_handle(TESTER, session)
     assert plane.sessions.finder.by_handle(digest(handle)) is None
     assert plane.sessions.finder.by_handle(digest(other)) is session
     await plane.sessions.close(TESTER, session, purge=True)
     assert plane.sessions.finder.by_handle(digest(other)) is None
     with pytest.raises(SessionTerminatedError):
-        await plane.sessions.rotate_handle(TESTER, session)
+        await plane.sessions.changes.rotate_handle(TESTER, session)
     secrets = (handle, other)
     stored = b"".join(path.read_bytes() for path in _database_files(plane.settings.state_dir))
     assert not any(secret.encode() in stored for secret in secrets)

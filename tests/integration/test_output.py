@@ -234,7 +234,7 @@ async def test_what_is_stored_goes_along_with_its_session(new_box: BoxFactory) -
     assert done.exit["stored_bytes"] == 8_000_000
     short = await box.run(argv=["echo", "short"])
     for level in ("medium", "high", "low", "high"):
-        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
         assert done.command.result is not None
         # At low, as much is kept as one command at low may store.
         room = box.session.limits.memory_bytes // 64
@@ -263,7 +263,7 @@ async def test_what_a_level_change_cut_off_goes_along_too(new_box: BoxFactory) -
     script = f"{LINES} 0 999999; touch done; exec sleep 600"
     command = await box.start(argv=["bash", "-c", script], background=True)
     await box.printed(command, "0999999\n")
-    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
     assert command.result is not None
     assert (command.result.reason, command.result.stored_bytes) == (
         "level_changed",

@@ -202,7 +202,7 @@ async def test_a_commit_waits_for_nothing_and_an_end_discards(plane: ControlPlan
             await change
     await box.cancel(command)
     # What is staged stays through a level change and a suspension.
-    await plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     assert (await box.run("cat a")).stdout == "2\n"
     assert await plane.sessions.suspensions.suspend(box.session, "room")
     page = await plane.proposals.show(TESTER, box.session, "", 10)

@@ -193,7 +193,7 @@ async def test_a_level_change_moves_the_limit(new_box: BoxFactory) -> None:
     await box.write("file", b"content")
     sizes = {}
     for level in ("medium", "high", "low"):
-        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
         sizes[level] = (slot_of(box) / "workspace.img").stat().st_size
         assert sizes[level] == box.session.limits.workspace_bytes
         assert await box.read("file") == b"content"

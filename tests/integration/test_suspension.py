@@ -46,7 +46,7 @@ async def test_it_gets_a_sandbox_again_with_its_files_level_and_uid(sandbox_imag
         assert second.session.suspended
         assert len(await plane.engine.list()) == 1
         # At another level, and through the same start as a new session.
-        await plane.sessions.change_settings(TESTER, second.session, "medium", {})
+        await plane.sessions.changes.set_level(TESTER, second.session, "medium", {})
         async with plane.sessions.using(TESTER, second.session):
             assert second.session.level.name == "medium"
             assert (await second.run("pwd")).stdout == "/workspace\n"

@@ -575,7 +575,7 @@ async def test_a_level_change_ends_it(new_box: BoxFactory) -> None:
     tool = await Tool.open(box, output_wait_ms=20_000)
     hanging = asyncio.create_task(tool.do("hang"))
     await tool.recorded("pty.interaction")
-    await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     assert (await hanging).status == "error"
     view = await tool.view()
     assert (view.status, view.reason) == ("terminated", "level_changed")
@@ -627,7 +627,7 @@ def fill(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[], None]:
     """Once called, nothing more may be recorded: for the key, or for any key."""
-    room = control_plane.sessions._recorder._room
+    room = control_plane.executions._recorder._room
     assert room is not None
     if request.param == "quota":
         return lambda: monkeypatch.setattr(room, "_quota", lambda _owner: 1)

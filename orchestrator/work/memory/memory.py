@@ -19,8 +19,15 @@ from orchestrator.rules.policy.rules import SEARCH, WRITE, check_memory
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.memory import memory_rows
-from orchestrator.work.memory.entries import DEFAULT, MOST_ENTRIES, MOST_FOUND, MemoryEntry, Wanted
-from orchestrator.work.memory.fence import MOST_BOOTSTRAP, fenced
+from orchestrator.work.memory.entries import (
+    DEFAULT,
+    MOST_BOOTSTRAP,
+    MOST_ENTRIES,
+    MOST_FOUND,
+    MemoryEntry,
+    Wanted,
+    fenced,
+)
 
 # The risk tiers of levels that read and write, apart from the rules of levels: if either is wrong,
 # the other still refuses.

@@ -5,7 +5,9 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orchestrator.host.workspace.staged.planning import parents
 from orchestrator.host.workspace.staged_work import ProposalsError
+from orchestrator.rules.policy.session_policy import WorldRules
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -111,3 +113,21 @@ def _checked(model: type[M], answer: dict[str, Any]) -> M:
         return model.model_validate(answer)
     except ValidationError:
         raise ProposalsError("what is staged can't be shown: reading it failed") from None
+
+
+def forbidden(rules: WorldRules, prepared: Prepared) -> list[Refusal]:
+    """The staged paths that these rules do not allow: commands can stage what no turn could.
+
+    A new directory is allowed if something new in it is.
+    """
+    if rules.read_only:
+        return [Refusal(ref=ref, reason="the policy is read-only") for ref in prepared.refs]
+    made = set(prepared.made)
+    every = [*prepared.refs, *prepared.removed]
+    allowed = {ref for ref in every if rules.may_write(ref)}
+    leading = {parent for ref in allowed for parent in parents(ref)}
+    return [
+        Refusal(ref=ref, reason="the policy's write patterns don't match it")
+        for ref in every
+        if ref not in allowed and not (ref in made and ref in leading)
+    ]

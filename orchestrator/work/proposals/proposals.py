@@ -29,13 +29,13 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.session import Session
 from orchestrator.work.proposals.commit_ends import SPARE_SECONDS, CommitEnds
-from orchestrator.work.proposals.forbidden import forbidden
 from orchestrator.work.proposals.listing import (
     Conflict,
     Prepared,
     ProposalPage,
     Refusal,
     StagedCounts,
+    forbidden,
     page_of,
     prepared_of,
 )

@@ -264,8 +264,8 @@ class Terminals:
         """
         by_key = {session.key: session for session in sessions}
         left = await self._database.read(terminal_record.not_ended)
-        for known in by_key.values():
-            self._end_strays(known)
+        for session in by_key.values():
+            self._end_strays(session)
         for row in left:
             directory = self._directory / row.session_key / row.record.id
             await self._ends.record_abandoned(

@@ -1,7 +1,6 @@
 """Commands of a session: decided, recorded, run, recorded again, answered."""
 
 import asyncio
-import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +31,7 @@ from orchestrator.state.requests import ExecRequest
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.work.commands.command_rules import CommandRules, described, timeout_of
+from orchestrator.work.commands.lost_commands import LostCommands
 from orchestrator.work.commands.running_command import encoded
 from paddock.contract.words import Kind
 from sandbox_agent.decide import excerpts
@@ -60,6 +60,7 @@ class Executions:
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
+        self._lost = LostCommands(recorder)
         self._rules = CommandRules(recorder, variables, listed_mounts, aside)
         self._tasks = TaskScope("what follows of a command")
 
@@ -160,51 +161,20 @@ class Executions:
         except SandboxUnavailableError as error:
             held.drop()  # before anything is recorded
             if not command.dispatched:
-                await self._never_ran(session, command, error)
+                await self._lost.record(session, command, error)
                 raise
             # The agent's next hello will tell. Nobody waits for what it prints.
             command.collects = False
             detail = f"{error.detail}: command {command.id} may be running, ask for it"
             raise SandboxUnavailableError(detail) from None
         except BudgetExceededError as error:
-            await self._never_ran(session, command, error)
+            await self._lost.record(session, command, error)
             await sandbox.link.settled()  # the agent reported it before it refused
             raise await self._budgets.refusal(session) from None
         except PaddockError as error:
             held.drop()
-            await self._never_ran(session, command, error)
+            await self._lost.record(session, command, error)
             raise
-
-    async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
-        """Records, once, that it did not run, or that nothing more is known about it.
-
-        If that fails, it counts as running. The agent's next hello, or the end of the sandbox,
-        repeats the attempt.
-        """
-        rule = error.fields.get("rule")
-        losing = command.losing = asyncio.get_running_loop().create_future()
-        try:
-            recorded = await self._recorder.record(
-                session,
-                EventDraft(
-                    "command.exit",
-                    actor="system",
-                    decision="deny" if isinstance(error, PermissionDeniedError) else None,
-                    rule=rule,
-                    args={"command_id": command.id},
-                    error=error.detail,
-                    command_id=command.id,
-                ),
-            )
-        except BaseException:
-            command.dispatched = True
-            raise
-        finally:
-            command.losing = None
-            losing.set_result(None)
-        command.dispatched = False
-        detail = recorded.event["error"]
-        command.finish(exit_of(None, detail, rule, None, recorded.seq, recorded.hash))
 
     # Called for the agent's messages.
 
@@ -242,25 +212,12 @@ class Executions:
             self._metrics.agent_reconnected()
         suspects = [command for command in session.running if command.dispatched]
         if suspects and session.sandbox is not None:
-            self._tasks.spawn(self._reconcile(session, session.sandbox, suspects))
+            self._tasks.spawn(self._lost.reconcile(session, session.sandbox, suspects))
 
     async def reconcile(self, session: Session) -> None:
         """Ends commands that, according to the agent, neither run nor ended."""
         if session.sandbox is not None and session.running:
-            await self._reconcile(session, session.sandbox, session.running)
-
-    async def _reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
-        with contextlib.suppress(SandboxUnavailableError):
-            # Repeated events arrive before this answer.
-            stats = await sandbox.link.request("stats", {})
-            await sandbox.link.settled()
-            known = stats.get("running")
-            for command in suspects:
-                # Another check, after another hello, may have declared it lost already.
-                suspect = command.dispatched and not command.ended and command.losing is None
-                if suspect and isinstance(known, list) and command.id not in known:
-                    lost = "the command was not started, or its end is lost"
-                    await self._never_ran(session, command, SandboxUnavailableError(lost))
+            await self._lost.reconcile(session, session.sandbox, session.running)
 
     # Waiting, ending.
 
@@ -282,7 +239,8 @@ class Executions:
         except TimeoutError:
             detail = f"the end of command {command.id} is not known yet: request it again"
             raise SandboxUnavailableError(detail) from None
-        await self._kept(command)
+        if command.keeping is not None:  # its evidence, for which there is a time limit
+            await asyncio.wait([command.keeping])
         FaultPoint.EXEC_ENDED.reached()
         result = command.result or CommandExit()
         if result.rule is not None:
@@ -291,11 +249,6 @@ class Executions:
         if session.budget.exceeded is not None and stopped:
             raise await self._budgets.refusal(session)
         return result
-
-    async def _kept(self, command: Command) -> None:
-        """Waits a limited time for the command's evidence."""
-        if command.keeping is not None:
-            await asyncio.wait([command.keeping])
 
     async def client_gone(self, session: Session, command: Command) -> None:
         """Ends a foreground command that nobody waits for any more; returns at once."""

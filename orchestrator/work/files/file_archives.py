@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError, TooLargeError
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.messages import malformed
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import whole_number
@@ -139,7 +140,7 @@ def _summary(answer: Message) -> ArchiveSummary:
     told = answer.get("summary")
     digest = told.get("paths_sha256") if isinstance(told, dict) else None
     if not isinstance(told, dict) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     files, directories, links, size = (
         whole_number(told, name) for name in ("files", "directories", "links", "bytes")
     )
@@ -151,7 +152,7 @@ def _summary(answer: Message) -> ArchiveSummary:
 
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > _MOST_SKIPPED_NAMES:
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     if not all(isinstance(name, str) and len(name) <= _LONGEST_NAME for name in value):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     return tuple(value)

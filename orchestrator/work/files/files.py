@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from orchestrator.ground.errors import ConflictError, SandboxUnavailableError, TooLargeError
+from orchestrator.ground.errors import ConflictError, TooLargeError
 from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.link.messages import malformed
 from orchestrator.host.workspace.paths import leads_inside
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs.decisions import shown
@@ -132,7 +133,7 @@ class Files:
         permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
         size, modified = whole_number(opened, "size"), opened.get("modified")
         if not (modified is None or (type(modified) is int and abs(modified) < 2**63)):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+            raise malformed()
         return FileDownload(stream_of(link, opened), size, permissions, modified=modified)
 
     async def write(
@@ -180,7 +181,7 @@ class Files:
         listed = await self._requests.ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+            raise malformed()
         found = tuple(parse_entry(entry) for entry in entries)
         if (pack := session.pack) is not None:
             found = tuple(entry for entry in found if shown(pack, absolute(entry.path)))

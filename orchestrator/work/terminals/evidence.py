@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator.ground.store import directories
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import TOOL_OUTPUT
+from orchestrator.work.commands.evidence_file import additional_name
 from orchestrator.work.terminals import evidence_files, transcript
 from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence_files import (
@@ -73,8 +74,8 @@ class Evidence:
         None: its own.
 
         `count` is called with the number of written bytes, and whether they are TOOL_OUTPUT.
-        Without `capture`, raw bytes are only counted. `recording` None: nothing is recorded. `name`
-        is an additional name next to the directory, with the terminal's id for `{session_id}`.
+        Without `capture`, raw bytes are only counted. `recording` None: nothing is recorded. For
+        `name`, see `additional_name`.
         """
         self.directory = directory
         self._threads = threads or disk_threads()
@@ -87,9 +88,7 @@ class Evidence:
         self._failure: str | None = None
         self._count = count
         self._most_raw = MOST_RAW_BYTES if capture else 0
-        self._link = None
-        if name is not None and name != "{session_id}":
-            self._link = directory.with_name(name.replace("{session_id}", directory.name))
+        self._link = additional_name(directory, name)
         self._redactor = redactor
         self._started = time.monotonic()
         self._raw_total = 0

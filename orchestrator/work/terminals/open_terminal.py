@@ -45,6 +45,11 @@ class OpenTerminal:
         return self.terminal.id
 
     @property
+    def ending(self) -> Exit | None:
+        """How its program has ended, as far as is known."""
+        return self.exit or self.terminal.exit
+
+    @property
     def situation(self) -> Situation:
         """The facts on which decisions depend."""
         shown = self.terminal.shown
@@ -83,12 +88,11 @@ class OpenTerminal:
 
     def final(self, reason: str, ended_at: str, digests: Digests | None) -> TerminalRecord:
         """The terminal after its end."""
-        ending = self.exit or self.terminal.exit
         return replace(
             self.view(),
             status=Status.TERMINATED,
             ended_at=ended_at,
             reason=reason,
-            exit_code=ending.exit_code if ending else None,
+            exit_code=self.ending.exit_code if self.ending else None,
             evidence=digests,
         )

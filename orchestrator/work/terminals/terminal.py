@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from orchestrator.host.link.messages import malformed
 from orchestrator.work.terminals.device import Agent, Device, Late
 from orchestrator.work.terminals.framing import Framing, Output
-from orchestrator.work.terminals.pages import garbage
 from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.decide.protocol import Message
@@ -118,10 +118,10 @@ class Terminal(Device):
             params["files"] = {path: b64encode(data).decode() for path, data in files.items()}
         mark = (await self._agent.request("pty.send", params)).get("mark")
         if not isinstance(mark, int) or isinstance(mark, bool) or mark < self.position:
-            raise garbage()
+            raise malformed()
         while self.position < mark:
             if not (await self.read(0, limit=mark - self.position)).data:
-                raise garbage()
+                raise malformed()
         self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
         self._framing.begin(text + ended, self.shown.prompt if self.shown else "")

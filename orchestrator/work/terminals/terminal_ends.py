@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from orchestrator.work.terminals.evidence_files import Digests, EvidenceError, f
 from orchestrator.work.terminals.line_record import record_unasked
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.terminal import Status
+from orchestrator.work.terminals.terminal_record import TerminalRecord, TerminalRow
 from orchestrator.work.terminals.viewers import EndShown
 
 log = logging.getLogger(__name__)
@@ -83,34 +84,19 @@ class TerminalEnds:
                 live.status = Status.TERMINATED
                 self._live.pop(live.id, None)
                 live.session.terminals.discard(live.id)
-                live.viewers.end(EndShown(live.exit or live.terminal.exit, reason))
+                live.viewers.end(EndShown(live.ending, reason))
                 live.closed.set()
 
     async def _record(self, live: OpenTerminal, reason: str) -> None:
         digests = await self._close_files(live, reason)
         final = live.record = live.final(reason, now(), digests)
+        result = {"exit_code": final.exit_code, "interaction_count": live.interactions}
+        effect = both(
+            terminal_record.ending(final),
+            session_rows.counting(live.session.key, live.evidence.bytes),
+        )
         try:
-            await self._recorder.record(
-                live.session,
-                EventDraft(
-                    "pty.close",
-                    actor="system",
-                    args={"tool": live.terminal.spec.tool, "reason": reason},
-                    made=Made(
-                        {"terminal_id": live.id},
-                        {
-                            "exit_code": final.exit_code,
-                            "interaction_count": live.interactions,
-                            **(digests._asdict() if digests else {}),
-                        },
-                    ),
-                    stop=True,
-                ),
-                effect=both(
-                    terminal_record.ending(final),
-                    session_rows.counting(live.session.key, live.evidence.bytes),
-                ),
-            )
+            await self._recorder.record(live.session, _end(final, result), effect=effect)
         except PaddockError as error:
             # Its row has no end, so the next start records it.
             log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
@@ -122,8 +108,7 @@ class TerminalEnds:
                 await live.terminal.read_rest()
             except PaddockError as error:
                 log.info("the rest of terminal %s is not read: %s", live.id, error.detail)
-        ending = live.exit or live.terminal.exit
-        return (ending.reason if ending else None) or live.reason or _BY_ITSELF
+        return (live.ending.reason if live.ending else None) or live.reason or _BY_ITSELF
 
     async def _record_late(self, live: OpenTerminal) -> None:
         """Records the output since its last answer."""
@@ -134,8 +119,7 @@ class TerminalEnds:
             log.error("the last output of terminal %s is not on record: %s", live.id, error.detail)
 
     async def _close_files(self, live: OpenTerminal, reason: str) -> Digests | None:
-        ending = live.exit or live.terminal.exit
-        exit_code = ending.exit_code if ending else None
+        exit_code = live.ending.exit_code if live.ending else None
         try:
             fields = transcript.ended(reason, exit_code, live.interactions)
             live.evidence.note("CLOSED", fields, last=True)
@@ -145,17 +129,12 @@ class TerminalEnds:
             return None
 
     async def record_abandoned(
-        self,
-        session: Session | None,
-        row: terminal_record.TerminalRow,
-        directory: Path,
-        reason: str,
+        self, session: Session | None, row: TerminalRow, directory: Path, reason: str
     ) -> None:
         """Completes the record of a terminal whose control plane was killed."""
-        count = row.record.interaction_count
         digests = None
         try:
-            finish = partial(finish_abandoned, directory, reason, count)
+            finish = partial(finish_abandoned, directory, reason, row.record.interaction_count)
             digests = await self._threads.call(finish, DISK_SECONDS)
         except EvidenceError as error:
             log.error("terminal %s: %s", row.record.id, error.detail)
@@ -170,22 +149,21 @@ class TerminalEnds:
             reason=reason,
             evidence=digests,
         )
-        kept = digests.bytes if digests else 0
-        effect = both(
-            terminal_record.ending(final),
-            session_rows.counting(row.session_key, kept),
-        )
+        kept = session_rows.counting(row.session_key, digests.bytes if digests else 0)
+        effect = both(terminal_record.ending(final), kept)
         if session is None:  # forgotten meanwhile, after recording everything possible
             await self._database.write(effect)
             return
-        await self._recorder.record(
-            session,
-            EventDraft(
-                "pty.close",
-                actor="system",
-                args={"tool": row.record.tool, "reason": reason},
-                made=Made({"terminal_id": row.record.id}, digests._asdict() if digests else {}),
-                stop=True,
-            ),
-            effect=effect,
-        )
+        await self._recorder.record(session, _end(final, {}), effect=effect)
+
+
+def _end(final: TerminalRecord, result: Mapping[str, object]) -> EventDraft:
+    """The event of the end; the digests of its evidence are added to `result`."""
+    digests = {} if final.evidence is None else final.evidence._asdict()
+    return EventDraft(
+        "pty.close",
+        actor="system",
+        args={"tool": final.tool, "reason": final.reason},
+        made=Made({"terminal_id": final.id}, {**result, **digests}),
+        stop=True,
+    )

@@ -95,10 +95,10 @@ class Creation:
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
         looking = self._sandboxes.look_up(session.image)
-        # Before anything gives way, too: a refused creation must not cost others anything.
+        # Also checked before anything gives way: a refused creation must not cost others anything.
         self._check_share(principal, session)
         room = await self._room.make()
-        # Nothing else comes in between from here to the reservation.
+        # Nothing else runs between this check and the reservation.
         self._check_share(principal, session)
         self._room.admit(room)
         self._registry.reserve(session)

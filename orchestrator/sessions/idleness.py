@@ -12,7 +12,7 @@ _TRANSFERS = ("downloads", "uploads")
 def why_busy(session: Session, own_uses: int = 0) -> str | None:
     """What would be interrupted without the session's sandbox; None if nothing would.
 
-    `own_uses` are the asker's own.
+    `own_uses`: how often the caller itself is using the session.
     """
     used = session.at_work > 0 or session.uses > own_uses
     if used or not all(command.settled for command in session.commands.values()):

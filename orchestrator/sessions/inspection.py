@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LATEST = 10
 # A measurement that takes longer is given up.
 _MEASURE_SECONDS = 0.8
-# What a client asked of the sandbox and what policy allowed.
+# The operations that count as tool calls, if they were not denied.
 _TOOL_CALLS = ("command.start", "pty.open", "pty.interaction", "file.")
 
 

@@ -146,7 +146,7 @@ def _limits(request: NewSession, level: Level) -> SessionLimits:
 
 
 def _budget(request: NewSession, level: Level, created_at: str) -> Budget:
-    """The session's budget; that of a child is reserved in its parent's already.
+    """The session's budget; a child's is already reserved in its parent's.
 
     Raises: ValidationError above the level's limit of recorded bytes.
     """
@@ -163,7 +163,7 @@ def _budget(request: NewSession, level: Level, created_at: str) -> Budget:
 
 
 def _own_rules(request: NewSession, level: Level) -> OwnRules:
-    """The rules of its way out besides the level's. Raises: ValidationError if it has none."""
+    """The rules of its way out besides the level's. Raises: ValidationError without a way out."""
     if request.child is not None:
         return request.child.own_rules
     if request.egress is None:

@@ -43,7 +43,7 @@ def open_sessions(
     closers: AsyncExitStack,
 ) -> SessionsFloor:
     """Opens sessions, of which there are none before `recover_sessions`."""
-    # After the sessions and before what works in sandboxes, which these still report to.
+    # They close after the sessions and before the floor of work, to which they still report.
     closers.push_async_callback(sandbox.way_out.shut_down)
     closers.push_async_callback(sandbox.ports.shut_down)
     closers.push_async_callback(sandbox.sandboxes.close)

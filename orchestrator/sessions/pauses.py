@@ -17,7 +17,7 @@ from paddock.contract.words import Status
 
 
 class Pauses:
-    """A pause is carried out, then recorded; a resumption is recorded first."""
+    """Carries pauses out, then records them; records resumptions first."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Pauses:
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox without waiting for other changes of the session.
 
-        In a suspended one, nothing runs: it is not restored before it is resumed and used.
+        In a suspended session nothing runs; it is restored once it is resumed and used.
 
         Raises: InvalidTransitionError; SandboxUnavailableError if it could only be killed.
         """

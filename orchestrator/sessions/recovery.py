@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from orchestrator.ground.errors import BudgetExceededError, PaddockError, SessionTerminatedError
 from orchestrator.ground.events import EventDraft
@@ -37,7 +36,7 @@ from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
 
-# Unmounting waits for the disk. The number at a time.
+# Unmounting waits for the disk: the time limit for a directory, and the directories at a time.
 _RELEASE_SECONDS = 15.0
 _MOST_RELEASES = 8
 
@@ -95,7 +94,7 @@ class Recovery:
         }
         rows = await self._load(containers)
         FaultPoint.START_LISTED.reached()
-        await self._tell_lost_refusals(rows)
+        await self._record_lost_refusals(rows)
         known = {row.session.key: row.session for row in rows if row.acknowledged}
         families = SpawnRecovery(self._database, self._sessions)
         await families.join(known)
@@ -122,7 +121,7 @@ class Recovery:
         )
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
 
-    async def _tell_lost_refusals(self, rows: list[SessionRow]) -> None:
+    async def _record_lost_refusals(self, rows: list[SessionRow]) -> None:
         """Records what a kill has lost: the final numbers of repeated refusals."""
         lost = await self._database.read(refusal_marks.left)
         sessions = {row.session.key: row.session for row in rows if row.acknowledged}
@@ -215,7 +214,7 @@ class Recovery:
                 await self._executions.reconcile(session)
 
     async def _complete_miss(self, session: Session) -> None:
-        """Carries out what follows of a recorded miss of its context pack."""
+        """Carries out what a recorded miss of its context pack leads to."""
         if session.pack is None:
             return
         database, key = self._database, session.key
@@ -224,7 +223,7 @@ class Recovery:
         await self._firewall.recover(session, denied, requested=bool(requests))
 
     async def _leave_closed(self, session: Session) -> None:
-        """What ran is gone, and unrecorded parts of it are lost."""
+        """Leaves it closed after an interrupted level change; unrecorded work is lost."""
         session.gate = "a level change was interrupted: set the permission level again"
         await self._sessions.gaps.close(session, [])
 
@@ -249,7 +248,7 @@ class Recovery:
         await self._sessions.gaps.close(session, sorted(terminals))
 
     async def _lost(self, session: Session, error: str) -> None:
-        # Before its end: after that, nobody would look for gaps.
+        # Recorded before its end, after which nobody would look for gaps.
         await self._close_gaps(session)
         if session.budget.exceeded is not None:
             return  # it was ending, which continues
@@ -270,7 +269,8 @@ class Recovery:
         left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
         threads = Threads("directories that are left over", _MOST_RELEASES)
         await asyncio.gather(*(self._release(directory, threads) for directory in left))
-        if not any(session.sandbox.network for session in self._live_with_sandbox()):
+        sandboxes = (session.sandbox for session in self._sessions.registry.live)
+        if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
             await self._engine.remove_open_network(self._settings.image)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
@@ -281,6 +281,3 @@ class Recovery:
         except (PaddockError, OSError) as error:  # includes time-outs
             reason = str(error) or "the disk does not answer"
             log.error("%s is left over and can't be removed: %s", directory.path, reason)
-
-    def _live_with_sandbox(self) -> list[Any]:
-        return [s for s in self._sessions.registry.live if s.sandbox is not None]

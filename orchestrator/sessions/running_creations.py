@@ -27,7 +27,7 @@ class RunningCreation:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        # Why it ended without the session, if others would meet the same.
+        # Why it failed, if another creation of the session would fail alike.
         self.failure: PaddockError | None = None
         self._ended = asyncio.Event()
         self._waiting = 0
@@ -38,7 +38,7 @@ class RunningCreation:
         return self._waiting > 0
 
     async def wait(self) -> None:
-        """Waits for the end. Raises: the error, if it was the host's and not of the request."""
+        """Waits for the end. Raises: its error, if the host caused it and not the request."""
         self._waiting += 1
         try:
             await self._ended.wait()
@@ -48,12 +48,12 @@ class RunningCreation:
             raise type(self.failure)(self.failure.detail, **self.failure.fields)
 
     def end(self) -> None:
-        """Has those who wait continue."""
+        """Lets those who wait continue."""
         self._ended.set()
 
 
 class RunningCreations:
-    """At most one creation by id, ignoring case."""
+    """The creations under way, at most one for each id, ignoring case."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, RunningCreation] = {}
@@ -68,7 +68,7 @@ class RunningCreations:
 
     @contextmanager
     def begun(self, session: Session) -> Iterator[RunningCreation]:
-        """The session's creation is the block. Raises: ConflictError if there is one of its id."""
+        """Registers the creation that the block is. Raises: ConflictError if its id has one."""
         name = session.id.casefold()
         if name in self._by_id:
             raise ConflictError(f"a session with the id {session.id} is being created", field="id")

@@ -37,7 +37,7 @@ class SandboxRoom:
         self._suspend_one = suspend_one
 
     async def make(self) -> RoomMade:
-        """Has sandboxes that wait, and idle sessions, give way.
+        """Removes waiting sandboxes and suspends idle sessions, as far as room is needed.
 
         Raises: CapacityExhaustedError if its disk does not answer; AuditUnavailableError.
         """
@@ -54,9 +54,9 @@ class SandboxRoom:
         self._admit(self._registry.holding, made.left)
 
     async def check(self, sandboxes: int, memory_bytes: int) -> None:
-        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes.
+        """Raises CapacityExhaustedError if the host has no room beside that many sandboxes.
 
-        Above the lowest free memory, that many bytes must be free, too.
+        `memory_bytes` must be free in addition to the memory that must stay free.
         """
         self._admit(sandboxes, await self._resources(), memory_bytes)
 

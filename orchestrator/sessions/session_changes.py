@@ -58,7 +58,7 @@ class SessionChanges:
         permission_level: str | None,
         workspace: Mapping[str, str],
     ) -> None:
-        """Sets the permission level; `workspace` is what the client takes for the workspace.
+        """Sets the permission level; `workspace` is what the client expects of it.
 
         Raises: ValidationError for a level that does not permit the session's image, and for
         another workspace than there is, which is recorded;
@@ -115,7 +115,7 @@ class SessionChanges:
     async def _end_children(self, session: Session, level: Level) -> None:
         """Ends children that the level does not cover, and those that use its workspace.
 
-        A child that is created meanwhile is there afterwards, or finds the new level.
+        Called before and after the change, because a child may be created meanwhile.
         """
         above = [
             child

@@ -81,7 +81,7 @@ class SessionEnds:
 
         It ends even if that can't be recorded; the record follows. `deadline` names the deadline
         that passed, `closing` what the client who closes it requested, `then` what is recorded
-        after the end. It does not end because it was idle if it is in use again. With
+        after the end. A session that was idle and is in use again does not end. With
         `container_id`, it ends only while that is its container, because the container of a
         replaced sandbox may end at any time.
         """
@@ -109,7 +109,7 @@ class SessionEnds:
                 "rationale_code": str(rationale),
                 **({} if deadline is None else {"deadline": deadline}),
             }
-            # Before its own end, after which nothing is recorded.
+            # Recorded before its own end, after which nothing is.
             self._spawn_ends.of_children(session)
             self._record_end(session, principal, status, termination, result, error)
             self._record_in_parent(session, status, error)
@@ -139,7 +139,7 @@ class SessionEnds:
                 await self._leave(session)
 
     async def end_child(self, child: Session, error: str) -> None:
-        """Aborts a child, because its parent is not what it was."""
+        """Aborts a child because of its parent; `error` says why."""
         await self.run(child, SYSTEM, Status.ABORTED, Rationale.NORMAL, error=error)
 
     async def _end_children(self, parent: Session, status: Status) -> None:
@@ -158,7 +158,7 @@ class SessionEnds:
                 await asyncio.wait(family.births)
 
     async def _leave(self, session: Session) -> None:
-        """Takes the session from its parent, and carries out what is ordered for its workspace."""
+        """Removes the session from its family, and purges the workspace of a run's child."""
         origin, parent = session.family.origin, session.family.parent
         leave(session)
         if origin is None:
@@ -227,16 +227,18 @@ class SessionEnds:
         )
 
     def _record_in_parent(self, session: Session, status: Status, error: str | None) -> None:
-        """Not before the end itself is on record: the next start would find the child alive."""
+        """Records the end in the parent, after the end itself.
 
+        In the other order, the next start could find the child alive.
+        """
         parent = session.family.parent
         if parent is None:
             return
 
-        async def tell() -> None:
+        async def record() -> None:
             self._spawn_ends.of_child(parent, session, status, error)
 
-        self._stops.add(session, tell)
+        self._stops.add(session, record)
 
     def _record_then(self, session: Session, draft: EventDraft) -> None:
         async def write() -> None:
@@ -256,7 +258,7 @@ class SessionEnds:
         await self._sandboxes.silence(sandbox)
 
     async def expire(self, session: Session, deadline: Deadline) -> None:
-        """Ends a session with a passed deadline; for a budget, this is already recorded."""
+        """Ends a session whose deadline has passed; a used up budget is on record already."""
         exceeded = session.budget.exceeded
         if deadline is Deadline.BUDGET and exceeded is not None:
             status, rationale = Status.BUDGET_EXCEEDED, Rationale.BUDGET_EXHAUSTED
@@ -274,15 +276,15 @@ class SessionEnds:
     async def crashed(self, session: Session, container: Container) -> None:
         """Ends the session because its container has ended by itself."""
         try:
-            said = (await self._engine.logs(container.id)).strip()[-1000:]
+            printed = (await self._engine.logs(container.id)).strip()[-1000:]
         except PaddockError:
-            said = ""
+            printed = ""
         await self.run(
             session,
             SYSTEM,
             Status.ABORTED,
             Rationale.CRASH,
             exit_code=container.exit_code,
-            error=f"the sandbox ended by itself: {said or 'its agent said nothing'}",
+            error=f"the sandbox ended by itself: {printed or 'its agent said nothing'}",
             container_id=container.id,
         )

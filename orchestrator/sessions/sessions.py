@@ -218,7 +218,7 @@ class Sessions:
             await self.ends.expire(session, deadline)
 
     async def serve(self, request: EndRequest) -> None:
-        """Ends the session for which a lower part asks that. Raises: the errors of its end."""
+        """Ends a session because a lower part asks for it. Raises: the errors of its end."""
         if request.missed is None:
             await self.expire(request.session)
         else:

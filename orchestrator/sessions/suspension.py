@@ -81,8 +81,8 @@ class Suspensions:
     async def suspend_one(self) -> tuple[Session, ...] | None:
         """Suspends the least recently used idle session, and returns it.
 
-        Returns none if one was suspended for somebody else meanwhile; None if none can be. Raises:
-        AuditUnavailableError, and nothing is suspended.
+        Returns an empty tuple if one was suspended for somebody else meanwhile, and None if none
+        can be suspended. Raises: AuditUnavailableError, and nothing is suspended.
         """
         session = least_recently_used(self._registry.live)
         if session is not None:
@@ -185,7 +185,7 @@ class Suspensions:
         )
 
     def _record_kept(self, session: Session) -> None:
-        """Records that it was not suspended after all, as it is not known what the row says."""
+        """Records that it was not suspended after all: what its row says is not known."""
 
         async def write() -> None:
             if session.live and session.sandbox is not None and session.suspension is None:
@@ -276,13 +276,13 @@ class Suspensions:
 
     def _record_failure(self, session: Session, error: BaseException) -> None:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"
-        told = f"the session could not be restored: {detail}"
-        self._stops.add(session, lambda: self._record_suspended(session, {}, told))
+        failure = f"the session could not be restored: {detail}"
+        self._stops.add(session, lambda: self._record_suspended(session, {}, failure))
 
     async def recover(self, session: Session, suspension: Suspension) -> None:
         """Takes over a session that an earlier control plane suspended."""
         session.suspension = Suspension.SUSPENDED
         session.secrets.learn_none()
         if suspension is Suspension.RESTORING:
-            told = "the control plane ended while it restored the session"
-            await self._record_suspended(session, {}, told)
+            error = "the control plane ended while it restored the session"
+            await self._record_suspended(session, {}, error)

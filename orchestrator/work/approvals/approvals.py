@@ -131,7 +131,7 @@ class Approvals:
                 await self._expire(found, reason)
 
     async def expire_ended(self) -> None:
-        """Likewise for commands without a terminal, once their session has ended."""
+        """Expires the approvals of commands without a terminal whose session has ended."""
         for found in list(self._open.values()):
             if found.line.terminal_id == NO_TERMINAL and not found.session.live:
                 await self._expire(found, "the session has ended")
@@ -241,7 +241,7 @@ class Approvals:
             requested_at=now(),
         )
         found = _Open(approval, session, line)
-        # Before it is durable, so that it counts, and the same line is not requested twice.
+        # Added before it is durable, so that it counts and the same line is not requested twice.
         self._open[approval.id] = found
         try:
             await self._recorder.record(
@@ -276,7 +276,7 @@ class Approvals:
     async def _record(
         self, found: _Open, approval: Approval, actor: str, decision: str, error: str | None = None
     ) -> None:
-        """`error` says why it has expired."""
+        """Records the decision; `error` says why the approval has expired."""
         await self._recorder.record(
             found.session,
             EventDraft(

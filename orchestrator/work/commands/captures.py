@@ -90,28 +90,28 @@ class Captures:
         self, principal: Principal, session: Session, command: Command, kept: Kept
     ) -> None:
         await asyncio.shield(command.done)
-        told: dict[str, Any] = {"bytes": 0, "sha256": None, "truncated": False, "reason": None}
+        evidence: dict[str, Any] = {"bytes": 0, "sha256": None, "truncated": False, "reason": None}
         file = self._file(session, command, kept)
         try:
             if kept.capture:
-                told |= await self._captured(principal, session, command, kept, file)
+                evidence |= await self._captured(principal, session, command, kept, file)
             left = kept.file is not None and not await self._remove(principal, session, kept.file)
-            told["left"] = left
+            evidence["left"] = left
         except BaseException:
             await self._discard(file)
             raise
         unrecorded = None
         if kept.capture or left:
-            unrecorded = await self._record(session, command, kept, told)
+            unrecorded = await self._record(session, command, kept, evidence)
         if unrecorded is not None:
             # It may be recorded all the same, and must exist then: the next start checks.
             if not isinstance(unrecorded, AuditUnavailableError):
                 await self._discard(file)
             reason = f"it can't be put on record: {unrecorded.detail}"
-            told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": reason}
+            evidence |= {"bytes": 0, "sha256": None, "truncated": False, "reason": reason}
         if command.result is not None:
-            reason = session.secrets.cut_value(told["reason"])
-            command.result.evidence = KeptEvidence(**told | {"reason": reason})
+            reason = session.secrets.cut_value(evidence["reason"])
+            command.result.evidence = KeptEvidence(**evidence | {"reason": reason})
 
     def _file(self, session: Session, command: Command, kept: Kept) -> EvidenceFile:
         def pay(size: int) -> None:
@@ -126,11 +126,11 @@ class Captures:
         return EvidenceFile(directory, kept.name, self._threads, pay)
 
     async def _record(
-        self, session: Session, command: Command, kept: Kept, told: dict[str, Any]
+        self, session: Session, command: Command, kept: Kept, evidence: dict[str, Any]
     ) -> PaddockError | None:
         """Records the kept evidence. Returns why it can't be recorded, if so."""
-        size, digest = told["bytes"], told["sha256"]
-        found = {"output_bytes": size, "output_hash": digest, "truncated": told["truncated"]}
+        size, digest = evidence["bytes"], evidence["sha256"]
+        found = {"output_bytes": size, "output_hash": digest, "truncated": evidence["truncated"]}
         try:
             await self._recorder.record(
                 session,
@@ -138,10 +138,10 @@ class Captures:
                     "command.evidence",
                     actor="system",
                     made=Made(
-                        {"command_id": command.id, "file": kept.file, "left": told["left"]},
+                        {"command_id": command.id, "file": kept.file, "left": evidence["left"]},
                         {} if digest is None else found,
                     ),
-                    error=told["reason"],
+                    error=evidence["reason"],
                     command_id=command.id,
                 ),
                 effect=session_rows.counting(session.key, size),

@@ -78,12 +78,12 @@ class Executions:
         session.check_open()
         session.secrets.check()
         self._recorder.check_room(session)
-        # First, so that refusals are recorded without the secrets, too.
+        # Before the decision, so that refusals, too, are recorded without the secrets.
         given = session.secrets.give(request.secrets)
         timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._rules.decide(principal, session, request, command_id)
-        told = await self._recorder.told(session, argv)
+        words = await self._recorder.told(session, argv)
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
@@ -92,7 +92,7 @@ class Executions:
         collect = request.collect and not captured
         command = Command(
             command_id,
-            told,
+            words,
             request.background,
             "",
             asyncio.get_running_loop().create_future(),
@@ -116,7 +116,7 @@ class Executions:
             "command.start",
             actor=principal.name,
             decision="allow",
-            args=excerpts.excerpts(described(command_id, told, cwd, request, timeout)),
+            args=excerpts.excerpts(described(command_id, words, cwd, request, timeout)),
             command_id=command_id,
         )
         session.remember(command)
@@ -141,7 +141,7 @@ class Executions:
             raise
 
     async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
-        """Raises what `start` does for a request that the level's rules refuse; recorded alike."""
+        """Raises and records what `start` does for a request that the level's rules refuse."""
         session.check_open()
         await self._rules.decide(principal, session, request, secrets.token_hex(8))
 
@@ -152,7 +152,7 @@ class Executions:
             if session.check_open() is not sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced: try again")
             if sandbox.freezing is not None or command.ending:
-                # What stops it has begun, and is recorded after this command's start.
+                # A stop of it has begun, and is recorded after this command's start.
                 raise ConflictError("the command was stopped before it ran")
             held.check()
             command.dispatched = True
@@ -163,7 +163,7 @@ class Executions:
             if not command.dispatched:
                 await self._lost.record(session, command, error)
                 raise
-            # The agent's next hello will tell. Nobody waits for what it prints.
+            # The agent's next hello says whether it runs. Nobody waits for its output.
             command.collects = False
             detail = f"{error.detail}: command {command.id} may be running, ask for it"
             raise SandboxUnavailableError(detail) from None
@@ -182,16 +182,16 @@ class Executions:
         """Ends a command whose exit is recorded."""
         command = session.commands.get(event.command_id or "")
         if command is not None:
-            told = recorded.event
-            rule = told["rule"] if told["decision"] == "deny" else None
+            end = recorded.event
+            rule = end["rule"] if end["decision"] == "deny" else None
             if event.duration_ms is not None and not command.ended:
                 self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
             if command.collects and not command.ended:
                 command.output = event.output
             command.finish(
                 exit_of(
-                    *(told["result"], told["error"], rule),
-                    *(told["duration_ms"], recorded.seq, recorded.hash),
+                    *(end["result"], end["error"], rule),
+                    *(end["duration_ms"], recorded.seq, recorded.hash),
                 )
             )
 

@@ -162,7 +162,7 @@ class GovernedCommands:
         """
         session.check_open()
         session.secrets.check()
-        # First, so that refusals are recorded and reported without the secrets, too.
+        # Before the decision, so that refusals, too, are recorded and reported without the secrets.
         session.secrets.give(request.secrets)
         tool = self._rules.catalog.oneshots.get(name)
         if tool is None:

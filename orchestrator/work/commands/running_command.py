@@ -39,8 +39,8 @@ async def read_output(
 ) -> OutputPage:
     """Output from offset `after` on; waits up to `wait` seconds for some.
 
-    `looks`: it stays available to the command's caller and for its evidence; `whole`: includes
-    stored long output. Raises: SandboxUnavailableError.
+    `looks`: the output stays available to the command's caller and for its evidence; `whole`:
+    includes stored long output. Raises: SandboxUnavailableError.
     """
     if session.sandbox is None or not command.dispatched:
         return OutputPage([], after, command.ended, lost=True)

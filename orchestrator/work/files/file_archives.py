@@ -137,16 +137,18 @@ class FileArchives:
 
 def _summary(answer: Message) -> ArchiveSummary:
     """Raises: SandboxUnavailableError for a malformed answer."""
-    told = answer.get("summary")
-    digest = told.get("paths_sha256") if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+    summary = answer.get("summary")
+    if not isinstance(summary, dict):
+        raise malformed()
+    digest = summary.get("paths_sha256")
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise malformed()
     files, directories, links, size = (
-        whole_number(told, name) for name in ("files", "directories", "links", "bytes")
+        whole_number(summary, name) for name in ("files", "directories", "links", "bytes")
     )
     # An agent that an older control plane started leaves nothing out.
-    skipped = whole_number({"skipped": 0} | told, "skipped")
-    names = _names(told.get("skipped_names", []))
+    skipped = whole_number({"skipped": 0} | summary, "skipped")
+    names = _names(summary.get("skipped_names", []))
     return ArchiveSummary(files, directories, links, size, digest, skipped, names)
 
 

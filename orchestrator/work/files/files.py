@@ -17,11 +17,11 @@ from paddock.contract.pack_form import absolute
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 _MOST_ENTRIES = 10_000
-# Of a file that is compared with its hash before it is returned.
+# Bytes of a file that is compared with its hash before it is returned.
 _MOST_HELD_BYTES = 16 * 1024 * 1024
 
 
-class Held:
+class MemoryStream:
     """Bytes in memory, in the form of a stream."""
 
     def __init__(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class FileDownload:
 
     def __init__(
         self,
-        stream: "FileStream | Held",
+        stream: FileStream | MemoryStream,
         size: int,
         permissions: int,
         content_hash: str | None = None,
@@ -87,7 +87,8 @@ class Files:
     ) -> FileDownload:
         """Opens a file for reading; without `links`, only if no symbolic link leads to it.
 
-        In a session with a context pack, a file of the pack, with the content that the pack states.
+        In a session with a context pack, only files of the pack can be read, with the content that
+        the pack states.
         Raises: ConflictError if the sandbox is too old to check that.
         """
         if session.pack is not None:
@@ -113,7 +114,9 @@ class Files:
             await opened.close()
         found = f"sha256:{hashlib.sha256(data).hexdigest()}"
         await firewall.verify(principal, session, pack, file, found)
-        return FileDownload(Held(data), len(data), opened.permissions, found, opened.modified)
+        return FileDownload(
+            MemoryStream(data), len(data), opened.permissions, found, opened.modified
+        )
 
     async def _open(
         self, principal: Principal, session: Session, path: str, *, links: bool

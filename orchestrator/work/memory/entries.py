@@ -10,9 +10,9 @@ EntryKind: TypeAlias = Literal["note", "bootstrap", "sop"]
 DEFAULT = "default"
 # Entries of one key, in all its namespaces.
 MOST_ENTRIES = 2_000
-# Of one answer to a search.
+# Entries in one answer to a search.
 MOST_FOUND = 50
-# Of what a session begins with.
+# The entries with which a session begins, and their characters.
 MOST_BOOTSTRAP = 20
 MOST_BOOTSTRAP_CHARACTERS = 8_000
 _BEGIN, _END = "<<<memory", "memory>>>"

@@ -51,7 +51,7 @@ class Memory:
         # is removed meanwhile, and additions could pass the maximum together.
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    # Of sessions.
+    # For sessions.
 
     async def search(
         self, principal: Principal, session: Session, words: str, namespace: str, limit: int
@@ -83,7 +83,7 @@ class Memory:
         there are too many.
         """
         entry = _entry(wanted, session.owner, principal.name, session.id)
-        args = _told(entry)
+        args = _recorded(entry)
         await self._admit(principal, session, WRITE, args)
         stored = {
             "text": wanted.text,
@@ -109,7 +109,7 @@ class Memory:
         return Bootstrap(entries, fenced(entries))
 
     async def beginning(self, principal: Principal, session: Session) -> str:
-        """What a run's model is told first; nothing at levels that may not search.
+        """The text with which a run's model begins; empty at levels that may not search.
 
         Raises: as `search`.
         """
@@ -159,7 +159,7 @@ class Memory:
         draft = _draft(principal, tool, args)._replace(decision="allow", result=result)
         await self._recorder.record(session, draft)
 
-    # Of hosts.
+    # For hosts.
 
     async def page(
         self, owner: str | None, namespace: str | None, before: str | None, limit: int
@@ -211,7 +211,7 @@ class Memory:
         return entry
 
     async def _keep(self, principal: Principal, entry: MemoryEntry) -> None:
-        draft = _draft(principal, WRITE, _told(entry))._replace(decision="allow")
+        draft = _draft(principal, WRITE, _recorded(entry))._replace(decision="allow")
         await self._recorder.record_of_key(entry.owner, draft, memory_rows.saving(entry))
 
     @asynccontextmanager
@@ -260,8 +260,8 @@ def _entry(wanted: Wanted, owner: str, written_by: str, session_id: str | None) 
     )
 
 
-def _told(entry: MemoryEntry) -> dict[str, object]:
-    """What is on record of an entry: not its text."""
+def _recorded(entry: MemoryEntry) -> dict[str, object]:
+    """What is recorded of an entry: everything but its text."""
     data = entry.text.encode()
     return {
         "id": entry.id,

@@ -38,7 +38,7 @@ class Late(NamedTuple):
 
 
 class Device:
-    """The program's end of everything; it has one reader at a time.
+    """A program on its terminal, which has one reader at a time.
 
     `output` receives every byte of the output, `show` gets it as it came. No more is read before
     `flush` has returned. Raises: SandboxUnavailableError from everything that asks the agent; the
@@ -56,7 +56,7 @@ class Device:
     ) -> None:
         self.id = terminal_id
         self.spec = spec
-        # What the last prompt was, of programs that have one.
+        # The last prompt, if the program has prompts.
         self.shown: Shown | None = None
         self.exit: Exit | None = None
         # The longest line that may be sent at the present prompt, in bytes.
@@ -117,13 +117,13 @@ class Device:
         await self._flush()
 
     def _hear(self, piece: bytes) -> None:
-        """Takes a piece of the output."""
+        """Splits a piece of the output into lines, where that matters."""
 
     def note_late(self) -> None:
         """Treats the output since the last answer as late, where there are answers."""
 
     async def take_late(self) -> list[Late]:
-        """Late output that has not been taken; the output so far is then with `output`."""
+        """Late output that has not been taken; all output so far is written to `output`."""
         await self._output.finish()
         await self._flush()
         return []

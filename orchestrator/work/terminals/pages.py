@@ -1,4 +1,4 @@
-"""Validates an agent's answers when a terminal is read, because they can't be trusted."""
+"""Validates what an agent answers when a terminal is read: agents can't be trusted."""
 
 import base64
 from typing import Any, NamedTuple

@@ -35,11 +35,11 @@ _ABANDONED_SECONDS = 600
 class ShellLimits(NamedTuple):
     """Limits of shells."""
 
-    # Of one session at a time.
+    # Open shells of one session.
     shells: int = 4
-    # Without anything typed, or shown to somebody.
+    # The time without anything typed, or shown to somebody.
     idle_seconds: float = 1800.0
-    # Altogether.
+    # The time from its start to its end.
     lifetime_seconds: int = 86_400
 
 
@@ -47,7 +47,7 @@ SHELL_LIMITS = ShellLimits()
 
 
 class _NoPrompt(PromptPattern):
-    """A shell's prompt is for its person."""
+    """Matches nothing: a shell's prompts are for its person."""
 
     def matches(self, text: str) -> bool:
         return False
@@ -150,7 +150,7 @@ class Shell(Device):
             self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
 
     async def stop_reading(self) -> None:
-        """Waits until `follow` has read the end, which an agent that is lost can't tell."""
+        """Waits until `follow` has read the end, but not long: a lost agent reports none."""
         reading = self._reading
         if reading is None or reading is asyncio.current_task():
             return
@@ -160,7 +160,7 @@ class Shell(Device):
             await asyncio.wait({reading})
 
     async def take_late(self) -> list[Late]:
-        """Nothing is late; from now on everything read and typed is recorded."""
+        """Writes what was read and typed to the evidence; a shell has no late output."""
         await self._typed.finish()
         return await super().take_late()
 

@@ -22,7 +22,7 @@ LEVEL_RULE = "shell-level"
 REVOKED = "key_revoked"
 # The program, as the shell allowlist of a context pack names it.
 _PROGRAM = "bash"
-# Whose shells stay open.
+# The roles whose shells stay open.
 _ROLES = (Role.ADMIN, Role.OPERATOR)
 
 
@@ -90,7 +90,7 @@ class Shells:
         self._ignore_keys = keys.on_change(self._recheck)
 
     def close(self) -> None:
-        """Takes no notice of keys any more."""
+        """Stops following changes of keys."""
         self._ignore_keys()
 
     async def open(self, principal: Principal, session: Session, size: Size) -> OpenTerminal:

@@ -150,8 +150,8 @@ class LineApproval(NamedTuple):
     """A person's decision about exactly this line of this terminal: yes, or none yet (`pending`).
 
     `use` is called immediately before writing, and raises ConflictError if another call has written
-    the line. `settle` says afterwards whether it may have been written. `copies` are of the files
-    that are approved with it.
+    the line. `settle` is told afterwards whether it may have been written. `copies` are of the
+    files that are approved with it.
     """
 
     approval: Approval

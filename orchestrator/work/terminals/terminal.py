@@ -74,7 +74,7 @@ class Terminal(Device):
         self._began = 0
         # Where the last answer ended, and its output: later output is late.
         self._answered = 0
-        self._told = ""
+        self._answered_text = ""
 
     # Opening.
 
@@ -128,14 +128,14 @@ class Terminal(Device):
         await self._output.finish()
         self._output.begin()
         self._began = self.position
-        self._command, self._idle, self._told = command, False, ""
+        self._command, self._idle, self._answered_text = command, False, ""
 
     async def answer(self) -> Answer:
         """Waits for the prompt after a line; returns the output until then."""
         wait = await self._wait_prompt(self.spec.output_wait_ms / 1000)
         await self._output.finish()
         output = self._framing.output()
-        self._told = output.text
+        self._answered_text = output.text
         self._settle(wait)
         return Answer(wait, output, self.position - self._began, self._output.digest)
 
@@ -151,8 +151,8 @@ class Terminal(Device):
         size = self.position - self._answered
         if size:
             text = self._framing.output().text
-            self._late.append(Late(text.removeprefix(self._told), size))
-            self._told = text
+            self._late.append(Late(text.removeprefix(self._answered_text), size))
+            self._answered_text = text
             self._settle(Wait.PROMPT if self._idle else Wait.TIMEOUT)
 
     def _settle(self, wait: Wait) -> None:
@@ -160,11 +160,11 @@ class Terminal(Device):
         self._answered = self.position
         if wait is Wait.PROMPT:
             self._framing.rest()
-            self._told = ""
+            self._answered_text = ""
 
     @property
     def _at_prompt(self) -> bool:
-        """Marks its prompt as shown: later unrequested output does not change that."""
+        """Whether it has shown its prompt; later output that was not asked for changes nothing."""
         return self._idle or self._framing.prompt is not None or self._framing.prompted
 
     def _settle_at_prompt(self) -> None:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # Session, terminal id, reason.
 OnEnd = Callable[[Session, str, str], Awaitable[None]]
-# A program that ended without being told to.
+# The reason of a program that ended by itself.
 _BY_ITSELF = "exited"
 
 

@@ -61,8 +61,8 @@ class TerminalStarts:
         self._ends = ends
         self._give_up = give_up
         self._threads = threads
-        # None is refused its turn, because each terminal reads its own output.
-        self._cutting = Cutting("pieces of what tools say", sys.maxsize)
+        # No limit: each terminal has one piece at a time, because it reads in order.
+        self._cutting = Cutting("pieces of tools' output", sys.maxsize)
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
@@ -159,7 +159,7 @@ class TerminalStarts:
         return OpenTerminal(session, sandbox, principal, terminal, evidence, opened, viewers)
 
     async def _record(self, live: OpenTerminal) -> None:
-        """Makes it known; one that can't be recorded leaves nothing."""
+        """Records the terminal and makes it known; if that fails, nothing of it is left."""
         session, spec = live.session, live.terminal.spec
         self._live[live.id] = live
         try:

@@ -235,7 +235,7 @@ class Terminals:
             self._end_strays(session)
 
     def _end_strays(self, session: Session) -> None:
-        """Ends them once the session is adopted, which can be after its agent's hello."""
+        """Ends strays once the session is adopted, which can be after its agent's hello."""
         if session.sandbox is not None:
             for terminal_id in self._strays.pop(session.key, ()):
                 self._tasks.spawn(self._end_stray(session.sandbox, terminal_id))

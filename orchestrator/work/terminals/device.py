@@ -7,9 +7,10 @@ from typing import NamedTuple, Protocol
 
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.ground.fair_share import Metered
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.terminals.pages import READ_BYTES, Exit, Page, parse_page
 from orchestrator.work.terminals.redacted_output import RedactedOutput
-from orchestrator.work.terminals.spec import Shown, TerminalSpec
+from orchestrator.work.terminals.spec import TerminalSpec
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
@@ -57,7 +58,7 @@ class Device:
         self.id = terminal_id
         self.spec = spec
         # The last prompt, if the program has prompts.
-        self.shown: Shown | None = None
+        self.shown: PromptState | None = None
         self.exit: Exit | None = None
         # The longest line that may be sent at the present prompt, in bytes.
         self.line_bytes = MAX_LINE_BYTES

@@ -11,7 +11,7 @@ from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.rules.tools.rules import ToolRules
 from orchestrator.rules.tools.schema import result_problem
 from orchestrator.rules.tools.statements import Reader
-from orchestrator.rules.tools.states import PromptState, next_state
+from orchestrator.rules.tools.states import next_state
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
@@ -120,11 +120,6 @@ class GovernedTerminals:
 def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
     """A terminal's specification, from the manifest to which it is pinned."""
 
-    def infer(before: specs.Shown | None, prompt: str, command: str | None) -> str:
-        return next_state(
-            manifest, None if before is None else PromptState(*before), prompt, command
-        )
-
     return specs.TerminalSpec(
         tool=manifest.name,
         manifest_sha256=manifest.sha256,
@@ -141,8 +136,8 @@ def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
         idle_timeout_seconds=manifest.idle_timeout_seconds,
         session_timeout_seconds=manifest.session_timeout_seconds,
         max_interactions=manifest.max_interactions,
-        infer_state=infer,
-        result_problem=lambda result: result_problem(manifest.output_schema, result),
+        infer_state=partial(next_state, manifest),
+        result_problem=partial(result_problem, manifest.output_schema),
         manifest=manifest,
         capture=manifest.capture,
         recorded=manifest.capture,

@@ -15,6 +15,7 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
 )
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.tools.gates import Verdict
 from orchestrator.work.terminals.evidence_files import EvidenceError
 from orchestrator.work.terminals.line_leases import LineLease, LineLeases
 from orchestrator.work.terminals.line_record import (
@@ -30,7 +31,6 @@ from orchestrator.work.terminals.spec import (
     Copies,
     Decide,
     LineApproval,
-    LineVerdict,
     NotApprovedError,
     SentLine,
 )
@@ -68,7 +68,7 @@ class Interaction:
         self._ask = ask
         self._record = LineRecord(recorder, live, sent)
         # The decision about a line that waits for a person.
-        self._pending: LineVerdict | None = None
+        self._pending: Verdict | None = None
 
     async def run(self) -> Exchange:
         """The line's result, with the `approval` if one was requested.
@@ -114,7 +114,7 @@ class Interaction:
 
     # Deciding.
 
-    async def _decided(self, lease: LineLease, approval: LineApproval | None) -> LineVerdict:
+    async def _decided(self, lease: LineLease, approval: LineApproval | None) -> Verdict:
         """The decision about the line at the prompt that the tool shows now."""
         situation = self._live.situation
         verdict = self._decide(situation)
@@ -140,7 +140,7 @@ class Interaction:
             verdict = self._decide(self._live.situation)
         return verdict
 
-    async def _asked(self, ask: Ask, verdict: LineVerdict) -> LineApproval:
+    async def _asked(self, ask: Ask, verdict: Verdict) -> LineApproval:
         """A person's decision. Raises: PermissionDeniedError if the line was not approved."""
         try:
             return await ask(verdict)
@@ -156,7 +156,7 @@ class Interaction:
         raise PermissionDeniedError(message, rule=verdict.rule, pty=self._live.id)
 
     async def _deny(
-        self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
+        self, rule: str, message: str, verdict: Verdict, approval: LineApproval | None
     ) -> NoReturn:
         await self._record.refused(rule, message, verdict, approval)
         raise PermissionDeniedError(message, rule=rule, pty=self._live.id)
@@ -164,7 +164,7 @@ class Interaction:
     # Writing and reading.
 
     async def _write(
-        self, lease: LineLease, verdict: LineVerdict, approval: LineApproval | None
+        self, lease: LineLease, verdict: Verdict, approval: LineApproval | None
     ) -> Answer:
         command = self._sent.tool.partition(".")[2]
         try:
@@ -253,13 +253,13 @@ class Interaction:
         )
 
 
-def _goes(verdict: LineVerdict, approval: LineApproval | None) -> bool:
+def _goes(verdict: Verdict, approval: LineApproval | None) -> bool:
     """Whether the line is written."""
     return verdict.decision == "allow" or (verdict.decision == "pending" and approval is not None)
 
 
 @contextmanager
-def _using(approval: LineApproval | None, verdict: LineVerdict, lease: LineLease) -> Iterator[None]:
+def _using(approval: LineApproval | None, verdict: Verdict, lease: LineLease) -> Iterator[None]:
     """Uses the approval inside the block; only a line that may be written uses it up.
 
     Raises: ConflictError if another call has written the line.

@@ -19,7 +19,7 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.rules.access.keys import Principal
-from orchestrator.rules.tools.gates import NamedFile
+from orchestrator.rules.tools.gates import NamedFile, Verdict
 from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
@@ -28,7 +28,6 @@ from orchestrator.work.files.files import Files
 from orchestrator.work.terminals.spec import (
     Copies,
     LineApproval,
-    LineVerdict,
     NotApprovedError,
     SentLine,
 )
@@ -47,7 +46,7 @@ class LineApprovals:
         self._files = files
 
     async def ask(
-        self, sent: SentLine, manifest: Manifest, wait: float, verdict: LineVerdict
+        self, sent: SentLine, manifest: Manifest, wait: float, verdict: Verdict
     ) -> LineApproval:
         """A person's decision about the line; `pending` if there is none within `wait` seconds.
 
@@ -73,7 +72,7 @@ class LineApprovals:
         use = partial(self._approvals.use, approval.id)
         return LineApproval(approval, use, partial(self._approvals.settle, approval.id))
 
-    async def _contents(self, sent: SentLine, verdict: LineVerdict) -> dict[str, bytes]:
+    async def _contents(self, sent: SentLine, verdict: Verdict) -> dict[str, bytes]:
         """The contents of the files that are approved with the line."""
         try:
             return await contents(self._files, sent.principal, sent.session, verdict.files)

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.tools.gates import Verdict
 from orchestrator.state import session_rows
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.terminals import transcript
 from orchestrator.work.terminals.evidence_files import RAW_NAME
 from orchestrator.work.terminals.open_terminal import OpenTerminal
-from orchestrator.work.terminals.spec import LineApproval, LineVerdict, SentLine
+from orchestrator.work.terminals.spec import LineApproval, SentLine
 from orchestrator.work.terminals.terminal import Answer, Wait
 
 # The exit code of an interaction without one: it timed out, failed or was refused.
@@ -73,7 +74,7 @@ class LineRecord:
         self._live = live
         self._sent = sent
 
-    async def decided(self, verdict: LineVerdict, approval: LineApproval | None) -> None:
+    async def decided(self, verdict: Verdict, approval: LineApproval | None) -> None:
         """Records an allowed line in transcript and log before a byte reaches the tool.
 
         With `approval`, it is written although the verdict is `pending`.
@@ -100,14 +101,14 @@ class LineRecord:
         )
 
     async def refused(
-        self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
+        self, rule: str, message: str, verdict: Verdict, approval: LineApproval | None
     ) -> None:
         """Records a line of which no byte reaches the tool."""
         await self._note("deny", verdict)
         await self.denied(rule, message, verdict, approval)
 
     async def denied(
-        self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
+        self, rule: str, message: str, verdict: Verdict, approval: LineApproval | None
     ) -> None:
         """Records only the event of a refusal."""
         await self._recorder.refuse(
@@ -150,7 +151,7 @@ class LineRecord:
             ),
         )
 
-    async def _note(self, decision: str, verdict: LineVerdict) -> None:
+    async def _note(self, decision: str, verdict: Verdict) -> None:
         fields = transcript.asked(self._sent.text, decision, verdict.scope, verdict.command)
         self._live.evidence.note("INPUT", fields)
         await self._live.evidence.flush()
@@ -163,7 +164,7 @@ class LineRecord:
         else:
             self._live.evidence.note("OUTPUT", [size, f"status={answer.wait}"])
 
-    def _described(self, verdict: LineVerdict) -> dict[str, Any]:
+    def _described(self, verdict: Verdict) -> dict[str, Any]:
         situation = self._live.situation
         return {
             "tool": self._sent.tool,

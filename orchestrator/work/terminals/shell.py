@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.terminals.device import Device, Late
 from orchestrator.work.terminals.framing import PromptPattern
 from orchestrator.work.terminals.pages import Page
 from orchestrator.work.terminals.redacted_output import RedactedOutput
-from orchestrator.work.terminals.spec import Needs, Shown, TerminalSpec
+from orchestrator.work.terminals.spec import Needs, TerminalSpec
 from orchestrator.work.terminals.viewers import Size
 
 NAME = "shell"
@@ -56,7 +57,7 @@ class _NoPrompt(PromptPattern):
 def shell_spec(size: Size, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
     """The terminal of a shell with that size, and with the session's own variables."""
 
-    def infer(_before: Shown | None, _prompt: str, _command: str | None) -> str:
+    def infer(_before: PromptState | None, _prompt: str, _command: str | None) -> str:
         return ""
 
     def no_problem(_result: Mapping[str, Any]) -> str | None:

@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from orchestrator.host.link.messages import malformed
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.terminals.device import Agent, Device, Late
 from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.redacted_output import RedactedOutput
-from orchestrator.work.terminals.spec import Shown, TerminalSpec
+from orchestrator.work.terminals.spec import TerminalSpec
 from sandbox_agent.decide.protocol import Message
 
 # A prompt counts once nothing has followed it for this long and the program waits for input. Only
@@ -173,7 +174,7 @@ class Terminal(Device):
         if prompt is not None or not self._idle:
             before = self.shown.prompt if self.shown else ""
             shown = before if prompt is None else prompt
-            self.shown = Shown(shown, self.spec.infer_state(self.shown, shown, self._command))
+            self.shown = PromptState(shown, self.spec.infer_state(self.shown, shown, self._command))
         self._command, self._idle = None, True
 
     # Reading.

@@ -168,7 +168,7 @@ async def begin(
     )
     await _set_level(context, services.sessions, session, body.permission_level)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
-    async with services.sessions.using(context.principal, session):
+    async with services.sessions.suspensions.using(context.principal, session):
         running = run_or_join(services.turns, context.principal, session, run)
         return await context.work.complete(running)
 

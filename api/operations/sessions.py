@@ -110,7 +110,7 @@ async def list_sessions(
 async def inspect_session(context: Context, sessions: SessionsService) -> InspectedSession:
     """One session with its current activity."""
     session = context.session()
-    return views.inspected(session, await sessions.inspect(session))
+    return views.inspected(session, await sessions.inspector.inspect(session))
 
 
 @operation(

@@ -53,7 +53,7 @@ async def run_turn(
         if context.wants_events:
             held.enter_context(context.streaming("output", session))
         # Only the turn itself uses the sandbox then, and may give it up for another one.
-        async with sessions.using(context.principal, session):
+        async with sessions.suspensions.using(context.principal, session):
             started = await context.work.complete(
                 turns.start(context.principal, session, views.script(body), body.timeout)
             )

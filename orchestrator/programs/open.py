@@ -58,7 +58,7 @@ def open_programs(
         *(work.files, work.executions, work.models),
         proposals.for_program,
         rollbacks.roll_back,
-        sessions.using,
+        sessions.suspensions.using,
         work.memory,
         work.governed_commands,
         work.tools,

@@ -103,7 +103,8 @@ class SessionEnds:
                 rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
             )
             if closing is not None:
-                self._record(session, principal, "session.close", args=closing)
+                draft = EventDraft("session.close", principal.name, args=closing, stop=True)
+                self._record(session, draft._replace(time=now()))
             result = {
                 "status": str(status),
                 "rationale_code": str(rationale),
@@ -114,7 +115,7 @@ class SessionEnds:
             self._record_end(session, principal, status, termination, result, error)
             self._record_in_parent(session, status, error)
             if then is not None:
-                self._record_then(session, then)
+                self._record(session, then, FaultPoint.REFINE_ENDED)
             hands_over = await self._stops.recorded(session) and thaws
             FaultPoint.CLOSE_RECORDED.reached()
             terminals = [] if hands_over else sorted(session.terminals)
@@ -216,15 +217,14 @@ class SessionEnds:
         self._stops.add(session, write)
 
     def _record(
-        self, session: Session, principal: Principal, operation: str, *, args: dict[str, Any]
+        self, session: Session, draft: EventDraft, before: FaultPoint | None = None
     ) -> None:
-        at = now()
-        self._stops.add(
-            session,
-            lambda: self._recorder.record(
-                session, EventDraft(operation, actor=principal.name, args=args, time=at, stop=True)
-            ),
-        )
+        async def write() -> None:
+            if before is not None:
+                before.reached()
+            await self._recorder.record(session, draft)
+
+        self._stops.add(session, write)
 
     def _record_in_parent(self, session: Session, status: Status, error: str | None) -> None:
         """Records the end in the parent, after the end itself.
@@ -239,13 +239,6 @@ class SessionEnds:
             self._spawn_ends.of_child(parent, session, status, error)
 
         self._stops.add(session, record)
-
-    def _record_then(self, session: Session, draft: EventDraft) -> None:
-        async def write() -> None:
-            FaultPoint.REFINE_ENDED.reached()
-            await self._recorder.record(session, draft)
-
-        self._stops.add(session, write)
 
     async def _silence(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
         """Takes over the last events; if the agent can run for a while, it ends what runs."""

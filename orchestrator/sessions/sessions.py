@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from orchestrator.ground.errors import AuditUnavailableError, NotFoundError, PaddockError
@@ -21,7 +21,7 @@ from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.finder import Finder
-from orchestrator.sessions.inspection import Inspection, Inspector
+from orchestrator.sessions.inspection import Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.pauses import Pauses
 from orchestrator.sessions.sandbox_room import SandboxRoom
@@ -96,7 +96,7 @@ class Sessions:
         self._pauses = Pauses(
             node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
-        self._inspector = Inspector(node, database, workspaces)
+        self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")
         self.changes = SessionChanges(
             rules.levels,
@@ -110,12 +110,6 @@ class Sessions:
             self.ends.end_child,
         )
         self._closing = False
-
-    # Watching.
-
-    async def inspect(self, session: Session) -> Inspection:
-        """The session's present activity; its agent need not answer."""
-        return await self._inspector.inspect(session)
 
     # Creating.
 
@@ -247,13 +241,6 @@ class Sessions:
         """Thaws it; its agent answers when this returns."""
         await self._tasks.shield(self._pauses.resume(principal, session))
 
-    def using(self, principal: Principal, session: Session) -> AbstractAsyncContextManager[None]:
-        """Keeps the session's sandbox, or gives it one again if it was suspended.
-
-        Raises: the errors of `Suspensions.using`.
-        """
-        return self.suspensions.using(principal, session)
-
     async def interrupt(self, principal: Principal, session: Session) -> None:
         """Ends every running command, also of children; the sessions continue."""
         below = [child for child in session.family.descendants if child.status is Status.ACTIVE]
@@ -279,7 +266,7 @@ class Sessions:
         """Finishes running work and releases the sandboxes, which keep running."""
         self._closing = True
         await self.deadlines.close()
-        await self._inspector.close()
+        await self.inspector.close()
         await self._tasks.drain()
         await self.suspensions.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]

@@ -36,7 +36,8 @@ class Tickets:
     def issue(self, principal: Principal, session: Session) -> str:
         """A ticket that holds for SECONDS."""
         self._forget_expired()
-        own = [key for key, held in self._unused.items() if _same(held.principal, principal)]
+        sha256 = principal.sha256
+        own = [key for key, held in self._unused.items() if held.principal.sha256 == sha256]
         if len(own) >= MOST_OF_KEY:
             del self._unused[own[0]]
         ticket = secrets.token_urlsafe(_BYTES)
@@ -63,7 +64,3 @@ class Tickets:
             if self._unused[oldest].until > now:
                 return
             del self._unused[oldest]
-
-
-def _same(one: Principal, other: Principal) -> bool:
-    return one.sha256 == other.sha256

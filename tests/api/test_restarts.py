@@ -271,7 +271,7 @@ class Restarts(RuleBasedStateMachine):
             known.suspended = known.suspended and not restores
 
     async def used(self, name: str) -> None:
-        async with self.plane.sessions.using(ADMIN, self.session(name)):
+        async with self.plane.sessions.suspensions.using(ADMIN, self.session(name)):
             pass
 
     @rule(name=st.sampled_from(IDS))

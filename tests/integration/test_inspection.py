@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def inspect(box: Box) -> InspectedSession:
     """The answer of the API."""
     async with asyncio.timeout(PATIENCE):
-        return inspected(box.session, await box.plane.sessions.inspect(box.session))
+        return inspected(box.session, await box.plane.sessions.inspector.inspect(box.session))
 
 
 async def inspect_until(

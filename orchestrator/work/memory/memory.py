@@ -65,15 +65,9 @@ class Memory:
         await self._admit(principal, session, SEARCH, args)
         limit = min(limit, MOST_FOUND)
         found = await self._database.browse(
-            partial(
-                memory_rows.found,
-                owner=session.owner,
-                namespace=namespace,
-                words=words,
-                limit=limit,
-            )
+            lambda connection: memory_rows.found(connection, session.owner, namespace, words, limit)
         )
-        await self._record(principal, session, SEARCH, args, result={"found": len(found)})
+        await self._record_found(principal, session, args, found)
         return found
 
     async def write(self, principal: Principal, session: Session, wanted: Wanted) -> MemoryEntry:
@@ -105,7 +99,7 @@ class Memory:
         args = {"namespace": namespace, "bootstrap": True}
         await self._admit(principal, session, SEARCH, args)
         entries = await self._first(session, namespace)
-        await self._record(principal, session, SEARCH, args, result={"found": len(entries)})
+        await self._record_found(principal, session, args, entries)
         return Bootstrap(entries, fenced(entries))
 
     async def beginning(self, principal: Principal, session: Session) -> str:
@@ -118,13 +112,10 @@ class Memory:
         return (await self.bootstrap(principal, session, DEFAULT)).text
 
     async def _first(self, session: Session, namespace: str) -> list[MemoryEntry]:
+        kinds = ("sop", "bootstrap")
         return await self._database.read(
-            partial(
-                memory_rows.first_of,
-                owner=session.owner,
-                namespace=namespace,
-                kinds=("sop", "bootstrap"),
-                limit=MOST_BOOTSTRAP,
+            lambda connection: memory_rows.first_of(
+                connection, session.owner, namespace, kinds, MOST_BOOTSTRAP
             )
         )
 
@@ -148,16 +139,15 @@ class Memory:
             await self._recorder.record(session, draft)
             raise
 
-    async def _record(
+    async def _record_found(
         self,
         principal: Principal,
         session: Session,
-        tool: str,
         args: dict[str, object],
-        result: dict[str, object],
+        found: list[MemoryEntry],
     ) -> None:
-        draft = _draft(principal, tool, args)._replace(decision="allow", result=result)
-        await self._recorder.record(session, draft)
+        draft = _draft(principal, SEARCH, args)._replace(decision="allow")
+        await self._recorder.record(session, draft._replace(result={"found": len(found)}))
 
     # For hosts.
 
@@ -166,13 +156,7 @@ class Memory:
     ) -> list[MemoryEntry]:
         """Entries of a key, or of all, newest first; those before the one with that id."""
         return await self._database.browse(
-            partial(
-                memory_rows.listed,
-                owner=owner,
-                namespace=namespace,
-                before=before,
-                limit=limit,
-            )
+            lambda connection: memory_rows.listed(connection, owner, namespace, before, limit)
         )
 
     async def add(self, principal: Principal, owner: str, wanted: Wanted) -> MemoryEntry:

@@ -75,32 +75,19 @@ class TerminalStarts:
         terminal_id = f"pty-{secrets.token_hex(8)}"
         session.terminals.add(terminal_id)
         try:
-            live = await self._count(principal, session, sandbox, spec, terminal_id)
+            await self._budgets.admit(principal, session)
+            FaultPoint.TERMINAL_COUNTED.reached()
+            try:
+                live = await self._make(principal, session, sandbox, spec, terminal_id)
+                await self._record(live)
+            except BaseException:
+                self._budgets.withdraw(session)
+                raise
         except BaseException:
             session.terminals.discard(terminal_id)
             raise
         with session.asking(), naming(pty=terminal_id):
             await self._start(live)
-        return live
-
-    async def _count(
-        self,
-        principal: Principal,
-        session: Session,
-        sandbox: Sandbox,
-        spec: TerminalSpec,
-        terminal_id: str,
-    ) -> OpenTerminal:
-        """A terminal that is charged to the budget and recorded, but not started."""
-        await self._budgets.admit(principal, session)
-        FaultPoint.TERMINAL_COUNTED.reached()
-        try:
-            live = await self._make(principal, session, sandbox, spec, terminal_id)
-            await self._record(live)
-            FaultPoint.TERMINAL_RECORDED.reached()
-        except BaseException:
-            self._budgets.withdraw(session)
-            raise
         return live
 
     async def _make(
@@ -184,6 +171,7 @@ class TerminalStarts:
             del self._live[live.id]
             await live.evidence.discard()
             raise
+        FaultPoint.TERMINAL_RECORDED.reached()
 
     async def _start(self, live: OpenTerminal) -> None:
         try:

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
 from orchestrator.ground.store.database import Database
@@ -33,8 +32,6 @@ from orchestrator.work.terminals.terminal_ends import OnEnd, TerminalEnds
 from orchestrator.work.terminals.terminal_record import TerminalRecord
 from orchestrator.work.terminals.terminal_starts import TerminalStarts
 from paddock.contract.words import Kind
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +85,8 @@ class Terminals:
         AuditUnavailableError, SandboxUnavailableError, and the errors of `Session.check_open`.
         """
         sandbox = session.check_open()
-        return await self._tasks.shield(self._open(principal, session, sandbox, spec))
-
-    async def _open(
-        self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
-    ) -> TerminalRecord:
-        return (await self._starts.run(principal, session, sandbox, spec)).view()
+        starting = self._starts.run(principal, session, sandbox, spec)
+        return (await self._tasks.shield(starting)).view()
 
     async def open_shell(
         self, principal: Principal, session: Session, spec: TerminalSpec, idle_seconds: float
@@ -103,19 +96,12 @@ class Terminals:
         Raises: the errors of `open`.
         """
         sandbox = session.check_open()
-        return await self._tasks.shield(
-            self._open_shell(principal, session, sandbox, spec, idle_seconds)
-        )
+        starting = self._starts.run(principal, session, sandbox, spec)
+        return await self._tasks.shield(self._tended(starting, idle_seconds))
 
-    async def _open_shell(
-        self,
-        principal: Principal,
-        session: Session,
-        sandbox: Sandbox,
-        spec: TerminalSpec,
-        idle_seconds: float,
-    ) -> OpenTerminal:
-        live = await self._starts.run(principal, session, sandbox, spec)
+    async def _tended(self, starting: Awaitable[OpenTerminal], idle_seconds: float) -> OpenTerminal:
+        """The shell that is being started, which is read from then on."""
+        live = await starting
         if isinstance(live.terminal, Shell):
             self._tasks.spawn(self._tend(live, live.terminal, idle_seconds))
         return live

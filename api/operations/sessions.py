@@ -258,7 +258,7 @@ async def interrupt_session(
     session = context.session()
     for each in (session, *session.family.descendants):
         turns.interrupt(each)
-    await context.work.complete(sessions.interrupt(context.principal, session))
+    await context.work.complete(sessions.interrupt(session))
     if body.message is not None:
         queue = turns.queue
         await context.work.complete(queue.add(context.principal, session, [body.message]))

@@ -241,7 +241,7 @@ class Sessions:
         """Thaws it; its agent answers when this returns."""
         await self._tasks.shield(self._pauses.resume(principal, session))
 
-    async def interrupt(self, principal: Principal, session: Session) -> None:
+    async def interrupt(self, session: Session) -> None:
         """Ends every running command, also of children; the sessions continue."""
         below = [child for child in session.family.descendants if child.status is Status.ACTIVE]
         await asyncio.gather(*(self._interrupt(child) for child in below))

@@ -297,7 +297,7 @@ async def test_new_work_waits_outside_while_the_level_changes(
     arrived, go_on = hold_next_create(box, monkeypatch)
     changing = asyncio.create_task(change(box, "medium"))
     await arrived.wait()
-    for work in (box.run("ls"), box.read("x"), box.plane.sessions.interrupt(TESTER, box.session)):
+    for work in (box.run("ls"), box.read("x"), box.plane.sessions.interrupt(box.session)):
         with pytest.raises(PaddockError, match="is being changed"):
             await work
     # Requests to change or end the session wait for their turn.

@@ -293,7 +293,7 @@ async def test_a_paused_session_stands_still_and_goes_on(new_box: BoxFactory) ->
         box.run("ls"),
         box.read("x"),
         box.feed(command, b"no"),
-        plane.sessions.interrupt(TESTER, box.session),
+        plane.sessions.interrupt(box.session),
         plane.sessions.pause(TESTER, box.session),
     ):
         with pytest.raises(InvalidTransitionError):

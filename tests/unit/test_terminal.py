@@ -103,7 +103,7 @@ async def test_a_prompt_counts_when_nothing_follows_it() -> None:
     agent = Agent(b"hello\r\n", PROMPT, b"was output\r\n", PROMPT)
     terminal, raw = new(agent)
     assert await terminal.start() is Wait.PROMPT
-    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.last_prompt == ("tool=> ", "ready")
     assert bytes(raw) == agent.said
     assert agent.waits[-1] == SETTLE_MS
 
@@ -160,7 +160,7 @@ async def test_what_came_before_the_line_is_in_no_answer() -> None:
 async def test_a_program_that_speaks_and_still_waits_is_at_its_prompt() -> None:
     terminal, agent, _ = await started(b"a notice\r\nand ", b"another")
     assert await terminal.synchronise()
-    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.last_prompt == ("tool=> ", "ready")
     assert await terminal.take_late() == [Late("a notice\nand another", 21)]
     agent.pieces.append(b"say 1\r\n1\r\n" + PROMPT)
     await terminal.send("do", "say 1")

@@ -146,8 +146,8 @@ def page(connection: sqlite3.Connection, wanted: ApprovalPage) -> tuple[list[App
         " ORDER BY number DESC LIMIT :most",
         {**wanted._asdict(), "most": wanted.limit + 1},
     ).fetchall()
-    shown = rows[: wanted.limit]
-    return [_approval(row) for row in shown], shown[-1][-1] if len(rows) > wanted.limit else None
+    following = rows[wanted.limit - 1][-1] if len(rows) > wanted.limit else None
+    return [_approval(row) for row in rows[: wanted.limit]], following
 
 
 def _index(wanted: ApprovalPage) -> str:

@@ -38,11 +38,11 @@ class Finished(str):
 class AnswerReader:
     """One answer; `model` is the operator's name of the model."""
 
-    def __init__(self, model: str, meter: CallMeter, shown: Callable[[str], str]) -> None:
-        """`shown` shortens what an endpoint says, and cuts the key out of it."""
+    def __init__(self, model: str, meter: CallMeter, readable: Callable[[str], str]) -> None:
+        """`readable` shortens what an endpoint says, and cuts the key out of it."""
         self._model = model
         self._meter = meter
-        self._shown = shown
+        self._readable = readable
         self._sent: TokenUsage = meter.usage
         self._stated: TokenUsage | None = None
         self._reason: str | None = None
@@ -114,7 +114,7 @@ class AnswerReader:
         if not error:
             return
         message = error.get("message") if isinstance(error, dict) else error
-        detail = f": {self._shown(message)}" if isinstance(message, str) and message else ""
+        detail = f": {self._readable(message)}" if isinstance(message, str) and message else ""
         raise ModelError(ModelFailure.BROKEN, f"the endpoint answers with an error{detail}")
 
 

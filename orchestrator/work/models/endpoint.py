@@ -44,7 +44,7 @@ class ModelCall(NamedTuple):
     max_tokens: int
     until: float
 
-    def shown(self, message: str) -> str:
+    def readable(self, message: str) -> str:
         """What an endpoint says, short, and without the key, which it may have in it."""
         plain = "".join(each if each.isprintable() else " " for each in message[:_MOST_SHOWN])
         return plain.replace(self.key, "…")
@@ -150,7 +150,7 @@ class Endpoint:
 
 async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> AsyncGenerator[str]:
     """Raises: ModelError, CONNECTION_FAILURES."""
-    reader = AnswerReader(call.name, meter, call.shown)
+    reader = AnswerReader(call.name, meter, call.readable)
     kind = answer.headers.get("content-type", "").lower()
     pieces = answer.pieces()
     if not kind.startswith("text/event-stream"):
@@ -210,4 +210,4 @@ def _refused(call: ModelCall, status: int, message: str) -> str:
         return f"{detail}: redirects are not followed, because they would take the key along"
     if status not in _ABOUT_REQUEST or not message:
         return detail
-    return f"{detail}: {call.shown(message)}"
+    return f"{detail}: {call.readable(message)}"

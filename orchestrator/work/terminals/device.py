@@ -58,7 +58,7 @@ class Device:
         self.id = terminal_id
         self.spec = spec
         # The last prompt, if the program has prompts.
-        self.shown: PromptState | None = None
+        self.last_prompt: PromptState | None = None
         self.exit: Exit | None = None
         # The longest line that may be sent at the present prompt, in bytes.
         self.line_bytes = MAX_LINE_BYTES

@@ -202,7 +202,7 @@ class Interaction:
         await record_unasked(self._recorder, self._live)
         live, output = self._live, answer.output
         situation = live.situation
-        prompt = self._terminal.shown.prompt if self._terminal.shown else ""
+        prompt = self._terminal.last_prompt.prompt if self._terminal.last_prompt else ""
         at_prompt = answer.wait is Wait.PROMPT
         results = Results(
             prompt.rstrip() if at_prompt else "",

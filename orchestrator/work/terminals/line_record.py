@@ -158,9 +158,9 @@ class LineRecord:
 
     def _note_output(self, answer: Answer) -> None:
         size = transcript.output_size(len(answer.output.text.splitlines()), answer.raw_bytes)
-        shown = self._live.terminal.shown
-        if answer.wait is Wait.PROMPT and shown is not None:
-            self._live.evidence.note("OUTPUT", [size, transcript.shown(*shown)])
+        last = self._live.terminal.last_prompt
+        if answer.wait is Wait.PROMPT and last is not None:
+            self._live.evidence.note("OUTPUT", [size, transcript.shown(*last)])
         else:
             self._live.evidence.note("OUTPUT", [size, f"status={answer.wait}"])
 

@@ -52,8 +52,8 @@ class OpenTerminal:
     @property
     def situation(self) -> Situation:
         """The facts on which decisions depend."""
-        shown = self.terminal.shown
-        state = shown.state if shown else ""
+        last = self.terminal.last_prompt
+        state = last.state if last else ""
         return Situation(state, self.interactions, self.terminal.line_bytes)
 
     @property
@@ -77,12 +77,12 @@ class OpenTerminal:
 
     def view(self) -> TerminalRecord:
         """The terminal as it is now."""
-        shown = self.terminal.shown
+        last = self.terminal.last_prompt
         return replace(
             self.record,
             status=self.status,
-            session_state=shown.state if shown else None,
-            prompt=self.session.secrets.cut(shown.prompt.rstrip()) if shown else None,
+            session_state=last.state if last else None,
+            prompt=self.session.secrets.cut(last.prompt.rstrip()) if last else None,
             interaction_count=self.interactions,
         )
 

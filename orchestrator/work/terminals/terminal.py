@@ -125,7 +125,7 @@ class Terminal(Device):
                 raise malformed()
         self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
-        self._framing.begin(text + ended, self.shown.prompt if self.shown else "")
+        self._framing.begin(text + ended, self.last_prompt.prompt if self.last_prompt else "")
         await self._output.finish()
         self._output.begin()
         self._began = self.position
@@ -172,9 +172,10 @@ class Terminal(Device):
         """Marks it as being at its prompt."""
         prompt = self._framing.prompt
         if prompt is not None or not self._idle:
-            before = self.shown.prompt if self.shown else ""
-            shown = before if prompt is None else prompt
-            self.shown = PromptState(shown, self.spec.infer_state(self.shown, shown, self._command))
+            before = self.last_prompt.prompt if self.last_prompt else ""
+            text = before if prompt is None else prompt
+            state = self.spec.infer_state(self.last_prompt, text, self._command)
+            self.last_prompt = PromptState(text, state)
         self._command, self._idle = None, True
 
     # Reading.

@@ -197,10 +197,10 @@ class TerminalStarts:
             await live.terminal.begin()
         else:
             wait = await live.terminal.start()
-            shown = live.terminal.shown
-            if wait is not Wait.PROMPT or shown is None:
+            last = live.terminal.last_prompt
+            if wait is not Wait.PROMPT or last is None:
                 return wait
-            live.evidence.note("READY", [transcript.shown(*shown)])
+            live.evidence.note("READY", [transcript.shown(*last)])
             await live.evidence.flush()
         live.status = Status.READY
         return None

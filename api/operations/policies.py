@@ -18,7 +18,7 @@ from orchestrator.rules.policy.layers import Reaches
 from orchestrator.rules.policy.operation_explain import explain_operation
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.policy.session_policy import SessionPolicy
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.operator_mounts import writable_targets
 from orchestrator.settings.settings import Settings
 from paddock.contract.policies import OperationArgs

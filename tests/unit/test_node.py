@@ -25,7 +25,7 @@ from orchestrator.operate.observe.gauges import Gauges
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.stopping import Stopper
-from orchestrator.sessions.inspect import Inspector
+from orchestrator.sessions.inspection import Inspector
 from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Looks, Sandbox
 from orchestrator.state.session import Session

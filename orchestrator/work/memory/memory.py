@@ -19,8 +19,15 @@ from orchestrator.rules.policy.rules import SEARCH, WRITE, check_memory
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.memory import memory_rows
-from orchestrator.work.memory.entries import DEFAULT, MOST_ENTRIES, MOST_FOUND, MemoryEntry, Wanted
-from orchestrator.work.memory.fence import MOST_BOOTSTRAP, fenced
+from orchestrator.work.memory.entries import (
+    DEFAULT,
+    MOST_BOOTSTRAP,
+    MOST_ENTRIES,
+    MOST_FOUND,
+    MemoryEntry,
+    Wanted,
+    fenced,
+)
 
 # The risk tiers of levels that read and write, apart from the rules of levels: if either is wrong,
 # the other still refuses.
@@ -44,7 +51,7 @@ class Memory:
         # is removed meanwhile, and additions could pass the maximum together.
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    # Of sessions.
+    # For sessions.
 
     async def search(
         self, principal: Principal, session: Session, words: str, namespace: str, limit: int
@@ -58,15 +65,9 @@ class Memory:
         await self._admit(principal, session, SEARCH, args)
         limit = min(limit, MOST_FOUND)
         found = await self._database.browse(
-            partial(
-                memory_rows.found,
-                owner=session.owner,
-                namespace=namespace,
-                words=words,
-                limit=limit,
-            )
+            lambda connection: memory_rows.found(connection, session.owner, namespace, words, limit)
         )
-        await self._record(principal, session, SEARCH, args, result={"found": len(found)})
+        await self._record_found(principal, session, args, found)
         return found
 
     async def write(self, principal: Principal, session: Session, wanted: Wanted) -> MemoryEntry:
@@ -76,7 +77,7 @@ class Memory:
         there are too many.
         """
         entry = _entry(wanted, session.owner, principal.name, session.id)
-        args = _told(entry)
+        args = _recorded(entry)
         await self._admit(principal, session, WRITE, args)
         stored = {
             "text": wanted.text,
@@ -98,11 +99,11 @@ class Memory:
         args = {"namespace": namespace, "bootstrap": True}
         await self._admit(principal, session, SEARCH, args)
         entries = await self._first(session, namespace)
-        await self._record(principal, session, SEARCH, args, result={"found": len(entries)})
+        await self._record_found(principal, session, args, entries)
         return Bootstrap(entries, fenced(entries))
 
     async def beginning(self, principal: Principal, session: Session) -> str:
-        """What a run's model is told first; nothing at levels that may not search.
+        """The text with which a run's model begins; empty at levels that may not search.
 
         Raises: as `search`.
         """
@@ -111,13 +112,10 @@ class Memory:
         return (await self.bootstrap(principal, session, DEFAULT)).text
 
     async def _first(self, session: Session, namespace: str) -> list[MemoryEntry]:
+        kinds = ("sop", "bootstrap")
         return await self._database.read(
-            partial(
-                memory_rows.first_of,
-                owner=session.owner,
-                namespace=namespace,
-                kinds=("sop", "bootstrap"),
-                limit=MOST_BOOTSTRAP,
+            lambda connection: memory_rows.first_of(
+                connection, session.owner, namespace, kinds, MOST_BOOTSTRAP
             )
         )
 
@@ -141,31 +139,24 @@ class Memory:
             await self._recorder.record(session, draft)
             raise
 
-    async def _record(
+    async def _record_found(
         self,
         principal: Principal,
         session: Session,
-        tool: str,
         args: dict[str, object],
-        result: dict[str, object],
+        found: list[MemoryEntry],
     ) -> None:
-        draft = _draft(principal, tool, args)._replace(decision="allow", result=result)
-        await self._recorder.record(session, draft)
+        draft = _draft(principal, SEARCH, args)._replace(decision="allow")
+        await self._recorder.record(session, draft._replace(result={"found": len(found)}))
 
-    # Of hosts.
+    # For hosts.
 
     async def page(
         self, owner: str | None, namespace: str | None, before: str | None, limit: int
     ) -> list[MemoryEntry]:
         """Entries of a key, or of all, newest first; those before the one with that id."""
         return await self._database.browse(
-            partial(
-                memory_rows.listed,
-                owner=owner,
-                namespace=namespace,
-                before=before,
-                limit=limit,
-            )
+            lambda connection: memory_rows.listed(connection, owner, namespace, before, limit)
         )
 
     async def add(self, principal: Principal, owner: str, wanted: Wanted) -> MemoryEntry:
@@ -204,7 +195,7 @@ class Memory:
         return entry
 
     async def _keep(self, principal: Principal, entry: MemoryEntry) -> None:
-        draft = _draft(principal, WRITE, _told(entry))._replace(decision="allow")
+        draft = _draft(principal, WRITE, _recorded(entry))._replace(decision="allow")
         await self._recorder.record_of_key(entry.owner, draft, memory_rows.saving(entry))
 
     @asynccontextmanager
@@ -253,8 +244,8 @@ def _entry(wanted: Wanted, owner: str, written_by: str, session_id: str | None) 
     )
 
 
-def _told(entry: MemoryEntry) -> dict[str, object]:
-    """What is on record of an entry: not its text."""
+def _recorded(entry: MemoryEntry) -> dict[str, object]:
+    """What is recorded of an entry: everything but its text."""
     data = entry.text.encode()
     return {
         "id": entry.id,

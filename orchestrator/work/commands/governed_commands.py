@@ -32,7 +32,7 @@ from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest, Kept
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
-from orchestrator.work.approvals.service import NO_TERMINAL, Approvals, Line
+from orchestrator.work.approvals.approvals import NO_TERMINAL, Approvals, Line
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
@@ -162,7 +162,7 @@ class GovernedCommands:
         """
         session.check_open()
         session.secrets.check()
-        # First, so that refusals are recorded and reported without the secrets, too.
+        # Before the decision, so that refusals, too, are recorded and reported without the secrets.
         session.secrets.give(request.secrets)
         tool = self._rules.catalog.oneshots.get(name)
         if tool is None:

@@ -16,8 +16,8 @@ from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
 
-class Pausing:
-    """A pause is carried out, then recorded; a resumption is recorded first."""
+class Pauses:
+    """Carries pauses out, then records them; records resumptions first."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Pausing:
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox without waiting for other changes of the session.
 
-        In a suspended one, nothing runs: it is not restored before it is resumed and used.
+        In a suspended session nothing runs; it is restored once it is resumed and used.
 
         Raises: InvalidTransitionError; SandboxUnavailableError if it could only be killed.
         """

@@ -2,20 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    suppress,
-)
-from dataclasses import replace
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TypeVar
 
-from orchestrator.ground.errors import (
-    AuditUnavailableError,
-    NotFoundError,
-    PaddockError,
-)
+from orchestrator.ground.errors import AuditUnavailableError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fair_queue import Turn
 from orchestrator.ground.open import GroundFloor
@@ -24,34 +14,30 @@ from orchestrator.host.engine.base import Container
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.open import RecordFloor
-from orchestrator.rules.access.keys import Principal, Role, digest, new_handle
+from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
-from orchestrator.sessions.ending import SYSTEM, Ending
-from orchestrator.sessions.ends import SpawnEnds
 from orchestrator.sessions.finder import Finder
-from orchestrator.sessions.inspect import Inspection, Inspector
+from orchestrator.sessions.inspection import Inspector
 from orchestrator.sessions.level_change import LevelChange
-from orchestrator.sessions.pausing import Pausing
+from orchestrator.sessions.pauses import Pauses
 from orchestrator.sessions.sandbox_room import SandboxRoom
-from orchestrator.sessions.settings_change import SettingsChange
+from orchestrator.sessions.session_changes import SessionChanges
+from orchestrator.sessions.session_ends import SYSTEM, SessionEnds
 from orchestrator.sessions.shares import Shares
+from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
-from orchestrator.state import session_rows
 from orchestrator.state.end_requests import EndRequest
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
 from orchestrator.state.session import Session, join
-from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.open import WorkFloor
 from paddock.contract.words import IdleAction, Kind, Rationale, Status
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +65,6 @@ class Sessions:
         self._sandboxes = sandboxes
         self._settings = settings
         self._engine = node.engine
-        self._recorder = recorder
         self._executions = work.executions
         self._budgets = record.budgets
         self._stops = stops
@@ -94,14 +79,8 @@ class Sessions:
             lambda: self.suspensions.suspend_one(),
         )
         self.suspensions = Suspensions(
-            database,
-            recorder,
-            stops,
-            sandboxes,
-            self.registry,
-            self.room,
-            self.shares,
-            self.deadlines,
+            *(database, recorder, stops, sandboxes),
+            *(self.registry, self.room, self.shares, self.deadlines),
         )
         self._creation = Creation(
             *(settings, ground, rules, record, sandbox),
@@ -110,32 +89,27 @@ class Sessions:
         stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.spawn_ends = SpawnEnds(recorder, stops)
-        self.ending = Ending(
+        self.ends = SessionEnds(
             *(ground, host, record, sandbox, stopper, self.gaps),
             *(self.registry, self.deadlines, self.spawn_ends),
         )
-        self._pausing = Pausing(
+        self._pauses = Pauses(
             node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
-        self._inspector = Inspector(node, database, workspaces)
+        self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")
-        self._settings_change = SettingsChange(
+        self.changes = SessionChanges(
             rules.levels,
             sandbox.listed_images,
             recorder,
+            self.registry,
             self.shares,
             workspaces,
             LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
             self._tasks,
-            self.ending.end_child,
+            self.ends.end_child,
         )
         self._closing = False
-
-    # Watching.
-
-    async def inspect(self, session: Session) -> Inspection:
-        """The session's present activity; its agent need not answer."""
-        return await self._inspector.inspect(session)
 
     # Creating.
 
@@ -144,14 +118,14 @@ class Sessions:
 
         Raises: the error of that creation, if the host has failed.
         """
-        creation = self._creation.under_way.find(principal, session_id)
+        creation = self._creation.running.find(principal, session_id)
         if creation is not None:
             await creation.wait()
         return self.finder.existing(principal, session_id)
 
     def begun(self, principal: Principal, session_id: str) -> bool:
         """Whether the caller's session with that id is live, or being created."""
-        creation = self._creation.under_way.find(principal, session_id)
+        creation = self._creation.running.find(principal, session_id)
         return creation is not None or self.finder.existing(principal, session_id) is not None
 
     async def create(
@@ -184,7 +158,7 @@ class Sessions:
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
         children = list(session.family.descendants) if session.live else []
         if session.live:
-            await self.ending.run(
+            await self.ends.run(
                 session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
             )
         if purge:
@@ -205,14 +179,14 @@ class Sessions:
         """Ends the session as completed. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.COMPLETED)
         await self._tasks.shield(
-            self.ending.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
+            self.ends.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
         )
 
     async def abort(self, principal: Principal, session: Session) -> None:
         """Ends the session as aborted. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.ABORTED)
         await self._tasks.shield(
-            self.ending.run(session, principal, Status.ABORTED, Rationale.NORMAL)
+            self.ends.run(session, principal, Status.ABORTED, Rationale.NORMAL)
         )
 
     async def expire(self, session: Session) -> None:
@@ -235,10 +209,10 @@ class Sessions:
         if deadline is Deadline.BUDGET:
             self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
         if deadline is not None:
-            await self.ending.expire(session, deadline)
+            await self.ends.expire(session, deadline)
 
     async def serve(self, request: EndRequest) -> None:
-        """Ends the session for which a lower part asks that. Raises: the errors of its end."""
+        """Ends a session because a lower part asks for it. Raises: the errors of its end."""
         if request.missed is None:
             await self.expire(request.session)
         else:
@@ -246,7 +220,7 @@ class Sessions:
 
     async def miss(self, session: Session, error: str, then: EventDraft | None) -> None:
         """Ends a session that misses something in its context pack; `then` is recorded after it."""
-        run = self.ending.run(
+        run = self.ends.run(
             session, SYSTEM, Status.ABORTED, Rationale.CONTEXT_MISS, error=error, then=then
         )
         await self._tasks.shield(run)
@@ -255,26 +229,19 @@ class Sessions:
         """Ends the session whose container has ended by itself."""
         session = self.finder.by_container(container.id)
         if session is not None:
-            await self._tasks.shield(self.ending.crashed(session, container))
+            await self._tasks.shield(self.ends.crashed(session, container))
 
     # Changing.
 
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
-        await self._tasks.shield(self._pausing.pause(principal, session))
+        await self._tasks.shield(self._pauses.pause(principal, session))
 
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns."""
-        await self._tasks.shield(self._pausing.resume(principal, session))
+        await self._tasks.shield(self._pauses.resume(principal, session))
 
-    def using(self, principal: Principal, session: Session) -> AbstractAsyncContextManager[None]:
-        """Keeps the session's sandbox, or gives it one again if it was suspended.
-
-        Raises: the errors of `Suspensions.using`.
-        """
-        return self.suspensions.using(principal, session)
-
-    async def interrupt(self, principal: Principal, session: Session) -> None:
+    async def interrupt(self, session: Session) -> None:
         """Ends every running command, also of children; the sessions continue."""
         below = [child for child in session.family.descendants if child.status is Status.ACTIVE]
         await asyncio.gather(*(self._interrupt(child) for child in below))
@@ -286,43 +253,6 @@ class Sessions:
         session.check_open()
         await self._executions.cancel_all(session, "interrupted")
 
-    async def change_settings(
-        self,
-        principal: Principal,
-        session: Session,
-        permission_level: str | None,
-        workspace: Mapping[str, str],
-    ) -> None:
-        """Sets the permission level; `workspace` is what the client takes for the workspace.
-
-        Raises: the errors of `SettingsChange.run`.
-        """
-        await self._settings_change.run(principal, session, permission_level, workspace)
-
-    async def set_episode(
-        self, principal: Principal, session: Session, episode_id: str | None
-    ) -> None:
-        """Names the episode of the session's work; None: it has none.
-
-        Raises: SessionTerminatedError, BudgetExceededError; the errors of `Recorder.check_room`;
-        ConflictError while its secrets are unknown, ValidationError if it has one in it.
-        """
-        session.check_live()
-        self._recorder.check_room(session)
-        session.secrets.check_known()
-        named = {"episode_id": episode_id}
-        check_not_stored(named, await self._recorder.told(session, named))
-        async with session.lock:
-            session.check_live()
-            episodes = session.episodes + (episode_id not in (None, session.terms.episode_id))
-            await self._recorder.record(
-                session,
-                EventDraft("session.episode", actor=principal.name, args=named),
-                effect=session_rows.with_episode(session, episode_id, episodes),
-            )
-            session.terms = replace(session.terms, episode_id=episode_id)
-            session.episodes = episodes
-
     async def report_usage(
         self, principal: Principal, session: Session, tokens: int, microdollars: int
     ) -> None:
@@ -332,29 +262,11 @@ class Sessions:
         """
         await self._tasks.shield(self._budgets.report(principal, session, tokens, microdollars))
 
-    async def rotate_handle(self, principal: Principal, session: Session) -> str:
-        """Creates a new handle; the old one is invalid from now on.
-
-        Raises: the errors of `Recorder.check_room`, AuditUnavailableError.
-        """
-        session.check_live()
-        self._recorder.check_room(session)
-        handle = new_handle()
-        async with session.lock:
-            session.check_live()
-            await self._recorder.record(
-                session,
-                EventDraft("session.settings", actor=principal.name, args={"handle": "rotated"}),
-                effect=session_rows.updating(session, handle_sha256=digest(handle)),
-            )
-            self.registry.rehandle(session, digest(handle))
-        return handle
-
     async def shut_down(self) -> None:
         """Finishes running work and releases the sandboxes, which keep running."""
         self._closing = True
         await self.deadlines.close()
-        await self._inspector.close()
+        await self.inspector.close()
         await self._tasks.drain()
         await self.suspensions.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]

@@ -22,12 +22,12 @@ _OF_THE_HOST = (
 )
 
 
-class UnderWay:
+class RunningCreation:
     """One creation, from its first check until the session exists or nothing of it is left."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        # Why it ended without the session, if others would meet the same.
+        # Why it failed, if another creation of the session would fail alike.
         self.failure: PaddockError | None = None
         self._ended = asyncio.Event()
         self._waiting = 0
@@ -38,7 +38,7 @@ class UnderWay:
         return self._waiting > 0
 
     async def wait(self) -> None:
-        """Waits for the end. Raises: the error, if it was the host's and not of the request."""
+        """Waits for the end. Raises: its error, if the host caused it and not the request."""
         self._waiting += 1
         try:
             await self._ended.wait()
@@ -48,17 +48,17 @@ class UnderWay:
             raise type(self.failure)(self.failure.detail, **self.failure.fields)
 
     def end(self) -> None:
-        """Has those who wait continue."""
+        """Lets those who wait continue."""
         self._ended.set()
 
 
-class CreationsUnderWay:
-    """At most one creation by id, ignoring case."""
+class RunningCreations:
+    """The creations under way, at most one for each id, ignoring case."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, UnderWay] = {}
+        self._by_id: dict[str, RunningCreation] = {}
 
-    def find(self, principal: Principal, session_id: str) -> UnderWay | None:
+    def find(self, principal: Principal, session_id: str) -> RunningCreation | None:
         """The creation of exactly that id, if the principal may see the session."""
         found = self._by_id.get(session_id.casefold())
         if found is None or found.session.id != session_id:
@@ -67,12 +67,12 @@ class CreationsUnderWay:
         return found if seen else None
 
     @contextmanager
-    def begun(self, session: Session) -> Iterator[UnderWay]:
-        """The session's creation is the block. Raises: ConflictError if there is one of its id."""
+    def begun(self, session: Session) -> Iterator[RunningCreation]:
+        """Registers the creation that the block is. Raises: ConflictError if its id has one."""
         name = session.id.casefold()
         if name in self._by_id:
             raise ConflictError(f"a session with the id {session.id} is being created", field="id")
-        creation = self._by_id[name] = UnderWay(session)
+        creation = self._by_id[name] = RunningCreation(session)
         try:
             yield creation
         except _OF_THE_HOST as error:

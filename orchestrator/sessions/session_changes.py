@@ -1,27 +1,31 @@
-"""Changes a session's settings: who may, and what it costs; `LevelChange` changes the level."""
+"""Changes of live sessions that clients ask for: another level, episode or handle."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.access.keys import Principal, digest, new_handle
 from orchestrator.rules.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.shares import Shares
+from orchestrator.state import session_rows
 from orchestrator.state.narrowing import check_level, covers
+from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import check_not_stored
 
 
-class SettingsChange:
-    """Changes settings within the bounds of the caller's key.
+class SessionChanges:
+    """Changes sessions within the bounds of the caller's key.
 
-    A change that has begun continues in `tasks` if its caller is cancelled.
+    A change of the level that has begun continues in `tasks` if its caller is cancelled.
     """
 
     def __init__(
@@ -29,6 +33,7 @@ class SettingsChange:
         levels: Levels,
         images: ListedImages,
         recorder: Recorder,
+        registry: Registry,
         shares: Shares,
         workspaces: Workspaces,
         level_change: LevelChange,
@@ -40,19 +45,20 @@ class SettingsChange:
         self._levels = levels
         self._images = images
         self._recorder = recorder
+        self._registry = registry
         self._shares = shares
         self._workspaces = workspaces
         self._level_change = level_change
         self._tasks = tasks
 
-    async def run(
+    async def set_level(
         self,
         principal: Principal,
         session: Session,
         permission_level: str | None,
         workspace: Mapping[str, str],
     ) -> None:
-        """Sets the permission level; `workspace` is what the client takes for the workspace.
+        """Sets the permission level; `workspace` is what the client expects of it.
 
         Raises: ValidationError for a level that does not permit the session's image, and for
         another workspace than there is, which is recorded;
@@ -109,7 +115,7 @@ class SettingsChange:
     async def _end_children(self, session: Session, level: Level) -> None:
         """Ends children that the level does not cover, and those that use its workspace.
 
-        A child that is created meanwhile is there afterwards, or finds the new level.
+        Called before and after the change, because a child may be created meanwhile.
         """
         above = [
             child
@@ -177,6 +183,48 @@ class SettingsChange:
             # A suspended one is resized when it is restored; one that is closed, at the next try.
             if session.sandbox is not None and not shares:
                 await self._workspaces.resized(workspace, session.limits.workspace_bytes)
+
+    async def set_episode(
+        self, principal: Principal, session: Session, episode_id: str | None
+    ) -> None:
+        """Names the episode of the session's work; None: it has none.
+
+        Raises: SessionTerminatedError, BudgetExceededError; the errors of `Recorder.check_room`;
+        ConflictError while its secrets are unknown, ValidationError if it has one in it.
+        """
+        session.check_live()
+        self._recorder.check_room(session)
+        session.secrets.check_known()
+        named = {"episode_id": episode_id}
+        check_not_stored(named, await self._recorder.told(session, named))
+        async with session.lock:
+            session.check_live()
+            episodes = session.episodes + (episode_id not in (None, session.terms.episode_id))
+            await self._recorder.record(
+                session,
+                EventDraft("session.episode", actor=principal.name, args=named),
+                effect=session_rows.with_episode(session, episode_id, episodes),
+            )
+            session.terms = replace(session.terms, episode_id=episode_id)
+            session.episodes = episodes
+
+    async def rotate_handle(self, principal: Principal, session: Session) -> str:
+        """Creates a new handle; the old one is invalid from now on.
+
+        Raises: the errors of `Recorder.check_room`, AuditUnavailableError.
+        """
+        session.check_live()
+        self._recorder.check_room(session)
+        handle = new_handle()
+        async with session.lock:
+            session.check_live()
+            await self._recorder.record(
+                session,
+                EventDraft("session.settings", actor=principal.name, args={"handle": "rotated"}),
+                effect=session_rows.updating(session, handle_sha256=digest(handle)),
+            )
+            self._registry.rehandle(session, digest(handle))
+        return handle
 
 
 def _check_parent(session: Session, level: Level) -> None:

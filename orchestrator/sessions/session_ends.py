@@ -19,7 +19,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.sandboxes.stopping import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
-from orchestrator.sessions.ends import SpawnEnds
+from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.state import session_rows
 from orchestrator.state.lifecycle import Termination
 from orchestrator.state.registry import Registry
@@ -35,7 +35,7 @@ _ENDING = "the session is ending"
 SYSTEM = Principal("system", Role.ADMIN)
 
 
-class Ending:
+class SessionEnds:
     """The only way in which sessions end."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Ending:
 
         It ends even if that can't be recorded; the record follows. `deadline` names the deadline
         that passed, `closing` what the client who closes it requested, `then` what is recorded
-        after the end. It does not end because it was idle if it is in use again. With
+        after the end. A session that was idle and is in use again does not end. With
         `container_id`, it ends only while that is its container, because the container of a
         replaced sandbox may end at any time.
         """
@@ -103,18 +103,19 @@ class Ending:
                 rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
             )
             if closing is not None:
-                self._record(session, principal, "session.close", args=closing)
+                draft = EventDraft("session.close", principal.name, args=closing, stop=True)
+                self._record(session, draft._replace(time=now()))
             result = {
                 "status": str(status),
                 "rationale_code": str(rationale),
                 **({} if deadline is None else {"deadline": deadline}),
             }
-            # Before its own end, after which nothing is recorded.
+            # Recorded before its own end, after which nothing is.
             self._spawn_ends.of_children(session)
             self._record_end(session, principal, status, termination, result, error)
             self._record_in_parent(session, status, error)
             if then is not None:
-                self._record_then(session, then)
+                self._record(session, then, FaultPoint.REFINE_ENDED)
             hands_over = await self._stops.recorded(session) and thaws
             FaultPoint.CLOSE_RECORDED.reached()
             terminals = [] if hands_over else sorted(session.terminals)
@@ -139,7 +140,7 @@ class Ending:
                 await self._leave(session)
 
     async def end_child(self, child: Session, error: str) -> None:
-        """Aborts a child, because its parent is not what it was."""
+        """Aborts a child because of its parent; `error` says why."""
         await self.run(child, SYSTEM, Status.ABORTED, Rationale.NORMAL, error=error)
 
     async def _end_children(self, parent: Session, status: Status) -> None:
@@ -158,7 +159,7 @@ class Ending:
                 await asyncio.wait(family.births)
 
     async def _leave(self, session: Session) -> None:
-        """Takes the session from its parent, and carries out what is ordered for its workspace."""
+        """Removes the session from its family, and purges the workspace of a run's child."""
         origin, parent = session.family.origin, session.family.parent
         leave(session)
         if origin is None:
@@ -216,34 +217,28 @@ class Ending:
         self._stops.add(session, write)
 
     def _record(
-        self, session: Session, principal: Principal, operation: str, *, args: dict[str, Any]
+        self, session: Session, draft: EventDraft, before: FaultPoint | None = None
     ) -> None:
-        at = now()
-        self._stops.add(
-            session,
-            lambda: self._recorder.record(
-                session, EventDraft(operation, actor=principal.name, args=args, time=at, stop=True)
-            ),
-        )
+        async def write() -> None:
+            if before is not None:
+                before.reached()
+            await self._recorder.record(session, draft)
+
+        self._stops.add(session, write)
 
     def _record_in_parent(self, session: Session, status: Status, error: str | None) -> None:
-        """Not before the end itself is on record: the next start would find the child alive."""
+        """Records the end in the parent, after the end itself.
 
+        In the other order, the next start could find the child alive.
+        """
         parent = session.family.parent
         if parent is None:
             return
 
-        async def tell() -> None:
+        async def record() -> None:
             self._spawn_ends.of_child(parent, session, status, error)
 
-        self._stops.add(session, tell)
-
-    def _record_then(self, session: Session, draft: EventDraft) -> None:
-        async def write() -> None:
-            FaultPoint.REFINE_ENDED.reached()
-            await self._recorder.record(session, draft)
-
-        self._stops.add(session, write)
+        self._stops.add(session, record)
 
     async def _silence(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
         """Takes over the last events; if the agent can run for a while, it ends what runs."""
@@ -256,7 +251,7 @@ class Ending:
         await self._sandboxes.silence(sandbox)
 
     async def expire(self, session: Session, deadline: Deadline) -> None:
-        """Ends a session with a passed deadline; for a budget, this is already recorded."""
+        """Ends a session whose deadline has passed; a used up budget is on record already."""
         exceeded = session.budget.exceeded
         if deadline is Deadline.BUDGET and exceeded is not None:
             status, rationale = Status.BUDGET_EXCEEDED, Rationale.BUDGET_EXHAUSTED
@@ -274,15 +269,15 @@ class Ending:
     async def crashed(self, session: Session, container: Container) -> None:
         """Ends the session because its container has ended by itself."""
         try:
-            said = (await self._engine.logs(container.id)).strip()[-1000:]
+            printed = (await self._engine.logs(container.id)).strip()[-1000:]
         except PaddockError:
-            said = ""
+            printed = ""
         await self.run(
             session,
             SYSTEM,
             Status.ABORTED,
             Rationale.CRASH,
             exit_code=container.exit_code,
-            error=f"the sandbox ended by itself: {said or 'its agent said nothing'}",
+            error=f"the sandbox ended by itself: {printed or 'its agent said nothing'}",
             container_id=container.id,
         )

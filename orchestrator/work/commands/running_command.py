@@ -4,8 +4,8 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.ground.errors import NotFoundError, PaddockError, SandboxUnavailableError
-from orchestrator.host.link.messages import Chunk, parse_page
+from orchestrator.ground.errors import NotFoundError, PaddockError
+from orchestrator.host.link.messages import Chunk, malformed, parse_page
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import CHUNK_BYTES
@@ -39,8 +39,8 @@ async def read_output(
 ) -> OutputPage:
     """Output from offset `after` on; waits up to `wait` seconds for some.
 
-    `looks`: it stays available to the command's caller and for its evidence; `whole`: includes
-    stored long output. Raises: SandboxUnavailableError.
+    `looks`: the output stays available to the command's caller and for its evidence; `whole`:
+    includes stored long output. Raises: SandboxUnavailableError.
     """
     if session.sandbox is None or not command.dispatched:
         return OutputPage([], after, command.ended, lost=True)
@@ -59,7 +59,7 @@ async def read_output(
     except NotFoundError:
         return OutputPage([], after, command.ended, lost=True)
     except (KeyError, TypeError, ValueError):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
+        raise malformed() from None
 
 
 async def feed(session: Session, command: Command, data: bytes, close: bool) -> None:

@@ -1,7 +1,9 @@
-"""A session's present state and activity, from the host and the ledger."""
+"""A session's present state, activity and counters, from the host and the ledger."""
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from orchestrator.ground.fair_share import FairShare
@@ -22,6 +24,8 @@ log = logging.getLogger(__name__)
 LATEST = 10
 # A measurement that takes longer is given up.
 _MEASURE_SECONDS = 0.8
+# The operations that count as tool calls, if they were not denied.
+_TOOL_CALLS = ("command.start", "pty.open", "pty.interaction", "file.")
 
 
 class Inspection(NamedTuple):
@@ -106,3 +110,31 @@ class Inspector:
             return None
         looks.latest, looks.earlier = found
         return looks.latest
+
+
+class Telemetry(NamedTuple):
+    """The counters; `duration_ms` is from the creation to the end, or until now."""
+
+    tool_calls: int
+    events_emitted: int
+    episode_count: int
+    started_at: str
+    duration_ms: int
+
+
+def telemetry(session: Session, counts: Mapping[tuple[str, str], int], now: datetime) -> Telemetry:
+    """The session's counters; `counts` are its events by operation and decision."""
+    ended = session.termination
+    until = now if ended is None else datetime.fromisoformat(ended.terminated_at)
+    lasted = until - datetime.fromisoformat(session.created_at)
+    return Telemetry(
+        tool_calls=sum(
+            events
+            for (operation, decision), events in counts.items()
+            if operation.startswith(_TOOL_CALLS) and decision != "deny"
+        ),
+        events_emitted=sum(counts.values()),
+        episode_count=session.episodes,
+        started_at=session.created_at,
+        duration_ms=max(0, int(lasted.total_seconds() * 1000)),
+    )

@@ -1,17 +1,15 @@
-"""Records of terminals, and of lines that were sent to them. Pure."""
+"""Records of terminals, and their rows, which commit together with their audit events."""
 
+import json
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
-from orchestrator.work.approvals.approval_rows import Approval
-from orchestrator.work.terminals.evidence_files import RAW_NAME, Digests
+from orchestrator.ground.store.effect import Effect
+from orchestrator.work.terminals.evidence_files import Digests
 from orchestrator.work.terminals.spec import TerminalSpec
 from orchestrator.work.terminals.terminal import Status
-
-# The exit code of an interaction without one: it timed out, failed or was refused.
-NO_EXIT_CODE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,45 +65,54 @@ class TerminalRecord:
         return cls(**{**values, **own})
 
 
-class Results(NamedTuple):
-    """The subject of a manifest's output schema; the prompt has no trailing white space."""
+class TerminalRow(NamedTuple):
+    """A stored terminal, and its session."""
 
-    prompt: str
-    output: str
-    session_state: str
-    interaction_count: int
+    session_key: str
+    record: TerminalRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """A line and its result: success, timeout, error, or pending while a person decides.
+def opening(session_key: str, record: TerminalRecord) -> Effect:
+    """Stores a terminal that is about to be opened."""
 
-    `started` is in seconds since the epoch. `output_hash` covers the raw bytes, which are in the
-    terminal's `output_file`. `approval` is set if one was requested.
-    """
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, ?, ?)",
+            (record.id, session_key, record.opened_at, json.dumps(record.stored())),
+        )
 
-    status: str
-    scan_id: str
-    tool: str
-    command: str
-    session_id: str
-    terminal_id: str
-    started: float
-    duration_ms: int
-    exit_code: int
-    output_hash: str | None = None
-    output_bytes: int = 0
-    truncated: bool = False
-    error: str | None = None
-    results: Results | None = None
-    approval: Approval | None = None
+    return effect
 
-    @property
-    def timestamp(self) -> str:
-        """The start time, RFC 3339 UTC."""
-        return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    @property
-    def output_file(self) -> str:
-        """The file of the raw bytes, in the evidence folder."""
-        return f"{self.terminal_id}/{RAW_NAME}"
+def ending(record: TerminalRecord) -> Effect:
+    """Stores how a terminal has ended."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE terminals SET ended_at = ?, record = ? WHERE id = ?",
+            (record.ended_at, json.dumps(record.stored()), record.id),
+        )
+
+    return effect
+
+
+def of_session(connection: sqlite3.Connection, session_key: str) -> list[TerminalRow]:
+    """A session's terminals, oldest first."""
+    return _rows(connection, "session_key = ? ORDER BY opened_at, id", session_key)
+
+
+def one(connection: sqlite3.Connection, session_key: str, terminal_id: str) -> TerminalRow | None:
+    """A terminal of a session."""
+    rows = _rows(connection, "session_key = ? AND id = ?", session_key, terminal_id)
+    return rows[0] if rows else None
+
+
+def not_ended(connection: sqlite3.Connection) -> list[TerminalRow]:
+    """Terminals without a recorded end."""
+    return _rows(connection, "ended_at IS NULL ORDER BY id")
+
+
+def _rows(connection: sqlite3.Connection, condition: str, *values: str) -> list[TerminalRow]:
+    query = f"SELECT session_key, record FROM terminals WHERE {condition}"  # noqa: S608
+    found = connection.execute(query, values)
+    return [TerminalRow(row[0], TerminalRecord.restored(json.loads(row[1]))) for row in found]

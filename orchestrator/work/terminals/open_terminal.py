@@ -10,15 +10,15 @@ from orchestrator.state.session import Session
 from orchestrator.work.terminals.evidence import Evidence
 from orchestrator.work.terminals.evidence_files import Digests
 from orchestrator.work.terminals.pages import Exit
-from orchestrator.work.terminals.record import TerminalRecord
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import Situation
 from orchestrator.work.terminals.terminal import Status, Terminal
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from orchestrator.work.terminals.viewers import Viewers
 
 
 @dataclass(slots=True, eq=False)
-class Live:
+class OpenTerminal:
     """One terminal. `record` is as stored when it was opened, and finally as of its end."""
 
     session: Session
@@ -45,10 +45,15 @@ class Live:
         return self.terminal.id
 
     @property
+    def ending(self) -> Exit | None:
+        """How its program has ended, as far as is known."""
+        return self.exit or self.terminal.exit
+
+    @property
     def situation(self) -> Situation:
         """The facts on which decisions depend."""
-        shown = self.terminal.shown
-        state = shown.state if shown else ""
+        last = self.terminal.last_prompt
+        state = last.state if last else ""
         return Situation(state, self.interactions, self.terminal.line_bytes)
 
     @property
@@ -72,23 +77,22 @@ class Live:
 
     def view(self) -> TerminalRecord:
         """The terminal as it is now."""
-        shown = self.terminal.shown
+        last = self.terminal.last_prompt
         return replace(
             self.record,
             status=self.status,
-            session_state=shown.state if shown else None,
-            prompt=self.session.secrets.cut(shown.prompt.rstrip()) if shown else None,
+            session_state=last.state if last else None,
+            prompt=self.session.secrets.cut(last.prompt.rstrip()) if last else None,
             interaction_count=self.interactions,
         )
 
     def final(self, reason: str, ended_at: str, digests: Digests | None) -> TerminalRecord:
         """The terminal after its end."""
-        ending = self.exit or self.terminal.exit
         return replace(
             self.view(),
             status=Status.TERMINATED,
             ended_at=ended_at,
             reason=reason,
-            exit_code=ending.exit_code if ending else None,
+            exit_code=self.ending.exit_code if self.ending else None,
             evidence=digests,
         )

@@ -23,25 +23,25 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from orchestrator.work.terminals import terminal_rows, transcript
+from orchestrator.work.terminals import terminal_record, transcript
+from orchestrator.work.terminals.asciicast import Recording, shown_columns
 from orchestrator.work.terminals.evidence import Evidence
-from orchestrator.work.terminals.finishing import Finishing
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.record import TerminalRecord
-from orchestrator.work.terminals.recording import Recording, shown_columns
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.open_terminal import OpenTerminal
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import TerminalSpec
 from orchestrator.work.terminals.terminal import Status, Terminal, Wait
+from orchestrator.work.terminals.terminal_ends import TerminalEnds
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from orchestrator.work.terminals.viewers import Size, Viewers
 from paddock.contract.words import Status as SessionStatus
 from sandbox_agent.decide.protocol import BUDGET_REASON
 
 # Characters of the output that a tool printed instead of its prompt.
-_MOST_SAID = 2000
+_MOST_PRINTED = 2000
 
 
-class Opening:
+class TerminalStarts:
     """Opens terminals; `give_up` ends one and ensures that its end is recorded."""
 
     def __init__(
@@ -49,24 +49,24 @@ class Opening:
         recorder: Recorder,
         budgets: Budgets,
         directory: Path,
-        live: dict[str, Live],
-        finishing: Finishing,
-        give_up: Callable[[Live, str], Awaitable[None]],
+        live: dict[str, OpenTerminal],
+        ends: TerminalEnds,
+        give_up: Callable[[OpenTerminal, str], Awaitable[None]],
         threads: Threads,
     ) -> None:
         self._recorder = recorder
         self._budgets = budgets
         self._directory = directory
         self._live = live
-        self._finishing = finishing
+        self._ends = ends
         self._give_up = give_up
         self._threads = threads
-        # None is refused its turn, because each terminal reads its own output.
-        self._cutting = Cutting("pieces of what tools say", sys.maxsize)
+        # No limit: each terminal has one piece at a time, because it reads in order.
+        self._cutting = Cutting("pieces of tools' output", sys.maxsize)
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
-    ) -> Live:
+    ) -> OpenTerminal:
         """A terminal whose tool shows its prompt, or whose shell has started.
 
         Raises: the errors of `Terminals.open`.
@@ -75,32 +75,19 @@ class Opening:
         terminal_id = f"pty-{secrets.token_hex(8)}"
         session.terminals.add(terminal_id)
         try:
-            live = await self._count(principal, session, sandbox, spec, terminal_id)
+            await self._budgets.admit(principal, session)
+            FaultPoint.TERMINAL_COUNTED.reached()
+            try:
+                live = await self._make(principal, session, sandbox, spec, terminal_id)
+                await self._record(live)
+            except BaseException:
+                self._budgets.withdraw(session)
+                raise
         except BaseException:
             session.terminals.discard(terminal_id)
             raise
         with session.asking(), naming(pty=terminal_id):
             await self._start(live)
-        return live
-
-    async def _count(
-        self,
-        principal: Principal,
-        session: Session,
-        sandbox: Sandbox,
-        spec: TerminalSpec,
-        terminal_id: str,
-    ) -> Live:
-        """A terminal that is charged to the budget and recorded, but not started."""
-        await self._budgets.admit(principal, session)
-        FaultPoint.TERMINAL_COUNTED.reached()
-        try:
-            live = await self._make(principal, session, sandbox, spec, terminal_id)
-            await self._record(live)
-            FaultPoint.TERMINAL_RECORDED.reached()
-        except BaseException:
-            self._budgets.withdraw(session)
-            raise
         return live
 
     async def _make(
@@ -110,7 +97,7 @@ class Opening:
         sandbox: Sandbox,
         spec: TerminalSpec,
         terminal_id: str,
-    ) -> Live:
+    ) -> OpenTerminal:
         secrets = session.secrets
         directory = self._directory / session.key / terminal_id
         terminal_type = spec.env.get("TERM", "dumb")
@@ -128,8 +115,8 @@ class Opening:
             self._threads,
         )
 
-        def said(keep: Callable[[bytes], None]) -> Said:
-            return Said(
+        def redacted(keep: Callable[[bytes], None]) -> RedactedOutput:
+            return RedactedOutput(
                 keep,
                 lambda: secrets.redactor,
                 lambda window: self._cutting.spans(session.key, window, sandbox.link.spend),
@@ -139,21 +126,27 @@ class Opening:
         terminal: Terminal | Shell
         if spec.is_shell:
             terminal = Shell(
-                *(terminal_id, spec, sandbox.link, said(evidence.raw), said(evidence.typed)),
+                *(
+                    terminal_id,
+                    spec,
+                    sandbox.link,
+                    redacted(evidence.raw),
+                    redacted(evidence.typed),
+                ),
                 *(evidence.flush, viewers.show),
                 watched=lambda: len(viewers) > 0,
                 frozen=lambda: session.status is SessionStatus.PAUSED,
             )
         else:
             terminal = Terminal(
-                *(terminal_id, spec, sandbox.link, said(evidence.raw)),
+                *(terminal_id, spec, sandbox.link, redacted(evidence.raw)),
                 *(evidence.flush, viewers.show),
             )
         opened = TerminalRecord.opened(terminal_id, spec, now())
-        return Live(session, sandbox, principal, terminal, evidence, opened, viewers)
+        return OpenTerminal(session, sandbox, principal, terminal, evidence, opened, viewers)
 
-    async def _record(self, live: Live) -> None:
-        """Makes it known; one that can't be recorded leaves nothing."""
+    async def _record(self, live: OpenTerminal) -> None:
+        """Records the terminal and makes it known; if that fails, nothing of it is left."""
         session, spec = live.session, live.terminal.spec
         self._live[live.id] = live
         try:
@@ -171,15 +164,16 @@ class Opening:
                 ),
                 effect=both(
                     session_rows.with_budget(session),
-                    terminal_rows.opening(session.key, live.record),
+                    terminal_record.opening(session.key, live.record),
                 ),
             )
         except BaseException:
             del self._live[live.id]
             await live.evidence.discard()
             raise
+        FaultPoint.TERMINAL_RECORDED.reached()
 
-    async def _start(self, live: Live) -> None:
+    async def _start(self, live: OpenTerminal) -> None:
         try:
             async with live.lock:
                 if live.session.check_open() is not live.sandbox:
@@ -197,36 +191,36 @@ class Opening:
             raise
         await self._no_prompt(live, wait)
 
-    async def _begin(self, live: Live) -> Wait | None:
+    async def _begin(self, live: OpenTerminal) -> Wait | None:
         """Starts it; returns why a tool is not at its prompt, and None if all is well."""
         if isinstance(live.terminal, Shell):
             await live.terminal.begin()
         else:
             wait = await live.terminal.start()
-            shown = live.terminal.shown
-            if wait is not Wait.PROMPT or shown is None:
+            last = live.terminal.last_prompt
+            if wait is not Wait.PROMPT or last is None:
                 return wait
-            live.evidence.note("READY", [transcript.shown(*shown)])
+            live.evidence.note("READY", [transcript.shown(*last)])
             await live.evidence.flush()
         live.status = Status.READY
         return None
 
-    async def _no_prompt(self, live: Live, wait: Wait) -> None:
+    async def _no_prompt(self, live: OpenTerminal, wait: Wait) -> None:
         """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for a budget."""
         seconds = live.terminal.spec.startup_timeout_seconds
-        text = live.tool.said().text
+        text = live.tool.printed().text
         if wait is Wait.TIMEOUT:
             await self._give_up(live, "startup_timeout")
             what = f"did not show its prompt within {seconds} s"
         else:
-            await self._finishing.run(live)
+            await self._ends.run(live)
             what = "ended before it showed its prompt"
         if live.session.budget.exceeded is not None:
             raise await self._budgets.refusal(live.session)
         # Secrets are removed before shortening, because a secret's end alone would not be
         # recognized.
-        said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
+        printed = (await self._recorder.told(live.session, text))[-_MOST_PRINTED:]
         live.session.check_live()
         raise ConflictError(
-            f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record.reason
+            f"the tool {what}; it said: {printed!r}", pty=live.id, reason=live.record.reason
         )

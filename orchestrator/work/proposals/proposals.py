@@ -29,13 +29,13 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.session import Session
 from orchestrator.work.proposals.commit_ends import SPARE_SECONDS, CommitEnds
-from orchestrator.work.proposals.forbidden import forbidden
 from orchestrator.work.proposals.listing import (
     Conflict,
     Prepared,
     ProposalPage,
     Refusal,
     StagedCounts,
+    forbidden,
     page_of,
     prepared_of,
 )
@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 _MOST_SHOWN = 4
 _MOST_COMMITS = 4
 _RECORDED_REFS = 100
-_MOST_TOLD = 100
-# Proposals of which a program is told.
+_MOST_NAMED = 100
+# Proposals that a program gets.
 _MOST_STAGED = 1000
 _CHECK_SECONDS = 60
 
@@ -90,8 +90,8 @@ class Proposals:
         # One helper at a time for each session, by its key.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def told(self, principal: Principal, session: Session) -> ProposalPage:
-        """The proposals of which a program is told. Raises: the errors of `show`."""
+    async def for_program(self, principal: Principal, session: Session) -> ProposalPage:
+        """The proposals that a program gets. Raises: the errors of `show`."""
         return await self.show(principal, session, "", _MOST_STAGED)
 
     async def show(
@@ -186,8 +186,8 @@ class Proposals:
         if prepared.conflicts or refused:
             raise ProposalConflictError(
                 _why(prepared.conflicts, refused),
-                conflicts=[each.model_dump() for each in prepared.conflicts[:_MOST_TOLD]],
-                refused=[each.model_dump() for each in refused[:_MOST_TOLD]],
+                conflicts=[each.model_dump() for each in prepared.conflicts[:_MOST_NAMED]],
+                refused=[each.model_dump() for each in refused[:_MOST_NAMED]],
             )
         return prepared
 
@@ -212,16 +212,16 @@ class Proposals:
             if not self._has_staged(session):
                 return StagedCounts()
             counts = await self._counts(session)
-            told = {} if counts is None else counts.model_dump()
+            args = {} if counts is None else counts.model_dump()
             draft = EventDraft("proposal.rollback", principal.name, decision="allow", turn=turn)
-            await self._recorder.record(session, draft._replace(args=told))
+            await self._recorder.record(session, draft._replace(args=args))
             FaultPoint.ROLLBACK_RECORDED.reached()
             await self._storage.unstage(session.workspace, session.key)
             FaultPoint.ROLLBACK_MADE.reached()
             return counts or StagedCounts()
 
     async def counts(self, session: Session) -> StagedCounts | None:
-        """How much is staged; None if that can't be told, which must not prevent a rollback."""
+        """How much is staged; None if it can't be read, which must not prevent a rollback."""
         async with self._lock(session):
             return await self._counts(session) if self._has_staged(session) else StagedCounts()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,23 +17,24 @@ from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
-from orchestrator.work.terminals import late, terminal_rows, transcript
-from orchestrator.work.terminals.abandoned import finish_abandoned
-from orchestrator.work.terminals.evidence import DISK_SECONDS, EvidenceError
-from orchestrator.work.terminals.evidence_files import Digests
-from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals import terminal_record, transcript
+from orchestrator.work.terminals.evidence import DISK_SECONDS
+from orchestrator.work.terminals.evidence_files import Digests, EvidenceError, finish_abandoned
+from orchestrator.work.terminals.line_record import record_unasked
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.terminal import Status
+from orchestrator.work.terminals.terminal_record import TerminalRecord, TerminalRow
 from orchestrator.work.terminals.viewers import EndShown
 
 log = logging.getLogger(__name__)
 
 # Session, terminal id, reason.
 OnEnd = Callable[[Session, str, str], Awaitable[None]]
-# A program that ended without being told to.
+# The reason of a program that ended by itself.
 _BY_ITSELF = "exited"
 
 
-class Finishing:
+class TerminalEnds:
     """Finishes terminals: the rest of the output, its event, the files, the event of the end.
 
     `on_end` is called for each before anything else learns of it.
@@ -43,7 +44,7 @@ class Finishing:
         self,
         database: Database,
         recorder: Recorder,
-        live: dict[str, Live],
+        live: dict[str, OpenTerminal],
         on_end: OnEnd,
         threads: Threads,
     ) -> None:
@@ -54,13 +55,13 @@ class Finishing:
         self._threads = threads
         self._tasks = TaskScope("the end of a terminal")
 
-    def start(self, live: Live) -> asyncio.Task[None]:
+    def start(self, live: OpenTerminal) -> asyncio.Task[None]:
         """Finishes it as soon as no request to it is pending."""
         if live.finishing is None:
             live.finishing = self._tasks.spawn(self._finish(live))
         return live.finishing
 
-    async def run(self, live: Live) -> None:
+    async def run(self, live: OpenTerminal) -> None:
         """Finishes it, and returns once its end is recorded."""
         await asyncio.shield(self.start(live))
 
@@ -68,7 +69,7 @@ class Finishing:
         """Waits for all that are being finished."""
         await self._tasks.drain()
 
-    async def _finish(self, live: Live) -> None:
+    async def _finish(self, live: OpenTerminal) -> None:
         async with live.lock:
             reason = live.reason or _BY_ITSELF
             try:
@@ -83,59 +84,42 @@ class Finishing:
                 live.status = Status.TERMINATED
                 self._live.pop(live.id, None)
                 live.session.terminals.discard(live.id)
-                live.viewers.end(EndShown(live.exit or live.terminal.exit, reason))
+                live.viewers.end(EndShown(live.ending, reason))
                 live.closed.set()
 
-    async def _record(self, live: Live, reason: str) -> None:
+    async def _record(self, live: OpenTerminal, reason: str) -> None:
         digests = await self._close_files(live, reason)
         final = live.record = live.final(reason, now(), digests)
+        result = {"exit_code": final.exit_code, "interaction_count": live.interactions}
+        effect = both(
+            terminal_record.ending(final),
+            session_rows.counting(live.session.key, live.evidence.bytes),
+        )
         try:
-            await self._recorder.record(
-                live.session,
-                EventDraft(
-                    "pty.close",
-                    actor="system",
-                    args={"tool": live.terminal.spec.tool, "reason": reason},
-                    made=Made(
-                        {"terminal_id": live.id},
-                        {
-                            "exit_code": final.exit_code,
-                            "interaction_count": live.interactions,
-                            **(digests._asdict() if digests else {}),
-                        },
-                    ),
-                    stop=True,
-                ),
-                effect=both(
-                    terminal_rows.ending(final),
-                    session_rows.counting(live.session.key, live.evidence.bytes),
-                ),
-            )
+            await self._recorder.record(live.session, _end(final, result), effect=effect)
         except PaddockError as error:
             # Its row has no end, so the next start records it.
             log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
 
-    async def _read_rest(self, live: Live) -> str:
+    async def _read_rest(self, live: OpenTerminal) -> str:
         """Reads what the agent still has of it; returns why it has ended."""
         if live.exit is not None and live.terminal.exit is None:
             try:
                 await live.terminal.read_rest()
             except PaddockError as error:
                 log.info("the rest of terminal %s is not read: %s", live.id, error.detail)
-        ending = live.exit or live.terminal.exit
-        return (ending.reason if ending else None) or live.reason or _BY_ITSELF
+        return (live.ending.reason if live.ending else None) or live.reason or _BY_ITSELF
 
-    async def _record_late(self, live: Live) -> None:
+    async def _record_late(self, live: OpenTerminal) -> None:
         """Records the output since its last answer."""
         live.terminal.note_late()
         try:
-            await late.record(self._recorder, live)
+            await record_unasked(self._recorder, live)
         except PaddockError as error:
-            log.error("what terminal %s said last is not on record: %s", live.id, error.detail)
+            log.error("the last output of terminal %s is not on record: %s", live.id, error.detail)
 
-    async def _close_files(self, live: Live, reason: str) -> Digests | None:
-        ending = live.exit or live.terminal.exit
-        exit_code = ending.exit_code if ending else None
+    async def _close_files(self, live: OpenTerminal, reason: str) -> Digests | None:
+        exit_code = live.ending.exit_code if live.ending else None
         try:
             fields = transcript.ended(reason, exit_code, live.interactions)
             live.evidence.note("CLOSED", fields, last=True)
@@ -144,14 +128,13 @@ class Finishing:
             log.error("terminal %s: %s", live.id, error.detail)
             return None
 
-    async def abandoned(
-        self, session: Session | None, row: terminal_rows.TerminalRow, directory: Path, reason: str
+    async def record_abandoned(
+        self, session: Session | None, row: TerminalRow, directory: Path, reason: str
     ) -> None:
         """Completes the record of a terminal whose control plane was killed."""
-        count = row.record.interaction_count
         digests = None
         try:
-            finish = partial(finish_abandoned, directory, reason, count)
+            finish = partial(finish_abandoned, directory, reason, row.record.interaction_count)
             digests = await self._threads.call(finish, DISK_SECONDS)
         except EvidenceError as error:
             log.error("terminal %s: %s", row.record.id, error.detail)
@@ -166,22 +149,21 @@ class Finishing:
             reason=reason,
             evidence=digests,
         )
-        kept = digests.bytes if digests else 0
-        effect = both(
-            terminal_rows.ending(final),
-            session_rows.counting(row.session_key, kept),
-        )
+        kept = session_rows.counting(row.session_key, digests.bytes if digests else 0)
+        effect = both(terminal_record.ending(final), kept)
         if session is None:  # forgotten meanwhile, after recording everything possible
             await self._database.write(effect)
             return
-        await self._recorder.record(
-            session,
-            EventDraft(
-                "pty.close",
-                actor="system",
-                args={"tool": row.record.tool, "reason": reason},
-                made=Made({"terminal_id": row.record.id}, digests._asdict() if digests else {}),
-                stop=True,
-            ),
-            effect=effect,
-        )
+        await self._recorder.record(session, _end(final, {}), effect=effect)
+
+
+def _end(final: TerminalRecord, result: Mapping[str, object]) -> EventDraft:
+    """The event of the end; the digests of its evidence are added to `result`."""
+    digests = {} if final.evidence is None else final.evidence._asdict()
+    return EventDraft(
+        "pty.close",
+        actor="system",
+        args={"tool": final.tool, "reason": final.reason},
+        made=Made({"terminal_id": final.id}, {**result, **digests}),
+        stop=True,
+    )

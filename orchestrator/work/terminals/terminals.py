@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
 from orchestrator.ground.store.database import Database
@@ -18,21 +17,21 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import NO_ROOM_REASON
-from orchestrator.work.terminals import terminal_rows
-from orchestrator.work.terminals.evidence import EvidenceError, disk_threads
-from orchestrator.work.terminals.finishing import Finishing, OnEnd
+from orchestrator.work.terminals import terminal_record
+from orchestrator.work.terminals.evidence import disk_threads
+from orchestrator.work.terminals.evidence_files import EvidenceError
 from orchestrator.work.terminals.interaction import Interaction
-from orchestrator.work.terminals.line_turns import LineTurns
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.opening import Opening
+from orchestrator.work.terminals.line_leases import LineLeases
+from orchestrator.work.terminals.line_record import Exchange
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.pages import parse_exit
-from orchestrator.work.terminals.record import Exchange, TerminalRecord
 from orchestrator.work.terminals.records import Records
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import Ask, Decide, SentLine, TerminalSpec
+from orchestrator.work.terminals.terminal_ends import OnEnd, TerminalEnds
+from orchestrator.work.terminals.terminal_record import TerminalRecord
+from orchestrator.work.terminals.terminal_starts import TerminalStarts
 from paddock.contract.words import Kind
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -62,17 +61,17 @@ class Terminals:
         self._database = database
         self._recorder = recorder
         self._directory = state_dir / "evidence"
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, OpenTerminal] = {}
         # Terminals of an earlier control plane that are still running, by session key.
         self._strays: dict[str, frozenset[str]] = {}
         threads = disk_threads()
         self.records = Records(database, self._directory, self._live, threads)
-        self._finishing = Finishing(database, recorder, self._live, on_end, threads)
-        self._opening = Opening(
-            recorder, budgets, self._directory, self._live, self._finishing, self._give_up, threads
+        self._ends = TerminalEnds(database, recorder, self._live, on_end, threads)
+        self._starts = TerminalStarts(
+            recorder, budgets, self._directory, self._live, self._ends, self._give_up, threads
         )
         self._tasks = TaskScope("the end of a terminal")
-        self._turns = LineTurns(budgets, self.records, self._finishing, self._give_up, self._tasks)
+        self._leases = LineLeases(budgets, self.records, self._ends, self._give_up, self._tasks)
 
     # Opening.
 
@@ -86,39 +85,28 @@ class Terminals:
         AuditUnavailableError, SandboxUnavailableError, and the errors of `Session.check_open`.
         """
         sandbox = session.check_open()
-        return await self._tasks.shield(self._open(principal, session, sandbox, spec))
-
-    async def _open(
-        self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
-    ) -> TerminalRecord:
-        return (await self._opening.run(principal, session, sandbox, spec)).view()
+        starting = self._starts.run(principal, session, sandbox, spec)
+        return (await self._tasks.shield(starting)).view()
 
     async def open_shell(
         self, principal: Principal, session: Session, spec: TerminalSpec, idle_seconds: float
-    ) -> Live:
+    ) -> OpenTerminal:
         """A shell, which is read until it ends or was not used for so long.
 
         Raises: the errors of `open`.
         """
         sandbox = session.check_open()
-        return await self._tasks.shield(
-            self._open_shell(principal, session, sandbox, spec, idle_seconds)
-        )
+        starting = self._starts.run(principal, session, sandbox, spec)
+        return await self._tasks.shield(self._tended(starting, idle_seconds))
 
-    async def _open_shell(
-        self,
-        principal: Principal,
-        session: Session,
-        sandbox: Sandbox,
-        spec: TerminalSpec,
-        idle_seconds: float,
-    ) -> Live:
-        live = await self._opening.run(principal, session, sandbox, spec)
+    async def _tended(self, starting: Awaitable[OpenTerminal], idle_seconds: float) -> OpenTerminal:
+        """The shell that is being started, which is read from then on."""
+        live = await starting
         if isinstance(live.terminal, Shell):
             self._tasks.spawn(self._tend(live, live.terminal, idle_seconds))
         return live
 
-    async def _tend(self, live: Live, shell: Shell, idle_seconds: float) -> None:
+    async def _tend(self, live: OpenTerminal, shell: Shell, idle_seconds: float) -> None:
         """Reads a shell to its end, and records that."""
         try:
             await shell.follow(idle_seconds)
@@ -130,7 +118,7 @@ class Terminals:
             log.info("shell %s is given up: %s", live.id, error.detail)
             await self._give_up(live, "sandbox_unavailable")
         else:
-            await self._finishing.run(live)
+            await self._ends.run(live)
 
     # Interacting.
 
@@ -142,18 +130,18 @@ class Terminals:
         NotFoundError.
         """
         live = await self.records.running(sent.session, sent.terminal_id)
-        return await Interaction(self._recorder, self._turns, live, sent, decide, ask).run()
+        return await Interaction(self._recorder, self._leases, live, sent, decide, ask).run()
 
     async def spec(self, session: Session, terminal_id: str) -> TerminalSpec:
         """A live terminal's specification. Raises: NotFoundError, ConflictError if it has ended."""
         return (await self.records.running(session, terminal_id)).terminal.spec
 
     @property
-    def all_live(self) -> list[Live]:
+    def all_live(self) -> list[OpenTerminal]:
         """The terminals of all sessions that have not ended."""
         return list(self._live.values())
 
-    def live(self, session: Session) -> list[Live]:
+    def live(self, session: Session) -> list[OpenTerminal]:
         """The session's terminals that have not ended."""
         return [live for live in self._live.values() if live.session is session]
 
@@ -172,7 +160,7 @@ class Terminals:
             await self._tasks.shield(self._end(live, reason))
         return await self.records.get(session.key, terminal_id)
 
-    def end(self, live: Live, reason: str) -> None:
+    def end(self, live: OpenTerminal, reason: str) -> None:
         """Begins to end a terminal whose caller does not wait for that."""
         if live.reason is None:
             live.reason = reason
@@ -189,7 +177,7 @@ class Terminals:
         for live in self.live(session):
             self.end(live, NO_ROOM_REASON)
 
-    async def _end_all(self, terminals: Iterable[Live], reason: str) -> None:
+    async def _end_all(self, terminals: Iterable[OpenTerminal], reason: str) -> None:
         ends = (self._end(live, reason) for live in terminals)
         for failure in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(failure, PaddockError):
@@ -197,7 +185,7 @@ class Terminals:
             elif failure is not None:
                 raise failure
 
-    async def _end(self, live: Live, reason: str) -> None:
+    async def _end(self, live: OpenTerminal, reason: str) -> None:
         """Has the agent end it, and waits until that is recorded."""
         live.reason = live.reason or reason
         try:
@@ -208,12 +196,12 @@ class Terminals:
             detail = f"the end of terminal {live.id} is not known yet"
             raise SandboxUnavailableError(detail) from None
 
-    async def _give_up(self, live: Live, reason: str) -> None:
+    async def _give_up(self, live: OpenTerminal, reason: str) -> None:
         """Ends it, and records its end even if the agent does not answer."""
         live.reason = live.reason or reason
         with suppress(PaddockError):
             await self._end(live, reason)
-        await self._finishing.run(live)
+        await self._ends.run(live)
 
     # Called for others' messages.
 
@@ -223,7 +211,7 @@ class Terminals:
         if live is not None and live.session is session:
             with suppress(PaddockError):
                 live.exit = parse_exit(event.result)
-            self._finishing.start(live)
+            self._ends.start(live)
 
     def on_hello(self, session: Session, hello: Hello) -> None:
         """Handles a connected agent: terminals of an earlier control plane are abandoned."""
@@ -233,7 +221,7 @@ class Terminals:
             self._end_strays(session)
 
     def _end_strays(self, session: Session) -> None:
-        """Ends them once the session is adopted, which can be after its agent's hello."""
+        """Ends strays once the session is adopted, which can be after its agent's hello."""
         if session.sandbox is not None:
             for terminal_id in self._strays.pop(session.key, ()):
                 self._tasks.spawn(self._end_stray(session.sandbox, terminal_id))
@@ -248,7 +236,7 @@ class Terminals:
         gone = [live for live in self._live.values() if live.sandbox is sandbox]
         for live in gone:
             live.reason = live.reason or "sandbox_ended"
-        ends = [self._finishing.start(live) for live in gone]
+        ends = [self._ends.start(live) for live in gone]
         if ends:
             # Pending requests fail once the sandbox is released.
             await asyncio.wait(ends, timeout=_GONE_SECONDS)
@@ -261,18 +249,20 @@ class Terminals:
         Call it before any is opened. Returns their number.
         """
         by_key = {session.key: session for session in sessions}
-        left = await self._database.read(terminal_rows.not_ended)
+        left = await self._database.read(terminal_record.not_ended)
         for session in by_key.values():
             self._end_strays(session)
         for row in left:
             directory = self._directory / row.session_key / row.record.id
-            await self._finishing.abandoned(by_key.get(row.session_key), row, directory, RESTARTED)
+            await self._ends.record_abandoned(
+                by_key.get(row.session_key), row, directory, RESTARTED
+            )
         return len(left)
 
     async def shut_down(self) -> None:
         """Ends every terminal: none outlives its control plane."""
         await self._end_all(list(self._live.values()), STOPPED)
         for live in list(self._live.values()):
-            await self._finishing.run(live)
+            await self._ends.run(live)
         await self._tasks.close()
-        await self._finishing.drain()
+        await self._ends.drain()

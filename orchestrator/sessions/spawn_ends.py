@@ -11,7 +11,7 @@ from paddock.contract.words import Kind, Status
 
 
 class SpawnEnds:
-    """Ends of spawns: whoever comes first records it, and the row of the spawn goes with it."""
+    """Records ends of spawns: the first caller records an end, which removes the spawn's row."""
 
     def __init__(self, recorder: Recorder, stops: StopRecords) -> None:
         self._recorder = recorder
@@ -20,7 +20,7 @@ class SpawnEnds:
     def record(
         self, parent: Session, spawn_id: str, result: SpawnResult, tokens: int | None = None
     ) -> None:
-        """Records it with the parent's other stops, unless that is done or under way."""
+        """Records the end with the parent's other stops, unless that is done or under way."""
         spawn = parent.family.unended.pop(spawn_id, None)
         if spawn is None:
             return
@@ -44,21 +44,21 @@ class SpawnEnds:
         self._stops.add(parent, write)
 
     async def recorded(self, parent: Session) -> bool:
-        """Whether they are on record; waits for it a short time."""
+        """Whether the parent's stops are on record; waits a short time for that."""
         return await self._stops.recorded(parent)
 
     def of_child(self, parent: Session, child: Session, status: Status, error: str | None) -> None:
-        """Records it in the parent, if that lives, of a child that has ended with that status."""
+        """Records in the parent, if it lives, that the child has ended with that status."""
         origin = child.family.origin
         if origin is None or not parent.live:
             return
         failed = status is not Status.COMPLETED
-        said = (error or f"the child has ended ({status})") if failed else None
-        result = child.family.result or SpawnResult(is_error=failed, error=said)
+        reason = (error or f"the child has ended ({status})") if failed else None
+        result = child.family.result or SpawnResult(is_error=failed, error=reason)
         self.record(parent, origin.spawn_id, result, child.budget.used(Kind.TOKENS))
 
     def of_children(self, parent: Session) -> None:
-        """Records it for all spawns of a session that is ending."""
+        """Records the ends of all spawns of a session that is ending."""
         tokens = {
             child.family.origin.spawn_id: child.budget.used(Kind.TOKENS)
             for child in parent.family.children.values()

@@ -5,17 +5,16 @@ ends. Commands of oneshot tools are lines as well, without a terminal.
 """
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from orchestrator.ground.errors import BusyError, ConflictError, NotFoundError, PaddockError
-from orchestrator.ground.events import EventDraft, Made, now
+from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.recorder import Recorder
@@ -61,6 +60,10 @@ class _Open:
     # Allows one decision at a time.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def covers(self, line: Line) -> bool:
+        """Whether it is the same line with the same contents of its files, byte for byte."""
+        return self.line[:3] == line[:3] and self.line.files == line.files
+
 
 class Approvals:
     """Every approval of this instance. Callers learn only what is durable."""
@@ -88,7 +91,7 @@ class Approvals:
         `pending`: call again. Raises: BusyError if too many approvals wait already,
         AuditUnavailableError, ConflictError if another call received the answer.
         """
-        found = next((each for each in self._of(session) if _asks(each, line)), None)
+        found = next((each for each in self._of(session) if each.covers(line)), None)
         if found is None:
             found = await self._request(session, line, actor)
         with suppress(TimeoutError):
@@ -128,7 +131,7 @@ class Approvals:
                 await self._expire(found, reason)
 
     async def expire_ended(self) -> None:
-        """Likewise for commands without a terminal, once their session has ended."""
+        """Expires the approvals of commands without a terminal whose session has ended."""
         for found in list(self._open.values()):
             if found.line.terminal_id == NO_TERMINAL and not found.session.live:
                 await self._expire(found, "the session has ended")
@@ -140,7 +143,7 @@ class Approvals:
         """
         left = await self._database.read(approval_rows.pending)
         for approval in left:
-            expired = _decided(approval, "expired", "system", _RESTARTED)
+            expired = approval.decided("expired", "system", _RESTARTED)
             draft = EventDraft(
                 session_key=approval.session_key,
                 session_id=approval.session_id,
@@ -150,7 +153,7 @@ class Approvals:
                 operation="approval.decision",
                 decision="deny",
                 rule=APPROVAL,
-                args={**_args(approval), **_made(approval).args},
+                args={**approval.args, **approval.made.args},
                 result={"status": "expired"},
                 error=_RESTARTED,
             )
@@ -209,7 +212,7 @@ class Approvals:
             if verdict != "deny":
                 self._recorder.check_room(found.session)
             reason = None if reason is None else found.session.secrets.cut(reason)
-            approval = _decided(found.approval, status, principal.name, reason)
+            approval = found.approval.decided(status, principal.name, reason)
             await self._record(found, approval, principal.name, verdict)
             self._settle(found, approval)
         return approval
@@ -238,7 +241,7 @@ class Approvals:
             requested_at=now(),
         )
         found = _Open(approval, session, line)
-        # Before it is durable, so that it counts, and the same line is not requested twice.
+        # Added before it is durable, so that it counts and the same line is not requested twice.
         self._open[approval.id] = found
         try:
             await self._recorder.record(
@@ -248,8 +251,8 @@ class Approvals:
                     actor=actor,
                     decision="pending",
                     rule=APPROVAL,
-                    args=_args(approval),
-                    made=_made(approval),
+                    args=approval.args,
+                    made=approval.made,
                 ),
                 effect=approval_rows.inserting(approval),
             )
@@ -263,7 +266,7 @@ class Approvals:
             self._open.pop(found.approval.id, None)
             if found.decided.is_set():
                 return
-            approval = _decided(found.approval, "expired", "system", reason)
+            approval = found.approval.decided("expired", "system", reason)
             try:
                 await self._record(found, approval, "system", "deny", error=reason)
             except PaddockError as error:
@@ -273,7 +276,7 @@ class Approvals:
     async def _record(
         self, found: _Open, approval: Approval, actor: str, decision: str, error: str | None = None
     ) -> None:
-        """`error` says why it has expired."""
+        """Records the decision; `error` says why the approval has expired."""
         await self._recorder.record(
             found.session,
             EventDraft(
@@ -281,8 +284,8 @@ class Approvals:
                 actor=actor,
                 decision=decision,
                 rule=APPROVAL,
-                args=_args(approval),
-                made=_made(approval),
+                args=approval.args,
+                made=approval.made,
                 result={"status": approval.status, "reason": approval.reason},
                 error=error,
                 stop=error is not None or decision == "deny",
@@ -293,15 +296,6 @@ class Approvals:
     def _settle(self, found: _Open, approval: Approval) -> None:
         found.approval = approval
         found.decided.set()
-
-
-def _asks(found: _Open, line: Line) -> bool:
-    """Whether it is the same line with the same contents of its files, byte for byte."""
-    return found.line[:3] == line[:3] and found.line.files == line.files
-
-
-def _decided(approval: Approval, status: str, by: str, reason: str | None) -> Approval:
-    return replace(approval, status=status, decided_by=by, decided_at=now(), reason=reason)
 
 
 def _may_decide(principal: Principal, approval: Approval) -> bool:
@@ -317,24 +311,3 @@ def _used_up(approval_id: str) -> ConflictError:
 def _over(approval: Approval) -> ConflictError:
     status = "used up" if approval.status == "pending" else approval.status
     return ConflictError(f"approval {approval.id} is already {status}: it can be decided only once")
-
-
-def _args(approval: Approval) -> dict[str, Any]:
-    """The subject of the approval; a long text is shortened in the record."""
-    return {
-        "tool": approval.tool,
-        "command": approval.text,
-        "risk_tier": approval.risk_tier,
-        "files": approval.files,
-    }
-
-
-def _made(approval: Approval) -> Made:
-    """The members that identify it; the digest covers the complete text."""
-    return Made(
-        {
-            "approval_id": approval.id,
-            "terminal_id": approval.terminal_id,
-            "command_sha256": hashlib.sha256(approval.text.encode()).hexdigest(),
-        }
-    )

@@ -16,11 +16,11 @@ from orchestrator.work.models.tool_calls import AnswerCalls
 
 log = logging.getLogger(__name__)
 
-# For the file of a key.
+# The time limit for reading a key's file.
 _KEY_SECONDS = 10.0
 # What an endpoint that needs no key gets.
 _NO_KEY = "none"
-# Of all messages of a call, in characters.
+# Characters in all messages of a call.
 _MOST_PROMPT = 4 * 1024 * 1024
 
 
@@ -42,9 +42,9 @@ class Models:
         max_tokens: int,
         seconds: float,
         meter: CallMeter | None = None,
-        said: Callable[[str], None] = lambda _: None,
+        heard: Callable[[str], None] = lambda _: None,
     ) -> Completion:
-        """The whole answer; `said` gets its pieces, and the other arguments are those of `stream`.
+        """The whole answer; `heard` gets its pieces; the other arguments are those of `stream`.
 
         Raises: ModelError.
         """
@@ -53,7 +53,7 @@ class Models:
         async with aclosing(self.stream(name, prompt, max_tokens, seconds, meter)) as pieces:
             async for piece in pieces:
                 if texts:
-                    said(texts[-1])
+                    heard(texts[-1])
                 texts.append(piece)
         *texts, finished = texts
         usage = meter.usage
@@ -79,7 +79,7 @@ class Models:
         """The pieces of the answer as they come; the last one is why it ended, not a part of it.
 
         It takes at most these seconds, and no more than the model's time-out. `meter` has at any
-        time what is used, which the caller charges however this ends. Raises: ModelError.
+        time what is used; the caller charges that, however this ends. Raises: ModelError.
         """
         model = self._named(name)
         if sum(map(len, prompt.texts)) > _MOST_PROMPT:

@@ -9,7 +9,7 @@ from sandbox_agent.decide.redaction import RedactedStream, Redactor, Window
 Search = Callable[[Window], Awaitable[list[Span]]]
 
 
-class Said:
+class RedactedOutput:
     """One terminal's output. Allows one call at a time; a failed call loses nothing."""
 
     def __init__(
@@ -44,6 +44,6 @@ class Said:
 
     async def _release(self, window: Window | None) -> None:
         if window is not None:
-            said = self._stream.release(window, await self._search(window))
-            self._hash.update(said)
-            self._keep(said)
+            data = self._stream.release(window, await self._search(window))
+            self._hash.update(data)
+            self._keep(data)

@@ -11,15 +11,16 @@ from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.rules.tools.rules import ToolRules
 from orchestrator.rules.tools.schema import result_problem
 from orchestrator.rules.tools.statements import Reader
-from orchestrator.rules.tools.states import PromptState, next_state
+from orchestrator.rules.tools.states import next_state
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.files.files import Files
 from orchestrator.work.terminals import spec as specs
-from orchestrator.work.terminals.asking import Asking
-from orchestrator.work.terminals.record import Exchange, TerminalRecord
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.line_approvals import LineApprovals
+from orchestrator.work.terminals.line_record import Exchange
+from orchestrator.work.terminals.terminal_record import TerminalRecord
+from orchestrator.work.terminals.terminals import Terminals
 
 
 class GovernedTerminals:
@@ -37,7 +38,7 @@ class GovernedTerminals:
         self._rules = rules
         self._keys = keys
         self._terminals = terminals
-        self._asking = Asking(approvals, files)
+        self._line_approvals = LineApprovals(approvals, files)
         self._recorder = recorder
         self._reader = Reader()
 
@@ -100,7 +101,7 @@ class GovernedTerminals:
             return decide(manifest, tool, text, self._setting(session, situation), reading)
 
         sent = specs.SentLine(principal, session, terminal_id, tool, text)
-        ask = partial(self._asking.ask, sent, manifest, wait)
+        ask = partial(self._line_approvals.ask, sent, manifest, wait)
         return await self._terminals.interact(sent, gates, ask)
 
     def _setting(self, session: Session, situation: specs.Situation) -> Setting:
@@ -119,11 +120,6 @@ class GovernedTerminals:
 def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
     """A terminal's specification, from the manifest to which it is pinned."""
 
-    def infer(before: specs.Shown | None, prompt: str, command: str | None) -> str:
-        return next_state(
-            manifest, None if before is None else PromptState(*before), prompt, command
-        )
-
     return specs.TerminalSpec(
         tool=manifest.name,
         manifest_sha256=manifest.sha256,
@@ -140,8 +136,8 @@ def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
         idle_timeout_seconds=manifest.idle_timeout_seconds,
         session_timeout_seconds=manifest.session_timeout_seconds,
         max_interactions=manifest.max_interactions,
-        infer_state=infer,
-        result_problem=lambda result: result_problem(manifest.output_schema, result),
+        infer_state=partial(next_state, manifest),
+        result_problem=partial(result_problem, manifest.output_schema),
         manifest=manifest,
         capture=manifest.capture,
         recorded=manifest.capture,

@@ -24,7 +24,7 @@ MEMBER = {
     "paddock/client/session_terms.py": [
         ("    consume: ContextPack", "    nickname: str | None\n"),
     ],
-    "paddock/cli/sessions.py": [
+    "paddock/cli/resources/sessions.py": [
         (
             '    as_json: AsJson = False,\n) -> None:\n    """Create',
             "    nickname: str | None = None,\n",

@@ -1,12 +1,17 @@
-"""Translates an HTTP answer, or its absence: into a JSON object or an error."""
+"""Translates HTTP answers, or their absence: into JSON, the contract's models, or an error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
+from pydantic import ValidationError
 
 from paddock.client import errors
+from paddock.contract.base import READER, Model
+
+M = TypeVar("M", bound=Model)
+
 
 # The API's answer for a path without a route, never used for a missing object.
 _NO_ROUTE = "there is nothing at this path"
@@ -78,3 +83,36 @@ def not_paddock(response: aiohttp.ClientResponse) -> errors.PaddockError:
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() else None
+
+
+def read(model: type[M], value: Any) -> M:
+    """The model of a JSON value, with times as timezone-aware `datetime`s.
+
+    Unknown members and values of a newer server are kept; `raw` has these members. Raises:
+    OldServerError if a member is missing or has an impossible type.
+    """
+    try:
+        return model.model_validate(value, extra="allow", context=READER)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join([model.__name__, *map(str, first["loc"])])
+    if first["type"] == "missing":
+        raise errors.OldServerError(
+            f"the control plane does not tell {where}: it is older than this client"
+        )
+    raise errors.OldServerError(
+        f"the control plane tells {where} in another form than this client knows"
+    )
+
+
+def read_items(model: type[M], page: Mapping[str, Any]) -> tuple[M, ...]:
+    """The models of one page of a list. Raises: NotPaddockError, OldServerError."""
+    return tuple(read(model, item) for item in items(page))
+
+
+def items(page: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The objects of one page of a list. Raises: NotPaddockError."""
+    found = page.get("items")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise errors.NotPaddockError("the server's list is not one of Paddock's")
+    return found

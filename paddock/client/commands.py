@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from paddock.client.answers import read
 from paddock.client.errors import (
     ApprovalPendingError,
     ConnectionLostError,
@@ -13,7 +14,6 @@ from paddock.client.errors import (
     api_error,
 )
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import read
 from paddock.client.requests import exec_body, given, segment
 from paddock.client.results import ExecEvent, StreamedOutput
 from paddock.client.retry import PASSING

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from paddock.client import directories
+from paddock.client.answers import read
 from paddock.client.errors import LimitError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.local import draft_of
-from paddock.client.parsing import read
+from paddock.client.local_directory import draft_of
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress
 from paddock.client.transport import Transport

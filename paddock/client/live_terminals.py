@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any
 
+from paddock.client.answers import read
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read
 from paddock.client.websocket import Socket
 from paddock.contract.base import Model
 from paddock.contract.live_terminals import (

@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
+from paddock.client.answers import read, read_items
 from paddock.client.commands import followed
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read, read_items
 from paddock.client.requests import exec_body, input_members, segment
 from paddock.client.results import ExecEvent
 from paddock.contract.commands import Command, CommandOutput, ExitData

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.contract.proposals import Committed, Proposal, Proposals, RolledBack
 

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from paddock.client.parsing import read
+from paddock.client.answers import read
 from paddock.contract.base import Model
 from paddock.contract.runs import (
     Run,

@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
+from paddock.client.answers import read
 from paddock.client.errors import ConnectionLostError, api_error
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.client.run_events import RunEvent, run_event
 from paddock.client.run_sockets import RunSocket, opened

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from paddock.client.answers import read, read_items
 from paddock.client.audit import Audit
 from paddock.client.commands import SessionCommands
 from paddock.client.consume import Consume
@@ -15,7 +16,6 @@ from paddock.client.faces import Async, F, Link, Sync, method, stream
 from paddock.client.files import Files
 from paddock.client.mcp import Mcp
 from paddock.client.memory import SessionMemory
-from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
 from paddock.client.processes import Processes
 from paddock.client.proposals import SessionProposals
@@ -24,7 +24,7 @@ from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.snapshots import BytesProgress, save
-from paddock.client.spawning import SessionSpawning, spawn_body
+from paddock.client.spawns import SessionSpawning, spawn_body
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
 from paddock.client.turns import SessionTurns

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from paddock.client.answers import items, read
 from paddock.client.audit import Audit
 from paddock.client.consume import Consume
 from paddock.client.faces import F, Face, method
 from paddock.client.packs import pack_body
-from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, given, session_path
 from paddock.client.session import Session, session_of
 from paddock.client.session_terms import SessionTerms, session_body

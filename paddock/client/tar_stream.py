@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from paddock.client import tar_entries
 from paddock.client.errors import ConnectionLostError, LimitError
-from paddock.client.local import Directory, Names, leads_inside
+from paddock.client.local_directory import Directory, Names, leads_inside
 
 BLOCK = 512
 _CHUNK_BYTES = 256 * 1024

@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from paddock.client.answers import read
 from paddock.client.errors import ConnectionLostError, api_error
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.contract.turns import USUAL_TIMEOUT, Turn, TurnOperation, Turns, TurnStarted
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from paddock.contract.early import StopsEarly
 from paddock.contract.fields import KIB, MIB, Positive, sentence
+from paddock.contract.first_error import StopsEarly
 
 LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
 CWD_DESCRIPTION = (

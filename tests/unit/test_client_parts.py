@@ -17,8 +17,8 @@ from api.http.sse import encode_event
 from api.shape.answers import Event
 from api.shape.problems import STATUSES
 from paddock.client import errors, requests
+from paddock.client.answers import read
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
-from paddock.client.parsing import read
 from paddock.client.requests import segment
 from paddock.client.retry import Patience, RetryPolicy, backoff
 from paddock.client.sse import EventParser, ServerEvent

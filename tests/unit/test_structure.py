@@ -82,7 +82,7 @@ FLOORS = {
     "paddock/cli": (
         "exits",
         "server",
-        "remote",
+        "connection",
         "levels",
         "options",
         "errors",
@@ -221,7 +221,7 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
 
 
 # A call in the caller's own process, on the caller's own disk, delays nobody else.
-OFF_LOOP = {"paddock/client/local.py"}
+OFF_LOOP = {"paddock/client/local_directory.py"}
 
 
 def test_threads_are_bounded() -> None:

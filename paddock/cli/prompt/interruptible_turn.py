@@ -6,10 +6,10 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
+from paddock.cli.connection import Connection
 from paddock.cli.errors import explain
 from paddock.cli.exits import TRACEBACK_VARIABLE, Failure
 from paddock.cli.output import complain, note
-from paddock.cli.remote import Connection
 from paddock.cli.resources.turns import follow
 from paddock.client import PaddockError, Session
 

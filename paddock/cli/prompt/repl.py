@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from paddock.cli.connection import Connection, perhaps_remote
 from paddock.cli.exits import Status
 from paddock.cli.options import AsJson, SessionId, example
 from paddock.cli.output import complain
-from paddock.cli.remote import Connection, perhaps_remote
 
 if TYPE_CHECKING:
     from paddock.cli.prompt.lines import Lines

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import OptionalLevel, SessionId, example
 from paddock.cli.output import note, working
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Session

@@ -1,1 +1,1 @@
-"""The commands of the API's resources, a module for each; what they only share has its own."""
+"""The commands for the API's resources, a module for each; some share another module."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, Incarnation, example, group
 from paddock.cli.output import (
     STYLES,
@@ -16,7 +17,6 @@ from paddock.cli.output import (
     print_line,
     print_table,
 )
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Approval, Paddock

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import Connection, perhaps_remote, remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, Incarnation, SessionId, example, group
 from paddock.cli.output import (
@@ -19,7 +20,6 @@ from paddock.cli.output import (
     print_table,
     working,
 )
-from paddock.cli.remote import Connection, perhaps_remote, remote
 from paddock.cli.resources.events import show
 
 if TYPE_CHECKING:

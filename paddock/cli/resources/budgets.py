@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, SessionId, example, pairs
 from paddock.cli.output import print_json, print_table
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Budget, Paddock

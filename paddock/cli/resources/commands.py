@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.description import outcome, words
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
@@ -36,7 +37,6 @@ from paddock.cli.output import (
     seconds,
     working,
 )
-from paddock.cli.remote import remote
 from paddock.cli.resources.packs import files_of, load_pack, stage, told_misses
 from paddock.cli.terminal.command_output import Collected, Printed
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.egress_rules import rule_of, rule_text, rules_text
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, SessionId, example, group
 from paddock.cli.output import age, note, print_fields, print_json, print_table, size
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, SessionEgress

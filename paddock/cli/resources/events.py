@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.description import summary
 from paddock.cli.options import example
 from paddock.cli.output import STYLES, note, print_json_line, print_line
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import AuditEvent, Paddock

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, Raw, SessionId, example, group
 from paddock.cli.output import note, print_foreign, print_json, print_table, size, working
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Async, Paddock, Transfer

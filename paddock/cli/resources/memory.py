@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, example, group
 from paddock.cli.output import age, note, print_json, print_table
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import MemoryEntry, Paddock

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from paddock.cli.connection import Connection, perhaps_remote, remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, OptionalLevel, SessionId, example
 from paddock.cli.output import age, note, print_fields, print_json, print_table, size, working
-from paddock.cli.remote import Connection, perhaps_remote, remote
 
 if TYPE_CHECKING:
     from paddock.client import ContextPack, PackInfo, Paddock

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.egress_rules import rules_text
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_level
@@ -27,7 +28,6 @@ from paddock.cli.output import (
     seconds,
     size,
 )
-from paddock.cli.remote import remote
 from paddock.cli.resources.session_policies import policy_of, print_policies, print_policy
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, SessionId, example
 from paddock.cli.output import note, print_json, print_line, print_table
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Paddock

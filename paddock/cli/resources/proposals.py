@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, SessionId, example, group
 from paddock.cli.output import note, print_json, print_line
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Paddock

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, Incarnation, Raw, SessionId, example, group
 from paddock.cli.output import age, note, print_foreign, print_json, print_table
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Interaction, Paddock, Terminal

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, OptionalLevel, SessionId, TurnTimeLimit, example
 from paddock.cli.output import complain, note, print_foreign, print_json_line, print_line
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Run

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example, group
 from paddock.cli.output import age, note, print_json, print_table
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Secret

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.options import (
     AsJson,
@@ -17,7 +18,6 @@ from paddock.cli.options import (
     secret_values,
 )
 from paddock.cli.output import age, note, print_fields, print_json, print_table, working
-from paddock.cli.remote import remote
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of

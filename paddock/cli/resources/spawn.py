@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, OptionalLevel, SessionId, example
 from paddock.cli.output import (
@@ -17,7 +18,6 @@ from paddock.cli.output import (
     print_json_line,
     working,
 )
-from paddock.cli.remote import remote
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.runs import RunView
 from paddock.cli.resources.session_policies import Policy, policy_of

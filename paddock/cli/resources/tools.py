@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, Raw, SessionId, example, pairs
 from paddock.cli.output import print_foreign, print_json, print_table
-from paddock.cli.remote import remote
 from paddock.cli.resources.commands import ended
 from paddock.cli.server import server
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, SessionId, TurnTimeLimit, example
 from paddock.cli.output import (
@@ -20,7 +21,6 @@ from paddock.cli.output import (
     print_line,
     print_table,
 )
-from paddock.cli.remote import remote
 
 if TYPE_CHECKING:
     from paddock.client import Outcome, Paddock, Session, Turn, TurnOperation

@@ -6,10 +6,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from paddock.contract.base import Model
+
+M = TypeVar("M", bound="Model")
+
 
 STYLES = {
     "active": "green",
@@ -84,6 +89,29 @@ def print_table(
     for cells in filled:
         table.add_row(*cells)
     _print(table)
+
+
+def print_items(
+    items: Iterable[M],
+    as_json: bool,
+    columns: Sequence[str],
+    row: Callable[[M], Sequence[Cell]],
+    *,
+    nothing: str,
+) -> None:
+    """Prints answers of the API as a JSON list, or as a table of their rows."""
+    if as_json:
+        print_json([each.raw for each in items])
+    else:
+        print_table(columns, map(row, items), nothing=nothing)
+
+
+def print_done(answer: "Model", as_json: bool, text: str) -> None:
+    """Prints the answer to a change as JSON, or as a note for a person."""
+    if as_json:
+        print_json(answer.raw)
+    else:
+        note(text)
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:

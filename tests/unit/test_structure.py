@@ -89,6 +89,7 @@ FLOORS = {
         "egress_rules",
         "description",
         "output",
+        "own_session",
         "terminal",
         "resources",
         "prompt",

@@ -31,7 +31,7 @@ async def run_turn(connection: Connection, session: str, form: str, as_json: boo
     except PaddockError as error:
         failure = explain(error, TRACEBACK_VARIABLE)
     except StoppedWaiting:
-        failure = Failure("the turn may be running still", f"`paddock interrupt {session}` ends it")
+        failure = Failure("the turn may still be running", f"`paddock turns {session}` lists it")
     complain(failure.what if failure.remedy is None else f"{failure.what}; {failure.remedy}")
     return failure.status
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paddock.cli import own_session
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import OptionalLevel, SessionId, example
-from paddock.cli.output import note, working
+from paddock.cli.output import working
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Session
@@ -82,10 +83,7 @@ async def _in_new_session(paddock: "Paddock", level: str, *, keep: bool) -> int:
         status = await attend(created, None)
         stays = keep or status is None
     finally:
-        if stays:
-            note(f"session {created.id} is kept; `paddock sessions close {created.id}` ends it")
-        else:
-            await created.close(purge=True)
+        await own_session.leave(created, keep=stays)
     return status or 0
 
 

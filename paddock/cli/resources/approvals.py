@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
-from paddock.cli.options import AsJson, Incarnation, example, group
+from paddock.cli.options import AsJson, Incarnation, JsonLines, example, group
 from paddock.cli.output import (
     STYLES,
     age,
     note,
+    print_items,
     print_json,
     print_json_line,
     print_line,
-    print_table,
 )
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ async def list_all(
     approvals = await paddock.approvals.list(
         status=status, session=session, incarnation=incarnation
     )
-    if as_json:
-        print_json([approval.raw for approval in approvals])
-        return
-    rows = [
-        (
+    print_items(
+        approvals,
+        as_json,
+        ("approval", "status", "age", "session", "tool", "risk", "command"),
+        lambda approval: (
             approval.id,
             approval.status,
             age(approval.requested_at),
@@ -74,20 +74,16 @@ async def list_all(
             approval.tool,
             approval.risk_tier,
             approval.command,
-        )
-        for approval in approvals
-    ]
-    columns = ("approval", "status", "age", "session", "tool", "risk", "command")
-    print_table(columns, rows, nothing="nothing waits for an approval")
+        ),
+        nothing="nothing waits for an approval",
+    )
 
 
 @app.command(epilog=example("paddock approvals watch"))
 @remote
 async def watch(
     paddock: "Paddock",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line.")
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show approvals as they are requested, until Ctrl-C."""
     if not as_json:

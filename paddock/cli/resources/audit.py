@@ -10,7 +10,7 @@ import typer
 
 from paddock.cli.connection import Connection, perhaps_remote, remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, Incarnation, SessionId, example, group
+from paddock.cli.options import AsJson, Incarnation, JsonLines, SessionId, example, group
 from paddock.cli.output import (
     STYLES,
     note,
@@ -50,7 +50,6 @@ _NOT_SEARCHED = (
     "`tar -xOzf FILE events.jsonl | grep TEXT` searches a file, and "
     "`paddock audit verify --archive FILE` verifies it."
 )
-_Json = Annotated[bool, typer.Option("--json", help="Print each as JSON on a line of its own.")]
 
 
 @app.command(epilog=example("paddock audit search --decision deny --session web-1"))
@@ -81,7 +80,7 @@ async def search(
     since: _Time = None,
     until: _Time = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of events.")] = 100,
-    as_json: _Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Search the events of all sessions, newest first, including sessions that ended long ago.
 
@@ -117,7 +116,7 @@ async def list_all(
         int, typer.Option(min=0, metavar="SEQ", help="Only events after this one.")
     ] = 0,
     incarnation: Incarnation = None,
-    as_json: _Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """List a session's events, first to last, also of a session that ended long ago."""
     events = paddock.sessions.audit(session, incarnation=incarnation).events(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli import own_session
 from paddock.cli.connection import remote
 from paddock.cli.description import outcome, words
 from paddock.cli.egress_rules import Reached, narrowing
@@ -14,12 +15,15 @@ from paddock.cli.exits import Failure, Status
 from paddock.cli.options import (
     TAKES_COMMAND,
     AsJson,
+    Image,
+    Keep,
     NoStdin,
     OptionalLevel,
     Raw,
     SecretNames,
     SessionId,
     TimeLimit,
+    Upload,
     Variables,
     Words,
     WorkingDirectory,
@@ -32,8 +36,8 @@ from paddock.cli.output import (
     age,
     complain,
     note,
+    print_items,
     print_json,
-    print_table,
     seconds,
     working,
 )
@@ -62,13 +66,8 @@ async def run(
     paddock: "Paddock",
     words: Words,
     level: OptionalLevel = None,
-    image: Annotated[
-        str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
-    ] = None,
-    upload: Annotated[
-        Path | None,
-        typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),
-    ] = None,
+    image: Image = None,
+    upload: Upload = None,
     pack: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +76,7 @@ async def run(
             help="Limit it to this context pack, whose files are uploaded from DIR, or from here.",
         ),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
+    keep: Keep = False,
     reach: Reached = None,
     cwd: WorkingDirectory = None,
     env: Variables = None,
@@ -110,17 +109,13 @@ async def run(
     try:
         if upload is not None and limited is None:
             with working(f"uploading {upload}"):
-                sent = await session.files.upload_dir(upload)
-            if sent.skipped:
-                note(f"not uploaded, because they are not regular files: {', '.join(sent.skipped)}")
+                await own_session.upload(session, upload)
         return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
     finally:
         if limited is not None and await told_misses(paddock, session.id):
             note(f"`paddock refine {session.id} --add PATH` goes on with more files")
-        elif keep:
-            note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
         else:
-            await session.close(purge=True)
+            await own_session.leave(session, keep=keep)
 
 
 @remote
@@ -153,22 +148,20 @@ async def execute(
 async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
     """List a session's running commands and the latest ended ones."""
     found = await (await paddock.sessions.get(session)).processes.list()
-    if as_json:
-        print_json([command.raw for command in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("command", "status", ">started", ">took", "end", "argv"),
+        lambda command: (
             command.command_id,
             command.status,
             age(command.started_at or None),
             "-" if command.exit is None else seconds(command.exit.duration_ms / 1000),
             "-" if command.exit is None else outcome(command.exit.raw),
             words(command.argv),
-        )
-        for command in found
-    ]
-    columns = ("command", "status", ">started", ">took", "end", "argv")
-    print_table(columns, rows, nothing=f"no command has run in {session} lately")
+        ),
+        nothing=f"no command has run in {session} lately",
+    )
 
 
 @remote

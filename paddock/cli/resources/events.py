@@ -9,7 +9,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.description import summary
-from paddock.cli.options import example
+from paddock.cli.options import JsonLines, example
 from paddock.cli.output import STYLES, note, print_json_line, print_line
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ async def events(
             min=0, help="Only events after this seq of the session, or id for all sessions."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line.")
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show events as they happen: commands, files, session changes, and refusals.
 

@@ -8,7 +8,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, note, print_json, print_table
+from paddock.cli.output import age, note, print_done, print_items, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Hook, HookDelivery, Paddock
@@ -81,10 +81,7 @@ async def add(
 async def remove_one(paddock: "Paddock", hook: _Hook, as_json: AsJson = False) -> None:
     """Remove a hook and its messages."""
     removed = await paddock.hooks.remove(hook)
-    if as_json:
-        print_json(removed.raw)
-    else:
-        note(f"the hook {hook} is removed")
+    print_done(removed, as_json, f"the hook {hook} is removed")
 
 
 @app.command(epilog=example("paddock hooks deliveries hook-0123456789abcdef --status undelivered"))
@@ -124,11 +121,11 @@ def _secret() -> str:
 
 
 def _print(found: "list[Hook]", *, as_json: bool) -> None:
-    if as_json:
-        print_json([each.raw for each in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("id", "of", "events", ">waiting", ">undelivered", ">age", "url"),
+        lambda each: (
             each.id,
             each.key or "all",
             ",".join(each.events),
@@ -136,19 +133,17 @@ def _print(found: "list[Hook]", *, as_json: bool) -> None:
             str(each.undelivered),
             age(each.created_at),
             each.url,
-        )
-        for each in found
-    ]
-    columns = ("id", "of", "events", ">waiting", ">undelivered", ">age", "url")
-    print_table(columns, rows, nothing="there are no hooks")
+        ),
+        nothing="there are no hooks",
+    )
 
 
 def _print_deliveries(found: "list[HookDelivery]", *, as_json: bool) -> None:
-    if as_json:
-        print_json([each.raw for each in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("id", "status", "event", "session", ">tries", ">tried", "error"),
+        lambda each: (
             each.id,
             each.status,
             each.type,
@@ -156,8 +151,6 @@ def _print_deliveries(found: "list[HookDelivery]", *, as_json: bool) -> None:
             str(each.tries),
             "-" if each.tried_at is None else age(each.tried_at),
             each.error or "-",
-        )
-        for each in found
-    ]
-    columns = ("id", "status", "event", "session", ">tries", ">tried", "error")
-    print_table(columns, rows, nothing="every message is delivered")
+        ),
+        nothing="every message is delivered",
+    )

@@ -3,10 +3,19 @@
 from typing import TYPE_CHECKING
 
 from paddock.cli.description import outcome, summary, words
-from paddock.cli.output import age, print_fields, print_table, seconds, size
+from paddock.cli.output import age, print_fields, print_json, print_table, seconds, size
 
 if TYPE_CHECKING:
-    from paddock.client import InspectedSession
+    from paddock.client import Async, InspectedSession, Session
+
+
+def print_new(session: "Session[Async]", as_json: bool) -> None:
+    """Prints a new session with its handle, which is shown only once."""
+    if as_json:
+        print_json({**session.info.raw, "handle": session.handle})
+        return
+    level = session.info.permission_level
+    print_fields((("session", session.id), ("level", level), ("handle", session.handle)))
 
 
 def show(info: "InspectedSession") -> None:

@@ -2,14 +2,14 @@
 
 import sys
 from contextlib import aclosing
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from paddock.cli import own_session
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import OptionalLevel, example
+from paddock.cli.options import Keep, OptionalLevel, Upload, example
 from paddock.cli.output import note
 
 if TYPE_CHECKING:
@@ -25,11 +25,8 @@ def add_to(app: typer.Typer) -> None:
 async def mcp(
     paddock: "Paddock",
     level: OptionalLevel = None,
-    upload: Annotated[
-        Path | None,
-        typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
+    upload: Upload = None,
+    keep: Keep = False,
 ) -> None:
     """Serve a new session to an agent by the Model Context Protocol.
 
@@ -44,9 +41,7 @@ async def mcp(
     created = await paddock.sessions.create(permission_level=level)
     try:
         if upload is not None:
-            sent = await created.files.upload_dir(upload)
-            if sent.skipped:
-                note(f"not uploaded, because they are not regular files: {', '.join(sent.skipped)}")
+            await own_session.upload(created, upload)
         # The agent gets what a handle may do, and not what the key may do.
         session = await paddock.sessions.attach(created.id, created.handle or "")
         note(f"session {session.id} at {session.info.permission_level}")
@@ -56,7 +51,4 @@ async def mcp(
         async with aclosing(pieces(descriptor)) as found, aclosing(lines(found)) as taken:
             await Relay(session, await writer()).run(taken)
     finally:
-        if keep:
-            note(f"session {created.id} is kept; `paddock sessions close {created.id}` ends it")
-        else:
-            await created.close(purge=True)
+        await own_session.leave(created, keep=keep)

@@ -8,7 +8,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, note, print_json, print_table
+from paddock.cli.output import age, print_done, print_items
 
 if TYPE_CHECKING:
     from paddock.client import MemoryEntry, Paddock
@@ -90,18 +90,15 @@ async def edit(
 async def remove_one(paddock: "Paddock", entry: _Entry, as_json: AsJson = False) -> None:
     """Forget an entry."""
     removed = await paddock.memory.remove(entry)
-    if as_json:
-        print_json(removed.raw)
-    else:
-        note(f"the entry {entry} is removed")
+    print_done(removed, as_json, f"the entry {entry} is removed")
 
 
 def _print(found: "Sequence[MemoryEntry]", *, as_json: bool) -> None:
-    if as_json:
-        print_json([each.raw for each in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("id", "kind", "namespace", "from", "tags", ">age", "text"),
+        lambda each: (
             each.id,
             each.kind,
             each.namespace,
@@ -109,8 +106,6 @@ def _print(found: "Sequence[MemoryEntry]", *, as_json: bool) -> None:
             ",".join(each.tags) or "-",
             age(each.changed_at),
             " ".join(each.text.split())[:60],
-        )
-        for each in found
-    ]
-    columns = ("id", "kind", "namespace", "from", "tags", ">age", "text")
-    print_table(columns, rows, nothing="the memory is empty")
+        ),
+        nothing="the memory is empty",
+    )

@@ -6,7 +6,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, SessionId, example
-from paddock.cli.output import note, print_json, print_line, print_table
+from paddock.cli.output import print_done, print_items, print_json, print_line
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -35,10 +35,7 @@ async def port(
     of_session = (await paddock.sessions.get(session)).ports
     if close:
         closed = await of_session.close(port)
-        if as_json:
-            print_json(closed.raw)
-        else:
-            note(f"port {port} is closed after {closed.requests} requests")
+        print_done(closed, as_json, f"port {port} is closed after {closed.requests} requests")
         return
     opened = await of_session.open(port, seconds=seconds)
     if as_json:
@@ -51,17 +48,15 @@ async def port(
 async def ports(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
     """List a session's open ports."""
     found = await (await paddock.sessions.get(session)).ports.list()
-    if as_json:
-        print_json([each.raw for each in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        (">port", "open until (UTC)", ">requests", "url"),
+        lambda each: (
             str(each.port),
             f"{each.expires_at:%Y-%m-%d %H:%M:%S}",
             str(each.requests),
             each.url or "-",
-        )
-        for each in found
-    ]
-    columns = (">port", "open until (UTC)", ">requests", "url")
-    print_table(columns, rows, nothing="no port is open")
+        ),
+        nothing="no port is open",
+    )

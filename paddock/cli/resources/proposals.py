@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, SessionId, example, group
-from paddock.cli.output import note, print_json, print_line
+from paddock.cli.output import note, print_done, print_json, print_line
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -64,7 +64,7 @@ async def commit(
 async def rollback(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
     """Discard what a session staged. Nothing may run in the session."""
     done = await (await paddock.sessions.get(session)).proposals.rollback()
-    _tell(done.raw, f"discarded {done.write} writes, {done.delete} deletions", as_json=as_json)
+    print_done(done, as_json, f"discarded {done.write} writes, {done.delete} deletions")
 
 
 async def _show(session: "Session[Async]", *, as_json: bool) -> None:
@@ -91,14 +91,7 @@ async def _commit(session: "Session[Async]", paths: list[str] | None, *, as_json
             _print_problems(error.fields.get("conflicts"), "changed meanwhile")
             _print_problems(error.fields.get("refused"), "refused")
         raise
-    _tell(done.raw, f"committed {done.write} writes, {done.delete} deletions", as_json=as_json)
-
-
-def _tell(raw: object, text: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(raw)
-    else:
-        note(text)
+    print_done(done, as_json, f"committed {done.write} writes, {done.delete} deletions")
 
 
 def _print_item(item: "Proposal") -> None:

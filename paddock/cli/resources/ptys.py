@@ -7,8 +7,8 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, Incarnation, Raw, SessionId, example, group
-from paddock.cli.output import age, note, print_foreign, print_json, print_table
+from paddock.cli.options import ApprovalWait, AsJson, Incarnation, Raw, SessionId, example, group
+from paddock.cli.output import age, note, print_foreign, print_items, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Interaction, Paddock, Terminal
@@ -45,11 +45,11 @@ async def list_all(
     """List a session's past and present terminals, also after the session ended."""
     terminals = paddock.sessions.terminals(session, incarnation=incarnation)
     found = [each.info for each in await terminals.list()]
-    if as_json:
-        print_json([info.raw for info in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("terminal", "tool", "status", "state", ">lines", ">age", "ended of"),
+        lambda info: (
             info.id,
             info.tool,
             info.status,
@@ -57,11 +57,9 @@ async def list_all(
             info.interaction_count,
             age(info.opened_at),
             info.reason,
-        )
-        for info in found
-    ]
-    columns = ("terminal", "tool", "status", "state", ">lines", ">age", "ended of")
-    print_table(columns, rows, nothing=f"no terminals: `paddock ptys open {session} TOOL`")
+        ),
+        nothing=f"no terminals: `paddock ptys open {session} TOOL`",
+    )
 
 
 @app.command(epilog=example('paddock ptys send web-1 "$pty" calculate "6 * 7"'))
@@ -74,10 +72,7 @@ async def send(
         str, typer.Argument(metavar="COMMAND", help="The tool's command for this line.")
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The line.")],
-    wait: Annotated[
-        float,
-        typer.Option(min=0, max=600, metavar="SECONDS", help="How long to wait for an approval."),
-    ] = 0,
+    wait: ApprovalWait = 0,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> None:

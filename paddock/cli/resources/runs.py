@@ -2,9 +2,10 @@
 
 import json
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -17,7 +18,18 @@ if TYPE_CHECKING:
     from paddock.client import Paddock, Run
     from paddock.client.run_events import RunEvent
 
+E = TypeVar("E", bound="RunEvent")
+
 _LONGEST = 100
+
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME", help="The model; by default the first one."),
+]
+MostTicks = Annotated[
+    int | None,
+    typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of it."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,14 +42,8 @@ async def send(
     paddock: "Paddock",
     session: SessionId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - is the input.")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="The model; by default the first one."),
-    ] = None,
-    max_ticks: Annotated[
-        int | None,
-        typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of it."),
-    ] = None,
+    model: ModelName = None,
+    max_ticks: MostTicks = None,
     level: OptionalLevel = None,
     tools: Annotated[
         Path | None,
@@ -53,9 +59,7 @@ async def send(
     """
     from paddock.client import Run
 
-    message = sys.stdin.read() if text == "-" else text
-    if not message:
-        raise Failure("the message is empty", status=Status.USAGE)
+    message = message_of(text)
     own = None if tools is None else _tools_of(tools)
     found = await paddock.sessions.get(session)
     ended: Run | None = None
@@ -68,19 +72,22 @@ async def send(
         tools=own,
         timeout=timeout,
     )
-    async with aclosing(stream) as events:
-        async for event in events:
-            if as_json:
-                print_json_line(event.raw)
-            else:
-                shown.show(event)
-            if isinstance(event, Run):
-                ended = event
+    async for event in shown.followed(stream, as_json):
+        if isinstance(event, Run):
+            ended = event
     if ended is None or ended.outcome is None:
         return Status.FAILED
     if not as_json:
         _show_end(ended)
     return Status.OK if ended.outcome.tag in ("ok", "proposed") else Status.FAILED
+
+
+def message_of(text: str) -> str:
+    """The message; `-` is standard input. Raises: Failure if it is empty."""
+    message = sys.stdin.read() if text == "-" else text
+    if not message:
+        raise Failure("the message is empty", status=Status.USAGE)
+    return message
 
 
 def _tools_of(path: Path) -> list[dict[str, Any]]:
@@ -104,6 +111,18 @@ class RunView:
         """`depth` is how many spawns lead to the run."""
         self._depth = depth
         self._in_line = False
+
+    async def followed(
+        self, stream: AsyncGenerator[E, None], as_json: bool
+    ) -> AsyncGenerator[E, None]:
+        """Shows the events as they come, and passes them on."""
+        async with aclosing(stream) as events:
+            async for event in events:
+                if as_json:
+                    print_json_line(event.raw)
+                else:
+                    self.show(event)
+                yield event
 
     def show(self, event: "RunEvent") -> None:
         """Shows an event, if it has something to show."""

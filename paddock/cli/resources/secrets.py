@@ -9,7 +9,7 @@ import typer
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, note, print_json, print_table
+from paddock.cli.output import age, print_done, print_items
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Secret
@@ -94,10 +94,7 @@ async def remove(
 ) -> None:
     """Remove a secret: no later request has it."""
     done = await (await _place(paddock, session, of)).remove(name, key=of)
-    if as_json:
-        print_json(done.raw)
-    else:
-        note(f"the secret {name} is removed")
+    print_done(done, as_json, f"the secret {name} is removed")
 
 
 async def _place(paddock: "Paddock", session: str | None, of: str | None) -> "Secrets":
@@ -123,11 +120,11 @@ def _value(file: Path | None) -> str:
 
 
 def _print(found: "list[Secret]", *, as_json: bool) -> None:
-    if as_json:
-        print_json([each.raw for each in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("name", "delivery", "scope", "keys", "levels", "hosts", "variable", ">age"),
+        lambda each: (
             each.name,
             "lost" if each.lost else each.delivery,
             each.session or each.scope,
@@ -136,8 +133,6 @@ def _print(found: "list[Secret]", *, as_json: bool) -> None:
             ",".join(each.hosts) or "-",
             each.variable or "-",
             age(each.set_at),
-        )
-        for each in found
-    ]
-    columns = ("name", "delivery", "scope", "keys", "levels", "hosts", "variable", ">age")
-    print_table(columns, rows, nothing="there are no secrets")
+        ),
+        nothing="there are no secrets",
+    )

@@ -8,6 +8,7 @@ from paddock.cli.connection import remote
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.options import (
     AsJson,
+    Image,
     OptionalLevel,
     SecretNames,
     SessionId,
@@ -17,7 +18,7 @@ from paddock.cli.options import (
     pairs,
     secret_values,
 )
-from paddock.cli.output import age, note, print_fields, print_json, print_table, working
+from paddock.cli.output import age, note, print_items, print_json, working
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
@@ -59,11 +60,11 @@ async def list_all(
         status=status, label=next(iter(wanted.items()), None), work_id=work, parent=parent
     )
     found = [session.info for session in sessions]
-    if as_json:
-        print_json([info.raw for info in found])
-        return
-    rows = [
-        (
+    print_items(
+        found,
+        as_json,
+        ("session", "status", "activity", "level", "owner", ">age", ">last used"),
+        lambda info: (
             info.id,
             info.status,
             info.activity,
@@ -71,11 +72,9 @@ async def list_all(
             info.owner,
             age(info.created_at),
             age(info.last_activity_at),
-        )
-        for info in found
-    ]
-    columns = ("session", "status", "activity", "level", "owner", ">age", ">last used")
-    print_table(columns, rows, nothing="no sessions: `paddock sessions create` makes one")
+        ),
+        nothing="no sessions: `paddock sessions create` makes one",
+    )
 
 
 @app.command(epilog=example("paddock sessions show web-1"))
@@ -98,9 +97,7 @@ async def create(
         typer.Option("--id", metavar="ID", help="The id of the session and its workspace."),
     ] = None,
     level: OptionalLevel = None,
-    image: Annotated[
-        str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
-    ] = None,
+    image: Image = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to filter by.")
     ] = None,
@@ -157,16 +154,7 @@ async def create(
             egress=egress,
             work_id=work,
         )
-    if as_json:
-        print_json({**session.info.raw, "handle": session.handle})
-        return
-    print_fields(
-        (
-            ("session", session.id),
-            ("level", session.info.permission_level),
-            ("handle", session.handle),
-        )
-    )
+    inspection.print_new(session, as_json)
 
 
 @app.command(epilog=example("paddock sessions close web-1 --purge"))

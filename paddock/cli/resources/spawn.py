@@ -1,8 +1,6 @@
 """Spawning: a child of a session, or a message to a model in one."""
 
-import sys
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -13,13 +11,11 @@ from paddock.cli.options import AsJson, OptionalLevel, SessionId, example
 from paddock.cli.output import (
     complain,
     note,
-    print_fields,
-    print_json,
-    print_json_line,
     working,
 )
 from paddock.cli.resources.budgets import Amounts, amounts
-from paddock.cli.resources.runs import RunView
+from paddock.cli.resources.inspection import print_new
+from paddock.cli.resources.runs import ModelName, MostTicks, RunView, message_of
 from paddock.cli.resources.session_policies import Policy, policy_of
 
 if TYPE_CHECKING:
@@ -59,14 +55,8 @@ async def spawn(
     level: OptionalLevel = None,
     budget: Amounts = None,
     policy: Policy = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="The model; by default the first one."),
-    ] = None,
-    max_ticks: Annotated[
-        int | None,
-        typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of it."),
-    ] = None,
+    model: ModelName = None,
+    max_ticks: MostTicks = None,
     as_json: AsJson = False,
 ) -> int:
     """Spawn a child of a session, with at most what the session has.
@@ -77,24 +67,12 @@ async def spawn(
     parent = await paddock.sessions.get(session)
     wanted = _Wanted(label, workspace, level, amounts(budget), policy_of(policy))
     if text is not None:
-        message = sys.stdin.read() if text == "-" else text
-        if not message:
-            raise Failure("the message is empty", status=Status.USAGE)
-        return await _run(parent, wanted, message, model, max_ticks, as_json=as_json)
+        return await _run(parent, wanted, message_of(text), model, max_ticks, as_json=as_json)
     if model is not None or max_ticks is not None:
         raise Failure("--model and --max-ticks need a TEXT", status=Status.USAGE)
     with working("starting a sandbox"):
         child = await parent.spawn(**wanted._asdict())
-    if as_json:
-        print_json({**child.info.raw, "handle": child.handle})
-        return Status.OK
-    print_fields(
-        (
-            ("session", child.id),
-            ("level", child.info.permission_level),
-            ("handle", child.handle),
-        )
-    )
+    print_new(child, as_json)
     return Status.OK
 
 
@@ -113,14 +91,9 @@ async def _run(
     ended: SpawnEnd | None = None
     shown = RunView(depth=1)
     stream = parent.spawn_stream(message, model=model, max_ticks=max_ticks, **wanted._asdict())
-    async with aclosing(stream) as events:
-        async for event in events:
-            if as_json:
-                print_json_line(event.raw)
-            else:
-                shown.show(event)
-            if isinstance(event, SpawnEnd) and not event.spawn_path:
-                ended = event
+    async for event in shown.followed(stream, as_json):
+        if isinstance(event, SpawnEnd) and not event.spawn_path:
+            ended = event
     return _end(ended, as_json=as_json)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, Raw, SessionId, example, pairs
+from paddock.cli.options import ApprovalWait, AsJson, Raw, SessionId, TimeLimit, example, pairs
 from paddock.cli.output import print_foreign, print_json, print_table
 from paddock.cli.resources.commands import ended
 from paddock.cli.server import server
@@ -40,13 +40,8 @@ async def run(
         list[str] | None,
         typer.Argument(metavar="[NAME=VALUE]...", help="`paddock tools arguments` shows them."),
     ] = None,
-    timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="The time-out of the command.")
-    ] = None,
-    wait: Annotated[
-        float,
-        typer.Option(min=0, max=600, metavar="SECONDS", help="How long to wait for an approval."),
-    ] = 0,
+    timeout: TimeLimit = None,
+    wait: ApprovalWait = 0,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:

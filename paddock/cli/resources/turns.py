@@ -16,10 +16,10 @@ from paddock.cli.output import (
     complain,
     note,
     print_foreign,
+    print_items,
     print_json,
     print_json_line,
     print_line,
-    print_table,
 )
 
 if TYPE_CHECKING:
@@ -111,22 +111,20 @@ async def turns(
         if page.next is None:
             break
         after = page.next
-    if as_json:
-        print_json([each.raw for each in items])
-        return
-    rows = [
-        (
+    print_items(
+        items,
+        as_json,
+        (">turn", "outcome", ">operations", ">tokens", "by", "began"),
+        lambda each: (
             each.turn_number,
             each.status if each.outcome is None else each.outcome.tag,
             each.operations_count,
             each.tokens_used,
             each.actor,
             str(each.started_at),
-        )
-        for each in items
-    ]
-    columns = (">turn", "outcome", ">operations", ">tokens", "by", "began")
-    print_table(columns, rows, nothing="no turns")
+        ),
+        nothing="no turns",
+    )
 
 
 def _script(file: Path | None, expression: str | None, operations: Path | None) -> dict[str, Any]:

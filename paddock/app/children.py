@@ -145,7 +145,7 @@ class Children(Generic[C]):
             child.stop(reason)
 
     def stop_those_of(self, call: ToolCall) -> None:
-        """Interrupts what a call has spawned whose time is over."""
+        """Interrupts the children that a call has spawned: its time is over."""
         for child in tuple(self._live.values()):
             if child.call is call:  # models repeat the ids of calls
                 child.session.stop("The call ran out of time")
@@ -157,7 +157,7 @@ class Children(Generic[C]):
 
 
 def _check_spawn(depth: int, spawned: int) -> None:
-    """Whether a session may spawn; `spawned` is what its run and that one's children have.
+    """Checks whether a session may spawn; `spawned` counts the spawns of its whole tree of runs.
 
     Raises: SpawnDepthError, SpawnError.
     """

@@ -43,7 +43,7 @@ class AppResult:
 class Execution:
     """One run of a session; all who sent to it while it was going on have the same one.
 
-    `await` gives its result, or raises what ended it. Who stops awaiting does not end it.
+    `await` gives its result, or raises what ended it. A caller that stops awaiting does not end it.
 
     Args:
         told: called with each event of the run itself.

@@ -23,7 +23,7 @@ class LocalRunner(Runner):
 
     def __init__(self, paddock: Paddock) -> None:
         self._paddock = paddock
-        # A creation that an interrupt leaves goes on, so that its sandbox has an owner.
+        # A creation goes on after an interrupt, so that its sandbox has an owner.
         self._sandboxes: dict[str, asyncio.Task[Session]] = {}
         self._tools = hands()
 

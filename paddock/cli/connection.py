@@ -86,7 +86,7 @@ def remote(
 def perhaps_remote(
     action: Callable[Concatenate[Connection, P], Coroutine[Any, Any, int | None]],
 ) -> Callable[..., None]:
-    """The same for a function that takes the connection, which it need not open."""
+    """Like `remote`, for a function that takes the connection, and opens it only if it needs to."""
     return _command(action, action)
 
 
@@ -116,8 +116,9 @@ def find_url(url: str | None) -> str:
 def find_key(key: str | None, key_file: Path | None, *, named: bool = True) -> str:
     """The key from the option, the option's file, the environment, or the state directory.
 
-    Unless the user has named the control plane, the state directory's key is only for the one that
-    has told there where it listens: any program may listen at the default address. Raises: Failure.
+    Unless the user has named the control plane, the state directory's key is sent only to the
+    control plane that has recorded there where it listens: any program may listen at the default
+    address. Raises: Failure.
     """
     if key is not None:
         return key

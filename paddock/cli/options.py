@@ -12,7 +12,7 @@ from paddock.cli.levels import complete_level
 
 
 def group(help_text: str, kind: type[TyperGroup] | None = None) -> typer.Typer:
-    """A group of commands; `kind` reads its words, if it does so in its own way."""
+    """A group of commands; `kind` is a class that parses their words in its own way."""
     return typer.Typer(
         cls=kind,
         help=help_text,

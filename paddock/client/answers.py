@@ -29,7 +29,9 @@ def translated(method: str, path: str) -> Iterator[None]:
     except TimeoutError as error:
         raise errors.NoAnswerError(f"{method} {path}: no answer in time") from error
     except aiohttp.ClientResponseError as error:
-        raise errors.NotPaddockError(f"what answers does not speak HTTP: {error}") from error
+        raise errors.NotPaddockError(
+            f"the server at the URL does not speak HTTP: {error}"
+        ) from error
     except (aiohttp.ClientError, ConnectionError) as error:
         reason = str(error) or type(error).__name__
         raise errors.ConnectionLostError(f"{method} {path}: connection lost: {reason}") from error
@@ -98,10 +100,10 @@ def read(model: type[M], value: Any) -> M:
     where = ".".join([model.__name__, *map(str, first["loc"])])
     if first["type"] == "missing":
         raise errors.OldServerError(
-            f"the control plane does not tell {where}: it is older than this client"
+            f"the answer of the control plane lacks {where}: it is older than this client"
         )
     raise errors.OldServerError(
-        f"the control plane tells {where} in another form than this client knows"
+        f"the answer of the control plane has {where} in a form that this client does not know"
     )
 
 

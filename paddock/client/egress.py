@@ -68,7 +68,7 @@ class Egress(Face[F]):
         deny: Sequence[Rule] = (),
         drafts: Sequence[int] = (),
     ) -> SessionEgress:
-        """Adds rules, and those that drafts with these numbers propose, where they are needed.
+        """Adds these rules, and the rules that the drafts with these numbers propose.
 
         Raises: ConflictError, PermissionDeniedError, ValidationError.
         """

@@ -33,7 +33,7 @@ class OldServerError(PaddockError):
 
 
 class ApprovalPendingError(PaddockError):
-    """A person has not decided yet, and nothing was run; the same call again asks again.
+    """A person has not decided yet, and nothing was run; repeating the call asks again.
 
     Attributes:
         approval_id: the approval's id in `approvals`.

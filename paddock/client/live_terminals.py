@@ -96,4 +96,4 @@ def _frame(told: dict[str, Any]) -> Any:
     for name, model in _KINDS.items():
         if name in told:
             return read(model, told)
-    raise NotPaddockError("the WebSocket says what this client does not know")
+    raise NotPaddockError("the WebSocket sent a frame that this client does not know")

@@ -41,7 +41,7 @@ async def off_loop(function: Callable[P, T], *args: P.args, **options: P.kwargs)
 
 
 async def finally_off_loop(function: Callable[[], None]) -> None:
-    """Runs `function` in a thread, even if the caller is cancelled meanwhile: it releases."""
+    """Runs `function` in a thread, even if the caller is cancelled, because it releases."""
     await asyncio.shield(off_loop(function))
 
 

@@ -49,7 +49,7 @@ class Mcp(Face[F]):
 
     @stream
     async def request(self, message: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """What a request is answered: notifications of its progress, then the answer."""
+        """The messages that answer a request: notifications of its progress, then the answer."""
         sending = self._api.events(
             "POST", self._path, body=dict(message), headers=self._conversation
         )

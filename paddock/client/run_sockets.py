@@ -45,7 +45,7 @@ class RunSocket(Face[F]):
     ) -> AsyncGenerator[RunEvent, None]:
         """Sends a message; yields what happens, and the `Run` at its end, like `send_stream`.
 
-        One run goes on at a time. What is left of one that was not followed to its end is skipped.
+        One run goes on at a time. Events that are left of an earlier run are skipped.
         """
         while self._following:
             await self._next()

@@ -144,11 +144,11 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         The child lives until it is closed or this session ends.
 
         Args:
-            label: your name of it.
+            label: your name for it.
             workspace: `own` for a new one, `read-only` for this session's; None: `own`.
             permission_level: not above this session's; None: this session's.
-            budget: limits, at most what this session has left; they are reserved. None, or no limit
-                of a kind of which this session has one: half of what is left.
+            budget: limits, at most what this session has left; they are reserved. A kind that only
+                this session limits: half of what is left.
             policy: one that permits no more than this session's; None: this session's.
             idle_timeout: seconds; None: this session's.
 

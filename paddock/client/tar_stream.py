@@ -14,7 +14,7 @@ BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
 _MOST_ENTRIES = 200_000
 _LONGEST_EXTENDED = 64 * 1024
-# Links are created last, like times of directories: until then this is in memory, in characters.
+# Links and times of directories are set last. Until then they are kept: so many characters.
 _MOST_KEPT_TEXT = 32 * 1024 * 1024
 _MOST_SKIPPED_NAMES = 1000
 # Programs fill an archive up with zeros.

@@ -1,4 +1,4 @@
-"""Turns of a session: run programs of governed operations, and read those that were."""
+"""Turns of a session: run programs of governed operations, and read earlier turns."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, TypeAlias

@@ -36,7 +36,7 @@ class Socket:
                 told = None
             if isinstance(told, dict):
                 return told
-            raise NotPaddockError("the WebSocket says what is no JSON object")
+            raise NotPaddockError("the WebSocket sent text that is not a JSON object")
         reason = message.extra if isinstance(message.extra, str) else None
         raise ConnectionLostError(f"GET {self._path}: {reason or 'connection lost'}")
 
@@ -59,7 +59,7 @@ async def connected(
     protocol: str,
     most_bytes: int,
 ) -> AsyncIterator[Socket]:
-    """An open WebSocket, which is closed at the end; `most_bytes` has the longest of its messages.
+    """An open WebSocket, which is closed at the end; a message has at most `most_bytes`.
 
     Raises: the errors of a request.
     """

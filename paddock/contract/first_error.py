@@ -1,4 +1,4 @@
-"""Models that stop at the first wrong member: an error costs far more than a member does."""
+"""Models that stop at the first wrong member: an error costs far more than checking a member."""
 
 from typing import Any
 

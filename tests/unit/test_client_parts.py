@@ -117,7 +117,7 @@ def test_objects() -> None:
         ({"time": "2026-03-04T09:30:11"}, "Outer.time"),
         ({"word": 1}, "Outer.word"),
         ({"inners": {}}, "Outer.inners"),
-        ({"inners": [{}]}, r"not tell Outer\.inners\.0\.number"),
+        ({"inners": [{}]}, r"lacks Outer\.inners\.0\.number"),
         ({"by_name": {"x": 1}}, "Outer.by_name.x"),
         ({"later": 1}, "Outer.later"),
     ],

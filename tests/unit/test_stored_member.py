@@ -29,7 +29,10 @@ MEMBER = {
             '    as_json: AsJson = False,\n) -> None:\n    """Create',
             "    nickname: str | None = None,\n",
         ),
-        ("            work_id=work,\n        )\n    inspection", "            nickname=nickname,\n"),
+        (
+            "            work_id=work,\n        )\n    inspection",
+            "            nickname=nickname,\n",
+        ),
     ],
 }
 # What a client asks for is stored, found again after a restart, and shown.

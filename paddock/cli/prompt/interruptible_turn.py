@@ -15,7 +15,7 @@ from paddock.client import PaddockError, Session
 
 
 def leave_signals() -> None:
-    """Lets signals do what they usually do: the event loop stands still while nobody types."""
+    """Restores the usual effect of signals: the event loop does not run while nobody types."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().remove_signal_handler(number)
@@ -42,7 +42,7 @@ class StoppedWaiting(Exception):  # noqa: N818
 
 @asynccontextmanager
 async def interrupting(session: Session) -> AsyncGenerator[None]:
-    """Within it, Ctrl-C interrupts what runs in the session; a second one ends the block.
+    """Within the block, Ctrl-C interrupts what runs in the session; a second one ends the block.
 
     Raises: StoppedWaiting.
     """
@@ -80,7 +80,7 @@ async def interrupting(session: Session) -> AsyncGenerator[None]:
 
 @contextmanager
 def _on_interrupt(action: Callable[[], None]) -> Iterator[None]:
-    """Calls it for Ctrl-C within the block."""
+    """Within the block, each Ctrl-C calls `action`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -77,7 +77,7 @@ def history_path(name: str) -> Path:
 
 
 def _private(path: Path) -> Path | None:
-    """The file, made for its user only; None if it can't be, and nothing is kept."""
+    """Creates the file, for its user only. None if that fails: then no history is kept."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

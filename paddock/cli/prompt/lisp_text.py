@@ -18,11 +18,11 @@ _COMMENT_EDGE = re.compile(r"\#\||\|\#")
 
 
 class TypedForms:
-    """Takes lines and gives forms. What can't be right is given, too: the server says why."""
+    """Takes lines and gives forms, also wrong ones: the server says what is wrong."""
 
     def __init__(self) -> None:
         self._text = ""
-        # How far it is read, where the form that is open begins, and in how many lists it is.
+        # The end of what was read, the start of the open form, and the number of its open lists.
         self._at = 0
         self._start: int | None = None
         self._depth = 0

@@ -24,8 +24,8 @@ async def repl(connection: Connection, session: SessionId, as_json: AsJson = Fal
     """Type programs in Lisp: each complete form is a turn of the session.
 
     A form may have several lines. Tab completes names. Ctrl-C interrupts the turn that runs, a
-    second one stops waiting for it; Ctrl-D ends. Forms can be piped into it; the exit status is
-    that of the last one then.
+    second one stops waiting for it; Ctrl-D ends. Forms can be piped into it; then the exit status
+    is that of the last one.
     """
     from paddock.cli.prompt.interruptible_turn import leave_signals, run_turn
     from paddock.cli.prompt.lines import PipedLines, TypedLines, history_path

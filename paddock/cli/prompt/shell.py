@@ -43,7 +43,7 @@ async def shell(
 ) -> int:
     """Open a shell in a session, or attach to one that is open.
 
-    Ctrl-] detaches: the shell stays open until it was not used for 30 minutes. The exit status is
+    Ctrl-] detaches: the shell stays open for 30 minutes after its last use. The exit status is
     the shell's own. A new session is at the level high unless --level says otherwise, and is closed
     with its shell.
     """

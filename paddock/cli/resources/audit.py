@@ -32,10 +32,11 @@ _Operation = Annotated[
 ]
 _Decision = Annotated[str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")]
 _Seq = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="The seq of an event noted earlier,")
+    int | None, typer.Option(min=1, metavar="N", help="The seq of an event that was noted earlier.")
 ]
 _Hash = Annotated[
-    str | None, typer.Option(metavar="SHA256", help="and its hash; the chain must contain it.")
+    str | None,
+    typer.Option(metavar="SHA256", help="The hash of that event; the chain must contain it."),
 ]
 _Time = Annotated[
     datetime | None,
@@ -219,7 +220,7 @@ async def verify(
     if (seq is None) != (hash is None) or (seq is not None and given == 3):
         raise Failure("--seq and --hash go together, and with a chain", status=Status.USAGE)
     if incarnation is not None and session is None and file is None:
-        raise Failure("--incarnation is of a SESSION or a --file", status=Status.USAGE)
+        raise Failure("--incarnation goes with SESSION or --file", status=Status.USAGE)
     noted = Noted(seq, hash, anchor, public_key)
     with working("verifying"):
         if archive is not None:

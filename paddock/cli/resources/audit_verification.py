@@ -54,8 +54,8 @@ class Noted:
         verdict = judged(chain.verdict(), chain.seen, numbered, others)
         if verdict.ok and not numbered:
             self.notes.append(
-                f"The anchors of {session_id} are of an earlier version: they do not say of which "
-                "session of that id they are."
+                f"The anchors of {session_id} are from an earlier version: they do not say to "
+                "which session of that id they belong."
             )
         return verdict
 
@@ -94,7 +94,7 @@ async def verify_session(
 ) -> dict[str, Any]:
     """The verdict on a chain in its current state.
 
-    Without a number, it is the latest chain of that id, and all anchored ones must still exist.
+    Without an incarnation, this is the latest chain of that id, and all anchored ones must exist.
 
     Raises: Failure; NotFoundError if it was never anchored either.
     """
@@ -134,8 +134,8 @@ async def verify_all(paddock: "Paddock", noted: Noted) -> dict[str, Any]:
     old = sum(not numbers for numbers in sessions.values())
     if old:
         noted.notes.append(
-            f"{old} ids were anchored by an earlier version only, which did not say of which "
-            "session of that id: whether those are there is not known."
+            f"{old} ids were anchored only by an earlier version, which did not record the "
+            "incarnation: it is not known whether those sessions exist."
         )
     return {"ok": True, "sessions": count}
 

@@ -41,7 +41,7 @@ from paddock.cli.output import (
     seconds,
     working,
 )
-from paddock.cli.resources.packs import files_of, load_pack, stage, told_misses
+from paddock.cli.resources.packs import files_of, load_pack, note_misses, stage
 from paddock.cli.terminal.command_output import Collected, Printed
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ async def run(
                 await own_session.upload(session, upload)
         return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
     finally:
-        if limited is not None and await told_misses(paddock, session.id):
+        if limited is not None and await note_misses(paddock, session.id):
             note(f"`paddock refine {session.id} --add PATH` goes on with more files")
         else:
             await own_session.leave(session, keep=keep)
@@ -175,9 +175,9 @@ async def output(
 ) -> None:
     """Show a command's output: everything that is stored, and what it still prints.
 
-    Its standard output and standard error go to those of this command. For long output, more is
-    stored than a result shows, for the session's life; after a change to a level with less memory
-    it may be less.
+    Its standard output and standard error go to those of this command. Of long output, more is
+    stored than a result shows, as long as the session lives; a change to a level with less memory
+    may leave less of it.
     """
     from paddock.client import Exit, Output
 

@@ -43,8 +43,8 @@ async def pack(
         bool,
         typer.Option(
             "--observe",
-            help="Instead of PATH, a command after --: the files that it reads, when it runs in a "
-            "session that has the files of DIR.",
+            help="Pack the files that a command reads: it is given after --, instead of PATH, and "
+            "runs in a session that has the files of DIR.",
         ),
     ] = False,
     tools: Annotated[
@@ -103,7 +103,7 @@ async def observed(
 ) -> list[str]:
     """The files below `root` that a command reads, when it runs with all of them.
 
-    It runs in a session of its own, which is purged. What else it reads is told.
+    It runs in a session of its own, which is purged. Notes name what else it reads.
     """
     told = {
         "mode": "warn",
@@ -192,8 +192,8 @@ def files_of(pack: "ContextPack") -> list[str]:
     return [entry.path.removeprefix(_WORKSPACE) for entry in pack.entries]
 
 
-async def told_misses(paddock: "Paddock", session_id: str) -> bool:
-    """Tells what a session missed; whether that has ended it."""
+async def note_misses(paddock: "Paddock", session_id: str) -> bool:
+    """Notes what a session missed; returns whether that has ended it."""
     state = await paddock.sessions.consume(session_id).get()
     for miss in state.misses:
         note(f"missed: {miss.path}")
@@ -209,7 +209,7 @@ async def stage(
     session_id: str | None = None,
     image: str | None = None,
 ) -> str:
-    """Uploads files into a workspace, by an ordinary session that ends then; returns its id.
+    """Uploads files into a workspace by an ordinary session, ends it, and returns its id.
 
     `files` None: all.
     """
@@ -239,7 +239,7 @@ def _with_files(pack: "PackInfo", paths: list[str], source: Path) -> "ContextPac
 
 @contextlib.contextmanager
 def _only_packs(prefix: str = "") -> Iterator[None]:
-    """Reports what is no pack. Raises: Failure that names the place."""
+    """Turns an error about an invalid pack into a Failure that names the place."""
     from pydantic import ValidationError
 
     try:

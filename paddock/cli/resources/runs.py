@@ -28,7 +28,7 @@ ModelName = Annotated[
 ]
 MostTicks = Annotated[
     int | None,
-    typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of it."),
+    typer.Option("--max-ticks", min=1, max=100, metavar="N", help="The most calls of the model."),
 ]
 
 

@@ -66,7 +66,7 @@ async def set_one(
 ) -> None:
     """Set a secret, or replace its value, from the next request on.
 
-    It is of the key, or for an admin of all keys.
+    It belongs to the key; an admin's belongs to all keys, unless --of or --session is given.
     """
     place = await _place(paddock, session, of)
     done = await place.set(

@@ -127,7 +127,7 @@ async def create(
     policy: Policy = None,
     reach: Reached = None,
     work: Annotated[
-        str | None, typer.Option("--work", metavar="ID", help="Your name of its work.")
+        str | None, typer.Option("--work", metavar="ID", help="Your name for its work.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

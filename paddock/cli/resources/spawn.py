@@ -46,7 +46,7 @@ async def spawn(
         typer.Argument(metavar="[TEXT]", help="A message for a model in it; - is the input."),
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", metavar="TEXT", help="Your name of the child.")
+        str | None, typer.Option("--label", metavar="TEXT", help="Your name for the child.")
     ] = None,
     workspace: Annotated[
         str | None,

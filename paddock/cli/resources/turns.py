@@ -1,4 +1,4 @@
-"""Turns: run programs of governed operations in a session, and look at those that were."""
+"""Turns: run programs of governed operations in a session, and look at earlier ones."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""This program's own terminal: raw meanwhile, and as it was afterwards; its size and its keys."""
+"""This program's own terminal: its raw mode, its size, and its keys."""
 
 import asyncio
 import os
@@ -14,13 +14,13 @@ from paddock.contract.words import MOST_SIDE
 
 # Ctrl-]: leaves the shell, which stays open.
 DETACH = b"\x1d"
-# The size of a terminal that tells none.
+# The size of a terminal that reports none.
 _COLUMNS, _ROWS = 80, 24
 
 
 @contextmanager
 def raw_terminal() -> Iterator[None]:
-    """Passes every key on meanwhile. The terminal gets its settings back on every path."""
+    """Within the block, every key is passed on; the settings are restored on every path."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
@@ -31,14 +31,14 @@ def raw_terminal() -> Iterator[None]:
 
 
 def terminal_size() -> tuple[int, int]:
-    """Columns and rows, as far as a session's terminal may have them."""
+    """Columns and rows, at most as many as a session's terminal may have."""
     size = os.get_terminal_size(sys.stdout.fileno())
     return min(size.columns or _COLUMNS, MOST_SIDE), min(size.lines or _ROWS, MOST_SIDE)
 
 
 @contextmanager
 def when_resized(call: Callable[[], None]) -> Iterator[None]:
-    """Has that called meanwhile whenever the terminal gets another size."""
+    """Within the block, calls `call` whenever the terminal gets another size."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGWINCH, call)
     try:

@@ -38,7 +38,7 @@ async def attend(session: Session, pty: str | None) -> int | None:
     resized = asyncio.Event()
     try:
         with raw_terminal(), when_resized(resized.set):
-            if terminal_size() != (columns, rows):  # meanwhile
+            if terminal_size() != (columns, rows):  # it was resized meanwhile
                 resized.set()
             showing = asyncio.create_task(_show(terminal))
             others = [

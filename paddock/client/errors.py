@@ -228,5 +228,11 @@ def api_error(
     return kind(status, document, retry_after)
 
 
+def event_error(data: Mapping[str, Any]) -> PaddockAPIError:
+    """The error that an event of a stream has."""
+    status = data.get("status")
+    return api_error(status if isinstance(status, int) else 500, data)
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None

@@ -51,14 +51,12 @@ class Files(Face[F]):
         return bytes(content)
 
     @stream
-    async def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
+    def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
         """A file's content in pieces, as they arrive.
 
         Raises: ConnectionLostError if the file became shorter meanwhile.
         """
-        async with aclosing(pieces(self._api, self._path, path)) as arriving:
-            async for piece in arriving:
-                yield piece
+        return pieces(self._api, self._path, path)
 
     @method
     async def download(self, path: str, local: str | Path) -> int:

@@ -64,14 +64,12 @@ class Processes(Face[F]):
         return read(CommandOutput, view)
 
     @stream
-    async def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
+    def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
         """A command's events: `StartData`, `StreamedOutput` from byte `after` on, `ExitData`.
 
         Survives broken connections. The command continues if its reader leaves.
         """
-        async with aclosing(followed(self._api, self._session, command_id, after)) as events:
-            async for event in events:
-                yield event
+        return followed(self._api, self._session, command_id, after)
 
     @method
     async def wait(self, command_id: str) -> ExitData:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from paddock.client.packs import pack_body
-from paddock.client.requests import given
+from paddock.client.requests import check_terms, given
 from paddock.contract.packs import ContextPack
 
 
@@ -65,7 +65,5 @@ class SessionTerms(TypedDict, total=False):
 
 def session_body(terms: SessionTerms, **members: str | None) -> dict[str, Any]:
     """The body of a request with these terms. Raises: TypeError for an unknown one."""
-    unknown = terms.keys() - SessionTerms.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"a session has no term {min(unknown)!r}")
+    check_terms("session", terms, SessionTerms)
     return given(**members, **{**terms, "consume": pack_body(terms.get("consume"))})

@@ -109,7 +109,7 @@ class Children(Generic[C]):
 
     @property
     def live(self) -> tuple[C, ...]:
-        """In the order of their start."""
+        """The children that run, in the order of their start."""
         return tuple(each.session for each in self._live.values())
 
     def start(self, request: SpawnRequest) -> Execution:
@@ -132,7 +132,7 @@ class Children(Generic[C]):
         return started
 
     def _remove(self, child_id: str) -> None:
-        """A child has ended; its parent was used until now."""
+        """Removes a child that has ended; its parent counts as used until now."""
         self._live.pop(child_id, None)
         self._removed.set()
         self._removed = asyncio.Event()
@@ -151,7 +151,7 @@ class Children(Generic[C]):
                 child.session.stop("The call ran out of time")
 
     async def ended(self, run: Execution | None = None) -> None:
-        """Waits until there is none, or none that this run has spawned."""
+        """Waits until no child runs, or none that this run has spawned."""
         while any(run in (None, child.run) for child in self._live.values()):
             await self._removed.wait()
 

@@ -120,7 +120,7 @@ class Execution:
         self._wake()
 
     def _wake(self) -> None:
-        """Those who wait now look again; those who wait later wait for the next event."""
+        """Wakes those who wait; those who wait later wait for the next event."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,5 +1,6 @@
 """Translates HTTP answers, or their absence: into JSON, the contract's models, or an error."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -40,24 +41,27 @@ def translated(method: str, path: str) -> Iterator[None]:
 async def json_object(response: aiohttp.ClientResponse) -> dict[str, Any]:
     """The body. Raises: NotPaddockError if it is not a JSON object."""
     if response.content_type == "application/json":
-        try:
-            value = await response.json()
-        except ValueError:
-            value = None
-        if isinstance(value, dict):
+        value = object_of(await response.read())
+        if value is not None:
             return value
     raise not_paddock(response)
+
+
+def object_of(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object of a text; None for any other text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 async def refusal(response: aiohttp.ClientResponse, method: str, path: str) -> errors.PaddockError:
     """The error for an answer that is not a success."""
     document = None
     if response.content_type == "application/problem+json":
-        try:
-            document = await response.json(content_type=None)
-        except ValueError:
-            document = None
-    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        document = object_of(await response.read())
+    if document is None or not isinstance(document.get("code"), str):
         return not_paddock(response)
     code = document["code"]
     if code == "method_not_allowed" or (

@@ -382,6 +382,24 @@ def test_examples_are_taken_as_they_are() -> None:
         command.make_context("paddock", rest).close()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("turn", "web-1", "--operations"),
+        ("send", "web-1", "hello", "--tools"),
+        ("sessions", "create", "--policy"),
+        ("run", "--pack"),
+    ],
+)
+def test_a_file_that_is_nested_too_deep(words: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000)
+    last = ("--", "ls") if words[0] == "run" else ()
+    shown = run(*words, str(file), "--url", "http://127.0.0.1:9", "--key", "k" * 16, *last)
+    assert (shown.status, shown.out) == (2, "")
+    assert "deep.json" in shown.err
+
+
 # The words of a command in a message or a page, as far as they are the program's own.
 _NAMED = re.compile(r"`paddock((?: [a-z][a-z-]*(?=[ `]|$))+)")
 

@@ -17,7 +17,7 @@ from api.http.sse import encode_event
 from api.shape.answers import Event
 from api.shape.problems import STATUSES
 from paddock.client import errors, requests
-from paddock.client.answers import read
+from paddock.client.answers import object_of, read
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
 from paddock.client.requests import segment
 from paddock.client.retry import Patience, RetryPolicy, backoff
@@ -68,6 +68,12 @@ def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.client.sse._MOST_EVENT_BYTES", 10)
     with pytest.raises(NotPaddockError):
         EventParser().feed(b"data: " + b"x" * 10)
+
+
+@pytest.mark.parametrize("text", ["", "x", "[1]", "null", b"\xff", "[" * 100_000])
+def test_other_texts_are_no_objects(text: str | bytes) -> None:
+    assert object_of(text) is None
+    assert object_of('{"a": 1}') == {"a": 1}
 
 
 class Inner(Model):

@@ -181,7 +181,7 @@ def load_pack(path: Path) -> "ContextPack":
 
     try:
         told = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{path} can't be read as JSON: {error}", status=Status.USAGE) from None
     with _only_packs(f"{path}: "):
         return ContextPack.model_validate(told)

@@ -142,7 +142,7 @@ def _script(file: Path | None, expression: str | None, operations: Path | None) 
         return {"code": text}
     try:
         calls = [(str(each["operation"]), each.get("args", {})) for each in json.loads(text)]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         what = f"{place} must be a JSON list of {{operation, args}}"
         raise Failure(what, status=Status.USAGE) from None
     return {"operations": calls}

@@ -85,7 +85,7 @@ async def open_operate(
     pool.run(
         tasks,
         rules.levels,
-        lambda: sessions.registry.holding,
+        lambda: sessions.registry.with_sandbox,
         sessions.room.check,
         sessions.shares.turns.quiet,
     )

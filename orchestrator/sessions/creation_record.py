@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES
-from orchestrator.state.carrying import Carried
+from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 
 

@@ -17,7 +17,7 @@ from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ends import SpawnEnds
 from orchestrator.state import session_rows

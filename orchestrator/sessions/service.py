@@ -27,7 +27,7 @@ from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role, digest, new_handle
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending

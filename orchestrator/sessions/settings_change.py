@@ -14,7 +14,7 @@ from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.shares import Shares
-from orchestrator.state.narrowing import check_level, covers
+from orchestrator.state.child_bounds import check_level, covers
 from orchestrator.state.session import Session
 
 

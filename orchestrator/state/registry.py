@@ -33,7 +33,7 @@ class Registry:
         return len(self._live) + len(self._reserved)
 
     @property
-    def holding(self) -> int:
+    def with_sandbox(self) -> int:
         """How many of them have a sandbox, or are about to get one."""
         return len(self._reserved) + sum(not each.suspended for each in self._live.values())
 

@@ -8,9 +8,9 @@ from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.state.budget import Budget
-from orchestrator.state.carrying import Carried
 from orchestrator.state.family import Origin
 from orchestrator.state.pack import Pack
+from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 from orchestrator.state.terms import Terms
 

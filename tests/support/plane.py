@@ -14,7 +14,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.uid_range import is_free
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.settings.groups.capacity import FIRST_UID
 from orchestrator.settings.settings import Settings

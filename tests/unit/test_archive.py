@@ -29,7 +29,7 @@ from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.search import Search, search
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.work.terminals.evidence import Evidence
 from orchestrator.work.terminals.recording import Recording

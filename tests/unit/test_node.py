@@ -24,7 +24,7 @@ from orchestrator.operate.checks.host import resource_checks
 from orchestrator.operate.observe.gauges import Gauges
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.inspect import Inspector
 from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Looks, Sandbox

@@ -107,10 +107,10 @@ async def test_suspended_sessions_hold_no_sandbox_and_count_in_their_keys_limits
     for each in (suspended, session("two"), session("x", suspension=Suspension.BEGINNING)):
         registry.add(each)
     registry.reserve(session("three"))
-    assert (len(registry), registry.holding) == (4, 3)
+    assert (len(registry), registry.with_sandbox) == (4, 3)
     assert registry.usage("ci").sessions == 4
     suspended.suspension = Suspension.RESTORING
-    assert registry.holding == 4
+    assert registry.with_sandbox == 4
 
 
 async def test_sessions_of_one_work_are_in_the_order_of_their_creation() -> None:

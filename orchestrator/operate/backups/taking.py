@@ -15,7 +15,7 @@ from orchestrator.ground.store.database_file import StoreError, migrate_file
 from orchestrator.operate.backups.backup_file import BackupError, BackupReader, BackupWriter, Report
 from orchestrator.operate.backups.contents import ARCHIVE, DATABASE, members, roots
 from orchestrator.operate.backups.workspaces import AddedWorkspaces, add_workspaces
-from orchestrator.record.audit.verify import verify_all
+from orchestrator.record.audit.verification import verify_all
 from orchestrator.settings.settings import Settings
 
 # Pages for each step, between which progress is reported.

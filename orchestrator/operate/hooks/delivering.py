@@ -29,9 +29,9 @@ from orchestrator.operate.hooks.delivery_rows import (
 )
 from orchestrator.operate.hooks.hook import Hook
 from orchestrator.operate.hooks.messages import body_of, delivery_id, messages_of, operations_for
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.query import Selection
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 
 log = logging.getLogger(__name__)
 

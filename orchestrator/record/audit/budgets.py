@@ -10,7 +10,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.messages import AgentEvent, session_totals
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal

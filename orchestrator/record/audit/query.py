@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestrator.ground.events import OPERATIONS
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit.recorded import SELECT_RECORDED, Recorded, full_event
+from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded, full_event
 from orchestrator.record.audit.writer import chain_head
 from paddock.audit.chain import Event, canonical
 

@@ -8,11 +8,11 @@ from orchestrator.ground.events import EventDraft, EventError
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
 from orchestrator.host.link.messages import AgentEvent
-from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom, charging
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.refusals import Marks, Refusals
+from orchestrator.record.audit.secret_cutting import SecretCutting
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
 from sandbox_agent.decide import excerpts
@@ -50,7 +50,7 @@ class Recorder:
         self._metrics = metrics
         self._room = room
         self._of_full: list[Callable[[Session], None]] = []
-        self._cutting = Cutting()
+        self._cutting = SecretCutting()
         self._refusals = Refusals(self._record_counted, marks)
 
     def on_full(self, subscriber: Callable[[Session], None]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.events import written
 from orchestrator.ground.store.effect import Effect
-from orchestrator.record.audit.recorded import SELECT_RECORDED, Recorded
+from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded
 from paddock.audit.chain import GENESIS_HASH, Event, chain_hash
 
 _INSERT = """

@@ -15,7 +15,7 @@ from orchestrator.sandbox.egress import answers
 from orchestrator.sandbox.egress.answers import RefusedError
 from orchestrator.sandbox.egress.client_hello import HelloError
 from orchestrator.sandbox.egress.client_presence import ClientGoneError, while_present
-from orchestrator.sandbox.egress.dialling import UnreachedError, dial
+from orchestrator.sandbox.egress.client_requests import begins_in_clear, first_message, read_request
 from orchestrator.sandbox.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.meter import Meter, SpentError
@@ -24,7 +24,7 @@ from orchestrator.sandbox.egress.relay import Relay
 from orchestrator.sandbox.egress.request_body import BodyError
 from orchestrator.sandbox.egress.resolver import LookupFailedError, Resolver
 from orchestrator.sandbox.egress.stream import Stream
-from orchestrator.sandbox.egress.tunnel import begins_in_clear, first_message, read_request
+from orchestrator.sandbox.egress.upstream import UnreachedError, dial
 from orchestrator.settings.hosts import Address
 
 # After an answer, what the client still sends is read for so long, so that it sees the answer.

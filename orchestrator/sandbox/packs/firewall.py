@@ -8,7 +8,7 @@ from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.messages import AgentEvent
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs import decisions

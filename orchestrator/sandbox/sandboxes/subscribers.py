@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from orchestrator.host.link.messages import AgentEvent, Hello
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import AGENT_OPERATIONS
 

@@ -23,7 +23,7 @@ from orchestrator.ground.threads import Aside
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.budgets import Budgets
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.operator_mounts import MountList

@@ -17,8 +17,8 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.effect import both
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.budgets import Budgets
-from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.secret_cutting import SecretCutting
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
@@ -62,7 +62,7 @@ class Opening:
         self._give_up = give_up
         self._threads = threads
         # None is refused its turn, because each terminal reads its own output.
-        self._cutting = Cutting("pieces of what tools say", sys.maxsize)
+        self._cutting = SecretCutting("pieces of what tools say", sys.maxsize)
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec

@@ -17,7 +17,7 @@ from orchestrator.host.workspace.mounts import MountError
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.sandboxes.parts import Part
-from orchestrator.sandbox.sandboxes.starting import ImageChangedError, Starter
+from orchestrator.sandbox.sandboxes.starter import ImageChangedError, Starter
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool

@@ -24,7 +24,7 @@ _SECONDS = 10.0
 _MOST_LOOKS = 4
 
 
-class Holding:
+class Restrictions:
     """Applies them to sandboxes of one engine; `image` is the image whose programs are used.
 
     Disks and the kernel's files are read off the event loop. A disk that hangs prevents the start

@@ -16,7 +16,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 
 _PAGE = 100
 # The buffer of a busy follower. All followers share the events themselves.

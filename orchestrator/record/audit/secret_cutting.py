@@ -21,7 +21,7 @@ _MOST_WAITING = 32
 _SECONDS = 60.0
 
 
-class Cutting:
+class SecretCutting:
     """A thread for long texts, which sessions use in turns."""
 
     def __init__(self, kind: str = "long requests", most_waiting: int = _MOST_WAITING) -> None:

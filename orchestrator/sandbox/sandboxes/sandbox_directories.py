@@ -18,8 +18,8 @@ _SECONDS = 15.0
 _MOST_THREADS = 4
 
 
-class Places:
-    """Places for sandboxes. Calls for one directory run one after the other.
+class SandboxDirectories:
+    """SandboxDirectories for sandboxes. Calls for one directory run one after the other.
 
     If a call is abandoned by its caller, the directory is released as soon as the call returns.
     """

@@ -16,10 +16,10 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.configured import ConfiguredSecrets
+from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.placeholders import filled
 from orchestrator.record.secrets.request_head import RequestHead
-from orchestrator.record.secrets.sealing import Sealer
+from orchestrator.record.secrets.sealer import Sealer
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
 from orchestrator.settings.operator_secrets import SecretUse
 from orchestrator.state import secret_rows
@@ -37,7 +37,7 @@ MOST_SECRETS = 100
 Place = Holder | Session
 
 
-class OutsideSecrets:
+class ProxySecrets:
     """The operator's secrets, those of keys, and those of live sessions."""
 
     def __init__(

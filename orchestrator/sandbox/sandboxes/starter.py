@@ -22,7 +22,6 @@ from orchestrator.sandbox.sandboxes.agent_parts import (
     PreparePart,
 )
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
-from orchestrator.sandbox.sandboxes.holding import Holding
 from orchestrator.sandbox.sandboxes.host_parts import (
     AttachPart,
     DirectoryPart,
@@ -35,7 +34,8 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     WorkspacePart,
 )
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
-from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes.restrictions import Restrictions
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
@@ -78,30 +78,30 @@ class Starter:
         self._subscribers = subscribers
         self._share = FairShare()
         self._releases = releases
-        holding, places = Holding(engine, settings.image), Places()
+        restrictions, directories = Restrictions(engine, settings.image), SandboxDirectories()
         network = NetworkPart(engine, settings.image)
-        directory = DirectoryPart(places)
+        directory = DirectoryPart(directories)
         trust = TrustPart(public_directory(settings.state_dir))
-        quota = QuotaPart(workspaces, holding)
+        quota = QuotaPart(workspaces, restrictions)
         agent = AgentPart(engine, settings.pip_index)
         self._hello = HelloPart(node, suitability, settings.hello_timeout)
         container: tuple[Part, ...] = (
             LinkPart(),
             ContainerPart(engine, settings.runtime),
-            RatesPart(holding),
+            RatesPart(restrictions),
             self._hello,
         )
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
-        workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
+        workspace = (quota, WorkspacePart(directories), MountsPart(settings, directories))
         self._first: tuple[Part, ...] = (network, directory, trust, *workspace, *container)
         self._ways = ways
         self._own: tuple[Part, ...] = (agent, PackPart())
         self._ahead: tuple[Part, ...] = (
-            *(network, directory, trust, PointPart(places), *container, PreparePart()),
+            *(network, directory, trust, PointPart(directories), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
-        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places))
+        self._late: tuple[Part, ...] = (rules, AttachPart(quota, directories))
         self._last: tuple[Part, ...] = (AgentPart(engine, settings.pip_index, _TAKE_OVER_SECONDS),)
 
     def add(self, way: Part) -> None:

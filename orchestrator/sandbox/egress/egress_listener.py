@@ -14,7 +14,7 @@ from orchestrator.ground.fair_share import Pace
 from orchestrator.ground.loop_turns import LoopTurns
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.egress.limits import EgressLimits
 from orchestrator.rules.egress.program import program_of
 from orchestrator.sandbox.egress.evidence import ConnectionEvidence
@@ -34,14 +34,14 @@ class Proxy(NamedTuple):
     recorder: Recorder
     resolver: Resolver
     interception: Interception
-    secrets: OutsideSecrets
+    secrets: ProxySecrets
     key_bytes: KeyBytes
     limits: EgressLimits
     shares: Counts[str]
     turns: LoopTurns
 
 
-class Door:
+class EgressListener:
     """Who connects here is the session: only its sandbox has the socket.
 
     `shut` ends all connections and refuses requests until `reopen`.

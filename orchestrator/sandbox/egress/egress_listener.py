@@ -16,15 +16,17 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.egress.limits import EgressLimits
+from orchestrator.rules.egress.outgoing import Outgoing
 from orchestrator.rules.egress.program import program_of
+from orchestrator.rules.egress.rules import Decision
 from orchestrator.sandbox.egress.evidence import ConnectionEvidence
 from orchestrator.sandbox.egress.exchange import EgressExchange
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.egress.live_rules import LiveRules
 from orchestrator.sandbox.egress.meter import Meter, SpentError
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.sandbox.egress.stream import accepted
+from orchestrator.settings.hosts import Address, Host
 from orchestrator.state.session import Session
 
 
@@ -39,6 +41,30 @@ class Proxy(NamedTuple):
     limits: EgressLimits
     shares: Counts[str]
     turns: LoopTurns
+
+
+class LiveRules:
+    """A change of the session's rules holds from its next decision on.
+
+    Nothing is allowed if the session's key has no bytes left.
+    """
+
+    def __init__(self, session: Session, key_bytes: KeyBytes) -> None:
+        self._session = session
+        self._key_bytes = key_bytes
+
+    def decide(self, outgoing: Outgoing) -> Decision:
+        """See `Rules.decide`."""
+        decision = self._session.egress_rules.decide(outgoing)
+        return self._key_bytes.decided(self._session.owner, decision)
+
+    def decide_address(self, address: Address, port: int) -> Decision:
+        """See `Rules.decide_address`."""
+        return self._session.egress_rules.decide_address(address, port)
+
+    def upgraded(self, host: Host, port: int) -> int | None:
+        """See `Rules.upgraded`."""
+        return self._session.egress_rules.upgraded(host, port)
 
 
 class EgressListener:

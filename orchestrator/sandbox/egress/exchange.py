@@ -15,11 +15,15 @@ from orchestrator.sandbox.egress import answers
 from orchestrator.sandbox.egress.answers import RefusedError
 from orchestrator.sandbox.egress.client_hello import HelloError
 from orchestrator.sandbox.egress.client_presence import ClientGoneError, while_present
-from orchestrator.sandbox.egress.client_requests import begins_in_clear, first_message, read_request
+from orchestrator.sandbox.egress.client_requests import (
+    begins_in_clear,
+    first_message,
+    read_head,
+    read_request,
+)
 from orchestrator.sandbox.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.meter import Meter, SpentError
-from orchestrator.sandbox.egress.reading import read_head
 from orchestrator.sandbox.egress.relay import Relay
 from orchestrator.sandbox.egress.request_body import BodyError
 from orchestrator.sandbox.egress.resolver import LookupFailedError, Resolver

@@ -16,8 +16,12 @@ from orchestrator.host.engine.image_names import named_in
 from orchestrator.rules.policy.levels import Level, Levels
 from orchestrator.sandbox.sandboxes.parts import Assembly
 from orchestrator.sandbox.sandboxes.warm_demand import WarmDemand
-from orchestrator.sandbox.sandboxes.warm_failures import WarmFailures
-from orchestrator.sandbox.sandboxes.warm_waiting import Waiting, suitable, unwanted
+from orchestrator.sandbox.sandboxes.warm_state import (
+    Waiting,
+    WarmFailures,
+    suitable,
+    unwanted,
+)
 from orchestrator.settings.settings import Settings
 from orchestrator.state.shapes import Shape, can_wait, usual_limits
 

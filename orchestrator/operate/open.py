@@ -87,7 +87,7 @@ async def open_operate(
         rules.levels,
         lambda: sessions.registry.with_sandbox,
         sessions.room.check,
-        sessions.shares.turns.quiet,
+        sessions.shares.slots.quiet,
     )
     reload.watch(record.recorder, tasks)
     closers.push_async_callback(reload.close)

@@ -14,7 +14,7 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.ground.events import EventDraft, now
-from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.effect import both
@@ -79,14 +79,14 @@ class Creation:
         self._metrics = ground.metrics
         self.under_way = CreationsUnderWay()
 
-    async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
+    async def run(self, principal: Principal, request: NewSession, slot: Slot) -> Registered:
         """A registered session whose sandbox has said hello.
 
         Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
         SandboxUnavailableError, AuditUnavailableError.
         """
-        with turn, self._metrics.creation() as created:
+        with slot, self._metrics.creation() as created:
             registered = await self._run(principal, request)
             created(registered.session.level.name)
         return registered

@@ -17,7 +17,7 @@ from orchestrator.ground.errors import (
     PaddockError,
 )
 from orchestrator.ground.events import EventDraft
-from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
@@ -155,18 +155,18 @@ class Sessions:
         return creation is not None or self.finder.existing(principal, session_id) is not None
 
     async def create(
-        self, principal: Principal, request: NewSession, turn: Turn | None = None
+        self, principal: Principal, request: NewSession, slot: Slot | None = None
     ) -> Registered:
         """A new session whose sandbox has said hello.
 
-        `turn` is the caller's, from `shares`; None: waits for one here. Raises: the errors of
+        `slot` is the caller's, from `shares`; None: waits for one here. Raises: the errors of
         `Creation.run`; nothing of the session is left then.
         """
-        turn = turn or await self.shares.turn(principal)
-        return await self._tasks.shield(self._create(principal, request, turn))
+        slot = slot or await self.shares.slot(principal)
+        return await self._tasks.shield(self._create(principal, request, slot))
 
-    async def _create(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
-        registered = await self._creation.run(principal, request, turn)
+    async def _create(self, principal: Principal, request: NewSession, slot: Slot) -> Registered:
+        registered = await self._creation.run(principal, request, slot)
         if request.child is not None:
             join(request.child.parent, registered.session)
         self.deadlines.watch(registered.session)

@@ -72,25 +72,25 @@ class SettingsChange:
             level = level.offline()
         if self._level_change.needed(session, level):
             self._images.check_level(session.image, level)
-        turn: AbstractContextManager[None] = nullcontext()
+        slot: AbstractContextManager[None] = nullcontext()
         # Lowering a session's level waits for nothing and needs no permission.
         lowers = self._level_change.lowers(session, level)
         if not lowers:
             self._recorder.check_room(session)
             await self._check_bounds(principal, session, level)
             if self._level_change.needed(session, level):
-                turn = await self._shares.turn(principal)
-        await self._tasks.shield(self._change(principal, session, level, turn, lowers))
+                slot = await self._shares.slot(principal)
+        await self._tasks.shield(self._change(principal, session, level, slot, lowers))
 
     async def _change(
         self,
         principal: Principal,
         session: Session,
         level: Level,
-        turn: AbstractContextManager[None],
+        slot: AbstractContextManager[None],
         lowers: bool,
     ) -> None:
-        with turn:
+        with slot:
             async with self._level_change.held(session, level):
                 session.check_live()
                 if self._level_change.needed(session, level):

@@ -266,7 +266,7 @@ class Suspensions:
         await asyncio.shield(running)
 
     async def _restore(self, principal: Principal, session: Session) -> None:
-        with await self._shares.turn(principal):
+        with await self._shares.slot(principal):
             async with session.lock:
                 if not session.suspended or session.status is not Status.ACTIVE:
                     return

@@ -13,7 +13,7 @@ from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded, 
 from orchestrator.record.audit.writer import chain_head
 from paddock.audit.chain import Event, canonical
 
-# Rows per read: memory use stays flat, and other readers get their turn.
+# Rows per read: memory use stays flat, and other readers are served in between.
 PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
 # Events examined per page, if the page must search.

@@ -78,7 +78,7 @@ def _message(data: bytes) -> bytes | None:
 
 
 class _Reader:
-    """Reads fields in turn."""
+    """Reads one field after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

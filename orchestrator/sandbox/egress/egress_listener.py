@@ -11,7 +11,7 @@ from orchestrator.ground.accepting import accepted as accepted_at
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.fair_share import Pace
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
@@ -40,7 +40,7 @@ class Proxy(NamedTuple):
     key_bytes: KeyBytes
     limits: EgressLimits
     shares: Counts[str]
-    turns: LoopTurns
+    slots: LoopSlots
 
 
 class LiveRules:
@@ -157,7 +157,7 @@ class EgressListener:
                 self._admit,
                 partial(proxy.secrets.fill, session),
                 self._records,
-                partial(proxy.turns.next, session.key),
+                partial(proxy.slots.next, session.key),
                 program,
             )
             try:

@@ -1,7 +1,7 @@
 """The way out as a part of a sandbox."""
 
 from orchestrator.ground.counts import Counts
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
@@ -39,7 +39,7 @@ class EgressPart(Part):
         self._budgets = budgets
         shares = Counts[str](limits.key_connections)
         self._proxy = Proxy(
-            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopTurns())
+            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopSlots())
         )
         # By the sandboxes' names.
         self._listeners: dict[str, EgressListener] = {}

@@ -43,7 +43,7 @@ _ENDINGS = {"text": "txt"}
 
 
 class GovernedCommands:
-    """Turns oneshot tools and arguments into commands, to which the level's rules still apply."""
+    """Makes commands of oneshot tools and arguments; the level's rules still apply to them."""
 
     def __init__(
         self,

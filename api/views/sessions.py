@@ -159,7 +159,7 @@ def _sandbox(shown: domain.Session, live: bool, frozen: bool | None) -> dict[str
         frozen = shown.status is Status.PAUSED
     return {
         "id": sandbox.name,
-        "image": shown.image,
+        "image": shown.terms.image,
         "network": sandbox.network or "none",
         "mounts": list(sandbox.mounts),
         "start": sandbox.start,

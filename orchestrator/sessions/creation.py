@@ -39,9 +39,10 @@ from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state import pack_rows, stored_sessions
 from orchestrator.state.budget import Budget, limits_of
+from orchestrator.state.family import Family
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import Family, Session
+from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
 from paddock.contract.words import Kind, Status
@@ -112,7 +113,7 @@ class Creation:
         }
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
-        looking = self._sandboxes.look_up(session.image)
+        looking = self._sandboxes.look_up(session.terms.image)
         # Before anything gives way, too: a refused creation must not cost others anything.
         self._check_share(principal, session)
         room = await self._room.make()
@@ -145,7 +146,7 @@ class Creation:
 
     async def _count_refinements(self, session: Session) -> None:
         """Raises: MaxRefinementsError if the pack of its work item was refined too often."""
-        work_id = session.work_id
+        work_id = session.terms.work_id
         if session.pack is None or work_id is None:
             return
         session.reissues = await self._database.read(
@@ -291,7 +292,7 @@ class Creation:
             ),
             effect=self._workspaces.forgetting(session),
         )
-        if session.env:
+        if session.terms.env:
             self._scrub()
         try:
             await self._workspaces.finish_purge(session.workspace)

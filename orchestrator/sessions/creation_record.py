@@ -12,8 +12,8 @@ def told_of(session: Session, carried: Carried | None) -> dict[str, Any]:
     return {
         **session.terms.recorded(),
         "secrets": list(session.secrets.names),
-        "mounts": [*session.level.mounts, *session.mounts],
-        "tools": session.tools,
+        "mounts": [*session.level.mounts, *session.terms.mounts],
+        "tools": session.terms.tools,
         "policy": session.policy.recorded(),
         **_narrowed(session),
         **_consumed(session),

@@ -43,10 +43,11 @@ from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
 from orchestrator.state.end_requests import EndRequest
+from orchestrator.state.family import join
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import Session, join
+from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.open import WorkFloor
 from paddock.contract.words import IdleAction, Kind, Rationale, Status

@@ -71,7 +71,7 @@ class SettingsChange:
         if session.pack is not None:
             level = level.offline()
         if self._level_change.needed(session, level):
-            self._images.check_level(session.image, level)
+            self._images.check_level(session.terms.image, level)
         slot: AbstractContextManager[None] = nullcontext()
         # Lowering a session's level waits for nothing and needs no permission.
         lowers = self._level_change.lowers(session, level)

@@ -273,7 +273,7 @@ class Suspensions:
                 self._recorder.check_room(session)
                 if not await self._stops.recorded(session):
                     raise AuditUnavailableError("an earlier stop is not on record yet: try again")
-                looking = self._sandboxes.look_up(session.image)
+                looking = self._sandboxes.look_up(session.terms.image)
                 self._room.admit(await self._room.make())
                 session.suspension = Suspension.RESTORING
                 try:

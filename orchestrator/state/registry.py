@@ -114,11 +114,6 @@ class Registry:
         """The live session of that handle."""
         return self._by_handle.get(handle_sha256)
 
-    def by_work(self, work_id: str) -> list[Session]:
-        """The sessions of that work, the latest last; ended ones while they are in memory."""
-        found = [session for session in self.all if session.work_id == work_id]
-        return sorted(found, key=lambda session: (session.created_at, session.key))
-
     def owner(self, session_key: str) -> str | None:
         """The owner of a known session, or of one being created, by its key."""
         known = (*self._live.values(), *self._reserved.values(), *self._ended.values())

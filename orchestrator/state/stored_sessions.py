@@ -13,10 +13,10 @@ from orchestrator.rules.egress.usage import EgressUsage
 from orchestrator.rules.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.state.budget import Budget
-from orchestrator.state.family import Origin
+from orchestrator.state.family import Family, Origin
 from orchestrator.state.lifecycle import Suspension, Termination
 from orchestrator.state.pack import Pack
-from orchestrator.state.session import Family, Session
+from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Rationale, Status

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.check import Check
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.uid_range import is_free
@@ -29,6 +30,11 @@ from tests.support.leaks import (
     unmount_all,
     workspaces_left,
 )
+
+
+async def readiness(plane: ControlPlane) -> dict[str, Check]:
+    """Its checks of readiness, by their names."""
+    return {check.name: check for check in await plane.ready.checks()}
 
 
 @contextmanager

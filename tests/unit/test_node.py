@@ -121,8 +121,8 @@ def test_what_is_left_is_held_against_the_minimums(tmp_path: Path) -> None:
 def test_metrics_of_the_host_are_the_node_s() -> None:
     registry = CollectorRegistry()
     nothing = SimpleNamespace(all=[])
-    turns = SimpleNamespace(waiting=0, working=0)
-    sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(turns=turns))
+    slots = SimpleNamespace(waiting=0, working=0)
+    sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(slots=slots))
     lag = SimpleNamespace(pending=0, oldest_seconds=0.0)
     ledger = SimpleNamespace(lag=lambda: lag, committed=0)
     pool = cast(Any, SimpleNamespace(shapes=[]))

@@ -39,7 +39,7 @@ from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.state.budget import Budget
 from orchestrator.state.directory import SandboxDirectory
-from orchestrator.state.session import Family
+from orchestrator.state.family import Family
 from paddock.contract.words import Kind
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION

@@ -114,7 +114,7 @@ def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
         labels={},
         env={
             name: value
-            for name, value in parent.env.items()
+            for name, value in parent.terms.env.items()
             if allowed_variable(name, level.environment)
         },
         idle_timeout=wanted.idle_timeout or parent.terms.idle_timeout,

@@ -159,7 +159,7 @@ class ContextFirewall:
         FaultPoint.REFINE_MISSED.reached()
         if session.reissues >= MAX_REFINEMENTS:
             error = (
-                f"MaxRefinementsExceeded: the pack of {session.work_id} was refined "
+                f"MaxRefinementsExceeded: the pack of {session.terms.work_id} was refined "
                 f"{MAX_REFINEMENTS} times already"
             )
             await self._ends.miss(session, error, None)
@@ -171,7 +171,7 @@ class ContextFirewall:
 
 def _request(session: Session, pack: Pack, path: str) -> EventDraft:
     args = {
-        "work_id": session.work_id,
+        "work_id": session.terms.work_id,
         "manifest_id": pack.manifest_id,
         "missed_path": decisions.truncated(path),
         "rationale_code": str(Rationale.CONTEXT_MISS),

@@ -123,7 +123,7 @@ class Starter:
         """A sandbox for the session. Raises: the errors of the parts."""
         directory = SandboxDirectory.fresh(self._settings.state_dir)
         parts = self._assembly(
-            Tenancy(session), session.image, level, limits, directory, self._whole, mounts
+            Tenancy(session), session.terms.image, level, limits, directory, self._whole, mounts
         )
         await parts.open()
         return parts
@@ -173,9 +173,8 @@ class Starter:
         """The sandbox that an earlier control plane started. Raises: the errors of the parts."""
         place = self._settings.state_dir / "sandboxes" / container.labels[LABEL_SANDBOX]
         directory = SandboxDirectory(place)
-        parts = self._assembly(
-            Tenancy(session), session.image, session.level, session.limits, directory, self._whole
-        )
+        image, level, limits = session.terms.image, session.level, session.limits
+        parts = self._assembly(Tenancy(session), image, level, limits, directory, self._whole)
         await parts.adopt(container)
         return parts
 

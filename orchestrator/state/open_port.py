@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from orchestrator.ground.events import time_text
 from orchestrator.ground.task_scope import InUse
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -54,8 +55,3 @@ class SessionPorts:
 
     open: dict[int, OpenPort] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-def time_text(moment: datetime) -> str:
-    """A time in UTC, in the form of events."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
+from orchestrator.ground.events import time_text
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.rules.policy.levels import SessionLimits
 from orchestrator.state.session import Session
@@ -131,7 +132,7 @@ class Registry:
         return [*self._live.values(), *self._ended.values()]
 
     def _forget_old(self) -> None:
-        oldest = _format(datetime.now(UTC) - self._ttl)
+        oldest = time_text(datetime.now(UTC) - self._ttl)
         for session_id, session in list(self._ended.items()):
             if _ended_at(session) > oldest and len(self._ended) <= _MOST_ENDED:
                 break
@@ -146,7 +147,3 @@ def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:
 
 def _ended_at(session: Session) -> str:
     return session.termination.terminated_at if session.termination else ""
-
-
-def _format(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

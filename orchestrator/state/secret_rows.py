@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import Any
 
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.state.secret import Holder, Secret
 
 
@@ -24,32 +24,20 @@ def putting(secret: Secret, sealed: bytes) -> Effect:
         secret.created_at,
         secret.set_at,
     )
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    return effect
+    return executing("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def removing(secret: Secret) -> Effect:
     """Removes a secret."""
-    place = (*secret.holder, secret.name)
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "DELETE FROM secrets WHERE key = ? AND session_key = ? AND name = ?", place
-        )
-
-    return effect
+    return executing(
+        "DELETE FROM secrets WHERE key = ? AND session_key = ? AND name = ?",
+        (*secret.holder, secret.name),
+    )
 
 
 def removing_all(session_key: str) -> Effect:
     """Removes all secrets of a session."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM secrets WHERE session_key = ?", (session_key,))
-
-    return effect
+    return executing("DELETE FROM secrets WHERE session_key = ?", (session_key,))
 
 
 def stored(connection: sqlite3.Connection) -> list[tuple[Secret, bytes]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from orchestrator.ground.events import time_text
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.rules.egress.session_rules import OwnRules
@@ -173,7 +174,7 @@ def _budget(row: sqlite3.Row, level: Level) -> Budget:
 
 def ended_after(ttl_seconds: int) -> str:
     """The time before which ended sessions are no longer shown."""
-    return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
+    return time_text(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
 
 
 def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
@@ -253,7 +254,3 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
         " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
         (*values, wanted.limit),
     ).fetchall()
-
-
-def _format(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from orchestrator.ground.errors import CapacityExhaustedError, NotFoundError, PaddockError
-from orchestrator.ground.events import SYSTEM_KEY, EventDraft, now
+from orchestrator.ground.events import SYSTEM_KEY, EventDraft, now, time_text
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
@@ -124,7 +124,7 @@ class Archiving:
 
         Raises: AuditUnavailableError, StoreError.
         """
-        before = (datetime.now(UTC) - older_than).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = time_text(datetime.now(UTC) - older_than)
         async with self._lock:
             with self._rounds.round() as this:
                 await self._empty()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, both, executing
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
@@ -13,25 +13,15 @@ from orchestrator.state.session import Session
 
 def opened(session: Session, connection_id: str) -> Effect:
     """An effect that keeps a connection until `closed`."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO egress_connections (id, session_key) VALUES (?, ?)",
-            (connection_id, session.key),
-        )
-
-    return apply
+    return executing(
+        "INSERT INTO egress_connections (id, session_key) VALUES (?, ?)",
+        (connection_id, session.key),
+    )
 
 
 def closed(session: Session, connection_id: str) -> Effect:
     """An effect that forgets a connection, and stores what the session has used by now."""
-    forget, use = _forgetting(connection_id), session_rows.with_usage(session)
-
-    def apply(connection: sqlite3.Connection) -> None:
-        forget(connection)
-        use(connection)
-
-    return apply
+    return both(_forgetting(connection_id), session_rows.with_usage(session))
 
 
 async def tell_lost(
@@ -57,10 +47,7 @@ async def tell_lost(
 
 
 def _forgetting(connection_id: str) -> Effect:
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM egress_connections WHERE id = ?", (connection_id,))
-
-    return apply
+    return executing("DELETE FROM egress_connections WHERE id = ?", (connection_id,))
 
 
 def _left(connection: sqlite3.Connection) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orchestrator.ground.events import time_text
 from orchestrator.host.workspace.staged_work import ProposalsError
 
 M = TypeVar("M", bound=BaseModel)
@@ -51,7 +52,7 @@ class Proposal(_Told):
             moment = datetime.fromtimestamp(self.timestamp_ns / 1e9, UTC)
         except (ValueError, OverflowError, OSError):
             moment = datetime.fromtimestamp(0, UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return time_text(moment)
 
 
 class StagedCounts(_Told):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
+from orchestrator.ground.events import time_text
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.terminals.evidence_files import RAW_NAME, Digests
 from orchestrator.work.terminals.spec import TerminalSpec
@@ -103,7 +104,7 @@ class Exchange:
     @property
     def timestamp(self) -> str:
         """The start time, RFC 3339 UTC."""
-        return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return time_text(datetime.fromtimestamp(self.started, UTC))
 
     @property
     def output_file(self) -> str:

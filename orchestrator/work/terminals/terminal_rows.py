@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import NamedTuple
 
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.work.terminals.record import TerminalRecord
 
 
@@ -17,26 +17,18 @@ class TerminalRow(NamedTuple):
 
 def opening(session_key: str, record: TerminalRecord) -> Effect:
     """Stores a terminal that is about to be opened."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, ?, ?)",
-            (record.id, session_key, record.opened_at, json.dumps(record.stored())),
-        )
-
-    return effect
+    return executing(
+        "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, ?, ?)",
+        (record.id, session_key, record.opened_at, json.dumps(record.stored())),
+    )
 
 
 def ending(record: TerminalRecord) -> Effect:
     """Stores how a terminal has ended."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE terminals SET ended_at = ?, record = ? WHERE id = ?",
-            (record.ended_at, json.dumps(record.stored()), record.id),
-        )
-
-    return effect
+    return executing(
+        "UPDATE terminals SET ended_at = ?, record = ? WHERE id = ?",
+        (record.ended_at, json.dumps(record.stored()), record.id),
+    )
 
 
 def of_session(connection: sqlite3.Connection, session_key: str) -> list[TerminalRow]:

@@ -42,7 +42,7 @@ _EXAMPLES = {
 )
 async def list_secrets(context: Context, secrets: ProxySecrets) -> Secrets:
     """The secrets of the instance and of keys that concern the caller's sessions."""
-    found = secrets.shown_to(context.principal)
+    found = secrets.visible_to(context.principal)
     return Secrets(items=[secret(each) for each in found], next=None)
 
 

@@ -1,4 +1,4 @@
-"""Opens the floor that records: within the room that keys and the disk have."""
+"""Opens the floor that keeps the record, within the quotas of keys and the disk's room."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass

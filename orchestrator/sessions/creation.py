@@ -111,7 +111,7 @@ class Creation:
             "consume": None if request.consume is None else request.consume.stored(),
             "policy": session.policy.stored(),
         }
-        check_not_stored(stored, await self._recorder.told(session, stored))
+        check_not_stored(stored, await self._recorder.cut(session, stored))
         await self._sandboxes.check_level(session.level)
         looking = self._sandboxes.look_up(session.terms.image)
         # Before anything gives way, too: a refused creation must not cost others anything.

@@ -312,7 +312,7 @@ class Sessions:
         self._recorder.check_room(session)
         session.secrets.check_known()
         named = {"episode_id": episode_id}
-        check_not_stored(named, await self._recorder.told(session, named))
+        check_not_stored(named, await self._recorder.cut(session, named))
         async with session.lock:
             session.check_live()
             episodes = session.episodes + (episode_id not in (None, session.terms.episode_id))

@@ -20,8 +20,8 @@ MAX_CHILDREN = 32
 class Origin:
     """How a child came to be; it never changes.
 
-    `workspace` is `own`, or `read-only` for its parent's. `runs`: it was spawned for one run, ends
-    with it, and its own workspace goes with it.
+    `workspace` is `own`, or `read-only` for its parent's. `runs`: it was spawned for one run, and
+    ends with it; its own workspace is removed then.
     """
 
     spawn_id: str
@@ -51,7 +51,7 @@ class OpenSpawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpawnResult:
-    """How a spawn ended. `text` is the last one of a run's model; `error` says what went wrong."""
+    """How a spawn ended. `text` is the last text of a run's model; `error` says what failed."""
 
     text: str | None = None
     is_error: bool = False
@@ -77,9 +77,9 @@ class Family(Generic[R]):
     """One session's place in the tree.
 
     `parent` is None for a root, and for a child whose parent is not known any more. `children` are
-    those that live, by their keys. `births` are set when a child that is being created lives or
-    could not be created. `unended` are its spawns whose end is not on record, by their ids.
-    `result` is how the run ended for which the session was spawned.
+    those that live, by their keys. `births` has a future for each child that is being created; it
+    is done once the child lives or could not be created. `unended` are its spawns whose end is not
+    on record, by their ids. `result` says how the run ended for which the session was spawned.
     """
 
     origin: Origin | None = None

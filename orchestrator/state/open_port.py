@@ -14,7 +14,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 class OpenPort:
     """Clients may reach this port until `expires_at`.
 
-    `opening` is a random name: links hold for it alone. `opened_by` is the name of a key.
+    `opening` is a random name, for which alone links are valid. `opened_by` is the name of a key.
     """
 
     port: int
@@ -43,7 +43,7 @@ class OpenPort:
         self.in_use.cut()
 
     def stop_timer(self) -> None:
-        """It does not expire by itself any more."""
+        """Stops the timer of its expiry."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -11,7 +11,7 @@ from sandbox_agent.decide.manifest import HARD_FAIL
 
 @dataclass(frozen=True, slots=True)
 class PackFile:
-    """A file that may be read; `zoom`: only by who states its hash. `path` is absolute."""
+    """A file that may be read; `zoom`: only if the reader states its hash. `path` is absolute."""
 
     path: str
     content_hash: str | None = None

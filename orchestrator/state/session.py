@@ -130,7 +130,7 @@ class Session:
 
     @property
     def idle_action(self) -> IdleAction:
-        """What happens when it was idle for its time-out."""
+        """What happens once it has been idle for its time-out."""
         return self.terms.idle_action or self.level.idle_action
 
     @property
@@ -139,7 +139,7 @@ class Session:
         return SessionRules(self.id, self.level.egress, self.own_rules)
 
     def set_level(self, level: Level) -> None:
-        """Gives it that level, and takes what an admin allowed to it at the earlier one."""
+        """Gives it that level, and removes what an admin allowed it at the earlier one."""
         self.level, self.own_rules = level, self.own_rules.at_another_level()
 
     @property
@@ -161,7 +161,7 @@ class Session:
 
     @property
     def works(self) -> bool:
-        """Whether a command, a terminal or a turn is busy; a turn also while its model is."""
+        """Whether a command or a terminal is busy, or a turn runs or waits for its model."""
         return self.at_work > 0 or self.in_turn
 
     @property
@@ -187,7 +187,7 @@ class Session:
             self.uses -= 1
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def busy_terminal(self) -> Iterator[None]:
         """Counts a terminal as busy."""
         self.busy_terminals += 1
         try:
@@ -260,7 +260,7 @@ class Session:
             self.streams[kind] -= 1
 
     def remember(self, command: Command) -> None:
-        """Keeps a command; of ended ones only the latest, and all with stored output."""
+        """Keeps a command; of ended ones the latest, and the latest with stored output."""
         self.commands[command.id] = command
         ended = [kept for kept in self.commands.values() if kept.settled]
         stored = [kept for kept in ended if kept.stored][-MOST_STORED:]

@@ -104,7 +104,7 @@ def _pack(row: sqlite3.Row) -> Pack | None:
 
 
 def _policy(text: str | None) -> SessionPolicy:
-    """The default for a session from before there were policies."""
+    """The stored policy; a session from before there were policies has the default."""
     return SAFE_ANALYSIS if text is None else SessionPolicy.restored(json.loads(text))
 
 
@@ -120,8 +120,8 @@ def load(
 ) -> list[sqlite3.Row]:
     """Rows of live sessions, and of those that ended after that time, oldest end first.
 
-    Also of those to which these `sandboxes` (names) belong, whenever they ended. Ended sessions
-    that their clients never knew are left out.
+    Also rows of the sessions to which these `sandboxes` (names) belong, whenever those ended. Ended
+    sessions that their clients never knew are left out.
     """
     # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()

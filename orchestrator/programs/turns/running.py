@@ -183,7 +183,7 @@ class TurnRunner:
         FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
         form = shown(outcome, {**metadata, **running.refusal})
-        told = await self._recorder.told(
+        told = await self._recorder.cut(
             session,
             {
                 "outcome": form,

@@ -230,15 +230,15 @@ class Archiving:
 
     async def _seal(self, archived: Archived, actor: str) -> None:
         """Records the chain's head and the file in the chain without a session."""
-        told = archived.public()
-        result = {"head_seq": told.pop("seq"), "head_hash": told.pop("hash")}
+        args = archived.public()
+        result = {"head_seq": args.pop("seq"), "head_hash": args.pop("hash")}
         draft = EventDraft(
             session_key=SYSTEM_KEY,
             session_id=None,
             source="control-plane",
             actor=actor,
             operation="audit.archived",
-            args=told,
+            args=args,
             result=result,
         )
         insert = archive_rows.inserting(archived)

@@ -103,7 +103,7 @@ class RecordRoom:
         return self._looked[1]
 
     def _look(self) -> int:
-        """The last known value if the disk can't be examined; an event is on record already."""
+        """The free bytes; the last known ones if the disk can't be examined."""
         try:
             return self._free()
         except OSError as error:
@@ -112,7 +112,7 @@ class RecordRoom:
 
 
 def charging(owner: str) -> Effect:
-    """An effect that counts the event that it commits with for a key, not for a session."""
+    """An effect that charges the event with which it commits to a key, not to a session."""
     return executing(
         "INSERT INTO key_usage (owner, audit_bytes)"
         " SELECT ?, length(CAST(body AS BLOB)) + ? FROM events"

@@ -96,13 +96,13 @@ class ProxySecrets:
         return head
 
     def of_session(self, session: Session) -> list[Secret]:
-        """Those that it may use at present, by name, and those of its own."""
+        """The secrets that it may use at present, and all of its own, by name."""
         own = self._held.get(holder_of(session), {})
         found = {**own, **self._usable(session)[0]}
         return [found[name] for name in sorted(found)]
 
-    def shown_to(self, principal: Principal) -> list[Secret]:
-        """Those of the instance and of keys that concern sessions that the caller sees."""
+    def visible_to(self, principal: Principal) -> list[Secret]:
+        """The secrets of the instance and of keys that concern sessions that the caller sees."""
         widest_first = sorted(holder for holder in self._held if not holder.session_key)
         found = [*self._configured.by_name.values()]
         found += [each for holder in widest_first for each in self._held[holder].values()]
@@ -141,7 +141,7 @@ class ProxySecrets:
             secret = self._new(principal, holder_of(place), name, use, value)
             draft = _draft("secret.set", principal, secret)
             if isinstance(place, Session):
-                check_not_stored(draft.args, await self._recorder.told(place, draft.args))
+                check_not_stored(draft.args, await self._recorder.cut(place, draft.args))
             sealed = self._sealer.seal(value, secret_rows.bound(secret))
             await self._record(place, draft, secret_rows.putting(secret, sealed))
             if isinstance(place, Session) and secret.holder not in self._held:
@@ -243,7 +243,7 @@ def holder_of(place: Place) -> Holder:
 
 
 def _draft(operation: str, principal: Principal, secret: Secret) -> EventDraft:
-    shown = {"name": secret.name, "scope": secret.holder.scope, **secret_rows.use_of(secret)}
+    args = {"name": secret.name, "scope": secret.holder.scope, **secret_rows.use_of(secret)}
     if secret.holder.key:
-        shown["key"] = secret.holder.key
-    return EventDraft(operation, actor=principal.name, decision="allow", args=shown)
+        args["key"] = secret.holder.key
+    return EventDraft(operation, actor=principal.name, decision="allow", args=args)

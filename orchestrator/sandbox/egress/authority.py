@@ -45,7 +45,7 @@ def authority_directory(state_dir: Path) -> Path:
 
 
 def public_directory(state_dir: Path) -> Path:
-    """What sandboxes get of it."""
+    """The part of it that sandboxes get."""
     return authority_directory(state_dir) / _PUBLIC
 
 
@@ -100,7 +100,7 @@ class Authority:
         self._key, self._certificate = key, certificate
 
     def _renew(self) -> None:
-        """Makes another authority before this one ends, which is trusted on. Raises: OSError."""
+        """Makes another one before this one expires; both are trusted then. Raises: OSError."""
         if self._certificate.not_valid_after_utc - datetime.now(UTC) < _RENEWED_BEFORE:
             self._make(self._certificate)
             self._load((self._directory / _KEY_FILE).read_bytes())

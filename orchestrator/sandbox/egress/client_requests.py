@@ -22,15 +22,17 @@ async def read_head(
         async with asyncio.timeout(limits.head_seconds):
             return parse(await client.read_head(limits.head_bytes))
     except TimeoutError:
-        raise RefusedError.said(HTTPStatus.REQUEST_TIMEOUT, "The request took too long.") from None
+        raise RefusedError.with_text(
+            HTTPStatus.REQUEST_TIMEOUT, "The request took too long."
+        ) from None
     except asyncio.LimitOverrunError:
-        raise RefusedError.said(
+        raise RefusedError.with_text(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's head is too long."
         ) from None
     except asyncio.IncompleteReadError:
         raise ConnectionResetError from None
     except HeadError as error:
-        raise RefusedError.said(
+        raise RefusedError.with_text(
             HTTPStatus.BAD_REQUEST, f"Paddock refused this request: {error}."
         ) from None
 

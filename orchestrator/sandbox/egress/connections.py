@@ -1,4 +1,4 @@
-"""The connections whose end is not on record: kept so that a kill of the control plane is told."""
+"""Connections whose end is not on record: after a kill, the next start records these ends."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def closed(session: Session, connection_id: str) -> Effect:
     return both(_forgetting(connection_id), session_rows.with_usage(session))
 
 
-async def tell_lost(
+async def record_lost(
     database: Database, recorder: Recorder, sessions: Mapping[str, Session]
 ) -> None:
     """Records the ends of connections that an earlier control plane left, of sessions by their key.

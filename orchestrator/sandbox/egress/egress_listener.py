@@ -68,7 +68,7 @@ class LiveRules:
 
 
 class EgressListener:
-    """Who connects here is the session: only its sandbox has the socket.
+    """Only the session connects here, because only its sandbox has the socket.
 
     `shut` ends all connections and refuses requests until `reopen`.
     """

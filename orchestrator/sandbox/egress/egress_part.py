@@ -1,4 +1,4 @@
-"""The way out as a part of a sandbox."""
+"""The way out, as a part of a sandbox."""
 
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.loop_slots import LoopSlots
@@ -20,7 +20,7 @@ from paddock.contract.words import Kind
 
 
 class EgressPart(Part):
-    """The socket of the way out, if the level has one: from the session's configuration on."""
+    """The listener of the way out, if the level has one; it is opened for a known session."""
 
     name = "way out"
 

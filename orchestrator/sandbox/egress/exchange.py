@@ -166,7 +166,7 @@ class EgressExchange:
             if found.denied is not None:
                 raise await self._denied(head, found.denied)
         except LookupFailedError as error:
-            raise RefusedError.said(HTTPStatus.BAD_GATEWAY, f"{error}.") from None
+            raise RefusedError.with_text(HTTPStatus.BAD_GATEWAY, f"{error}.") from None
         except PaddockError as error:
             raise RefusedError.unavailable(error) from None
         return found.addresses

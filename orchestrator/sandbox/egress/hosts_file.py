@@ -1,4 +1,4 @@
-"""The names that this host's own file of hosts has, as its other programs find them first."""
+"""Looks names up in this host's own file of hosts, where its other programs look first."""
 
 import ipaddress
 from pathlib import Path

@@ -41,7 +41,7 @@ class KeyBytes:
         return used if day == self._today() else 0
 
     def limit(self, owner: str) -> int | None:
-        """The key's limit; None: it has none, as an admin's."""
+        """The key's limit; None: it has none, like the keys of admins."""
         return self._keys.quota(owner, self._defaults).max_egress_bytes_per_day
 
     def left(self, owner: str) -> int | None:
@@ -50,7 +50,7 @@ class KeyBytes:
         return None if limit is None else max(0, limit - self.used(owner))
 
     def add(self, owner: str, size: int) -> None:
-        """Counts bytes. If none are left, those who listen are told."""
+        """Counts bytes. If none are left, the listeners are called."""
         self._used[owner] = (self._today(), self.used(owner) + size)
         self.total += size
         if size and self.left(owner) == 0:

@@ -187,7 +187,7 @@ class AttachPart(Part):
         self._directories = directories
 
     async def open(self, plan: Plan) -> None:
-        """Does at the same time what needs nothing of each other, because a caller waits for it.
+        """Does independent steps at the same time, because a caller waits for them.
 
         Raises: the errors of `QuotaPart.open`; MountError.
         """

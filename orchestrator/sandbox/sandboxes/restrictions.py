@@ -25,7 +25,7 @@ _MOST_LOOKS = 4
 
 
 class Restrictions:
-    """Applies them to sandboxes of one engine; `image` is the image whose programs are used.
+    """Restricts sandboxes of one engine; `image` is the image whose programs are used.
 
     Disks and the kernel's files are read off the event loop. A disk that hangs prevents the start
     of its own sandbox, because its rates are unknown, but never a sandbox's end.

@@ -56,7 +56,7 @@ class ImageChangedError(SandboxUnavailableError):
 
 
 class Starter:
-    """Makes the parts of sandboxes. What could not start, or be taken over, leaves nothing."""
+    """Makes the parts of sandboxes. A sandbox that can't start or be taken over leaves nothing."""
 
     def __init__(
         self,
@@ -203,9 +203,9 @@ class Starter:
         async def event(reported: AgentEvent) -> None:
             await self._subscribers.event(tenancy.session, reported)
 
-        def hello(said: Hello) -> None:
+        def hello(received: Hello) -> None:
             if not tenancy.vacant:
-                self._subscribers.hello(tenancy.session, said)
+                self._subscribers.hello(tenancy.session, received)
 
         async def violation(reason: str) -> None:
             await self._subscribers.violation(tenancy.session, reason)

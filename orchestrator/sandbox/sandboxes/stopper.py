@@ -64,7 +64,7 @@ class Stopper:
         return True
 
     async def _freeze(self, sandbox: Sandbox, level: int = logging.WARNING) -> bool:
-        """Tells of failures at that level of the log."""
+        """Whether it is frozen; otherwise it is killed. Failures are logged at that level."""
         try:
             await self._freeze_rest(sandbox, level)
         except (PaddockError, TimeoutError) as error:

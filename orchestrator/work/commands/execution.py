@@ -82,7 +82,7 @@ class Executions:
         timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._rules.decide(principal, session, request, command_id)
-        told = await self._recorder.told(session, argv)
+        told = await self._recorder.cut(session, argv)
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)

@@ -18,7 +18,7 @@ async def record(recorder: Recorder, live: Live) -> None:
         # Room for a whole secret beyond the kept text, because its end alone would not be
         # recognized.
         beginning = late.text[: _MOST + live.session.secrets.redactor.margin]
-        text = (await recorder.told(live.session, beginning))[:_MOST]
+        text = (await recorder.cut(live.session, beginning))[:_MOST]
         live.evidence.note("LATE", transcript.late(text, late.raw_bytes))
         await live.evidence.flush()
         await recorder.record(

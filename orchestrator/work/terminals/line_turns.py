@@ -91,7 +91,7 @@ class LineTurns:
         turn.after = live.take()
         try:
             async with live.lock:
-                with live.session.asking():
+                with live.session.busy_terminal():
                     try:
                         return await use(turn)
                     except EvidenceError:

@@ -79,7 +79,7 @@ class Opening:
         except BaseException:
             session.terminals.discard(terminal_id)
             raise
-        with session.asking(), naming(pty=terminal_id):
+        with session.busy_terminal(), naming(pty=terminal_id):
             await self._start(live)
         return live
 
@@ -225,7 +225,7 @@ class Opening:
             raise await self._budgets.refusal(live.session)
         # Secrets are removed before shortening, because a secret's end alone would not be
         # recognized.
-        said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
+        said = (await self._recorder.cut(live.session, text))[-_MOST_SAID:]
         live.session.check_live()
         raise ConflictError(
             f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record.reason

@@ -59,7 +59,7 @@ class RunQueue:
         """
         session.check_live()
         self._recorder.check_room(session)
-        told = await self._recorder.told(session, list(texts))
+        told = await self._recorder.cut(session, list(texts))
         rows = [json.dumps(text) for text in told]
         size = sum(map(len, rows))
         lock = self._adding.setdefault(session.key, asyncio.Lock())

@@ -16,12 +16,7 @@ from orchestrator.host.engine.image_names import named_in
 from orchestrator.rules.policy.levels import Level, Levels
 from orchestrator.sandbox.sandboxes.parts import Assembly
 from orchestrator.sandbox.sandboxes.warm_demand import WarmDemand
-from orchestrator.sandbox.sandboxes.warm_state import (
-    Waiting,
-    WarmFailures,
-    suitable,
-    unwanted,
-)
+from orchestrator.sandbox.sandboxes.warm_state import Waiting, WaitingSandboxes, WarmFailures
 from orchestrator.settings.settings import Settings
 from orchestrator.state.shapes import Shape, can_wait, usual_limits
 
@@ -57,7 +52,7 @@ class WarmPool:
         self._metrics = metrics
         self._clock = clock
         self._demand = WarmDemand(settings.warm_sandboxes)
-        self._waiting: list[Waiting] = []
+        self._waiting = WaitingSandboxes(settings.warm_age)
         # The latest known ids of images, by their names.
         self._images: dict[str, str] = {}
         self._next_look_at_image = -math.inf
@@ -110,7 +105,7 @@ class WarmPool:
     @property
     def shapes(self) -> list[Shape]:
         """The shapes of the sandboxes that a session may have."""
-        return [waiting.shape for waiting in self._waiting if waiting.fit]
+        return self._waiting.shapes
 
     @property
     def container_ids(self) -> list[str]:
@@ -142,7 +137,7 @@ class WarmPool:
         if not self._take_overs.pause((shape, account), now):
             self._images[shape.image] = shape.image_id
             self._demand.asked(shape, account, now)
-            found = suitable(self._waiting, shape, now, self._settings.warm_age)
+            found = self._waiting.suitable(shape, now)
         if found is None:
             self._metrics.warm_claimed(shape.level_name, None)
             self._changed.set()
@@ -210,7 +205,7 @@ class WarmPool:
         least = await self._least(now)
         self._demand.renew(self._current)
         wanted = self._demand.wanted(now, least, Counter(self.shapes))
-        self._discard(unwanted(self._waiting, wanted, now, self._settings.warm_age))
+        self._discard(self._waiting.unwanted(wanted, now))
         missing = wanted - Counter(self.shapes)
         pauses = {shape: self._starts.pause(shape, now) for shape in missing}
         ready = [shape for shape, pause in pauses.items() if not pause]
@@ -276,9 +271,8 @@ class WarmPool:
 
     def _next_look(self, now: float) -> float:
         """In how many seconds something becomes too old, at most the longest pause."""
-        ages = [waiting.since + self._settings.warm_age - now for waiting in self._waiting]
-        forgotten = self._demand.next_change(now)
-        return min([_LONGEST_PAUSE, *ages, *([] if forgotten is None else [forgotten])])
+        changes = (self._demand.next_change(now), self._waiting.next_old(now))
+        return min([_LONGEST_PAUSE, *(each for each in changes if each is not None)])
 
     async def _start(self, shape: Shape) -> None:
         """Raises: the errors of the parts; CapacityExhaustedError if the host has no room."""

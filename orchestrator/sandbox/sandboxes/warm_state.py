@@ -1,7 +1,6 @@
 """What the pool knows: the sandboxes that wait, and what failed before. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -30,34 +29,41 @@ class Waiting:
         """Whether a session may have it."""
         return not self.ended and self.parts.plan.link.connected
 
-    def old(self, now: float, age: float) -> bool:
-        """Whether it has waited for at least `age` seconds."""
-        return now - self.since >= age
 
+class WaitingSandboxes(list[Waiting]):
+    """The sandboxes that wait, the oldest first. Those that have waited `age` seconds are old."""
 
-def suitable(waiting: Sequence[Waiting], shape: Shape, now: float, age: float) -> Waiting | None:
-    """The oldest that a session with that shape may have."""
-    for each in waiting:
-        if each.shape == shape and each.fit and not each.old(now, age):
-            return each
-    return None
+    def __init__(self, age: float) -> None:
+        super().__init__()
+        self._age = age
 
+    @property
+    def shapes(self) -> list[Shape]:
+        """The shapes of those that a session may have."""
+        return [each.shape for each in self if each.fit]
 
-def unwanted(
-    waiting: Sequence[Waiting], wanted: Counter[Shape], now: float, age: float
-) -> list[Waiting]:
-    """What is not fit, has waited for `age` seconds, or is more than what is wanted.
+    def suitable(self, shape: Shape, now: float) -> Waiting | None:
+        """The oldest that a session with that shape may have."""
+        fitting = (each for each in self if each.shape == shape and each.fit)
+        return next((each for each in fitting if not self._is_old(each, now)), None)
 
-    `waiting` begins with the oldest, which go first.
-    """
-    left = wanted.copy()
-    found = []
-    for each in reversed(waiting):
-        if not each.fit or each.old(now, age) or left[each.shape] <= 0:
-            found.append(each)
-        else:
-            left[each.shape] -= 1
-    return found
+    def unwanted(self, wanted: Counter[Shape], now: float) -> list[Waiting]:
+        """Those that are not fit, are old, or are more than what is wanted; the oldest go first."""
+        left = wanted.copy()
+        found = []
+        for each in reversed(self):
+            if not each.fit or self._is_old(each, now) or left[each.shape] <= 0:
+                found.append(each)
+            else:
+                left[each.shape] -= 1
+        return found
+
+    def next_old(self, now: float) -> float | None:
+        """In how many seconds the next one is old; None if none waits."""
+        return self[0].since + self._age - now if self else None
+
+    def _is_old(self, waiting: Waiting, now: float) -> bool:
+        return now - waiting.since >= self._age
 
 
 class _Failed(NamedTuple):

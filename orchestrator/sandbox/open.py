@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SandboxFloor:
-    """Nothing runs in the ways and sandboxes before sessions are opened, which also close them.
+    """What upper floors use. Sessions, which are opened later, start and close what runs here.
 
     `listed_images` is the operator's list, `images` says what the engine has of it.
     """

@@ -50,7 +50,7 @@ class Exceeded:
 
 
 class Amounts(NamedTuple):
-    """What may be used, has been, and is left, in seconds, dollars or counts; None: unlimited."""
+    """Limits, consumption and the rest, in seconds, dollars or counts; None: unlimited."""
 
     limits: Mapping[Kind, int | float | None]
     consumed: Mapping[Kind, int | float]
@@ -82,7 +82,7 @@ class Budget:
         return self.used(kind)
 
     def used(self, kind: Kind) -> int:
-        """As `consumed`, without time. Raises: ValueError for time."""
+        """The consumed amount of a kind that is not time. Raises: ValueError for time."""
         return self.own(kind) + self.by_children(kind)
 
     def own(self, kind: Kind) -> int:
@@ -126,7 +126,7 @@ class Budget:
         return max(0, limit - self.consumed(kind, now) - self.reserved(kind))
 
     def left(self, kind: Kind) -> int | None:
-        """As `remaining`, without time. Raises: ValueError for time."""
+        """The remaining amount of a kind that is not time. Raises: ValueError for time."""
         limit = self.limits.get(kind)
         return None if limit is None else max(0, limit - self.used(kind) - self.reserved(kind))
 

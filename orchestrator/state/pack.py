@@ -48,7 +48,7 @@ class Pack:
         return any(path == top or path.startswith(top + "/") for top in self.writes)
 
     def recorded(self) -> dict[str, str]:
-        """What the session's row and its first event have of it."""
+        """The members that the session's row and its first event have of it."""
         return {
             "manifest_id": self.manifest_id,
             "manifest_hash": self.manifest_hash,

@@ -58,7 +58,7 @@ class Registry:
 
     @contextmanager
     def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
-        """Also counts those limits for the session while it changes to them."""
+        """Counts those limits for the session as well, while it changes to them."""
         self._changing[session.key] = limits
         try:
             yield

@@ -28,7 +28,7 @@ class Carried:
 
     @property
     def audit_bytes(self) -> int:
-        """What was recorded of the session before."""
+        """The bytes that were recorded of the session before."""
         return self.consumed.get(Kind.AUDIT_BYTES, 0)
 
     def take(self, session: Session) -> None:
@@ -39,7 +39,7 @@ class Carried:
                 session.budget.reach(kind, amount)
 
     def recorded(self) -> dict[str, Any]:
-        """For the event of its creation."""
+        """The members of the event of its creation."""
         return {"snapshot": {"sha256": self.sha256, "created_at": self.created_at}}
 
     def storing(self, session: Session) -> Effect:

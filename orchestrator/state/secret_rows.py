@@ -9,7 +9,7 @@ from orchestrator.state.secret import Holder, Secret
 
 
 def bound(secret: Secret) -> bytes:
-    """What a value is sealed for: whose it is, and which requests may have it."""
+    """The words with which a value is sealed: whose it is, and which requests may have it."""
     return json.dumps([*secret.holder, secret.name, use_of(secret)], sort_keys=True).encode()
 
 
@@ -52,7 +52,7 @@ def stored(connection: sqlite3.Connection) -> list[tuple[Secret, bytes]]:
 
 
 def use_of(secret: Secret) -> dict[str, Any]:
-    """Which requests may have it, as JSON has it."""
+    """Which requests may have it, as JSON."""
     return {
         "hosts": list(secret.hosts),
         "headers": list(secret.headers),

@@ -51,7 +51,7 @@ class Session:
     owner: str
     status: Status
     level: Level
-    # What its client has asked for, with the defaults for the rest.
+    # What its client asked for, and defaults for the rest.
     terms: Terms
     limits: SessionLimits
     budget: Budget
@@ -72,7 +72,7 @@ class Session:
     egress_usage: EgressUsage = field(default_factory=EgressUsage)
     egress_drafts: Drafts = field(default_factory=Drafts)
     secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
-    # What it may read; None: whatever its level permits. That of an ended session may be unknown.
+    # What it may read; None: whatever its level permits. After its end, the pack may be unknown.
     pack: Pack | None = None
     # Its parent and its children.
     family: "Family[Session]" = field(default_factory=Family, repr=False)

@@ -66,10 +66,10 @@ class Terms:
         return json.dumps(self.stored())
 
     def given(self) -> dict[str, Any]:
-        """Those that are not left to a default, as a request has them."""
+        """The terms that are not left to a default, as a request has them."""
         return {name: value for name, value in self.stored().items() if value is not None}
 
     def recorded(self) -> dict[str, Any]:
-        """For the event of the creation, which has only the names of variables."""
+        """The terms for the event of the creation, which has only the names of variables."""
         kept = {name: value for name, value in self.given().items() if name not in _UNRECORDED}
         return kept | {"env": sorted(self.env)}

@@ -39,7 +39,7 @@ class Archived:
     archived_at: str
 
     def public(self) -> dict[str, Any]:
-        """As a plain object."""
+        """The archive as a plain object."""
         return asdict(self)
 
 

@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE = 50
 # The interval of the retention, which may therefore be this much late.
 _LOOK_SECONDS = 3600.0
-# For one chain, including the database's reads and writes; and for a whole run.
+# The time for one chain, including the database's reads and writes, and for a whole run.
 _CHAIN_SECONDS = 1800.0
 _ROUND_SECONDS = 3600.0
-# For one call of the disk; and for packing, syncing and reading back an archive, and for removing
+# The time for one call of the disk. A long call packs, syncs and reads back an archive, or removes
 # evidence.
 _CALL_SECONDS, _LONG_CALL_SECONDS = 60.0, 600.0
 _MOST_THREADS = 2

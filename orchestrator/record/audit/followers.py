@@ -61,7 +61,7 @@ class Follower:
         self._read = read
         self._position = after
         self._over = over
-        # With positions; None if the event at that position is not in the selection.
+        # Positions and their events; None for an event that is not in the selection.
         self._waiting: deque[tuple[int, Recorded | None]] = deque()
         self._waiting_bytes = 0
         # Whether everything after the position is in `_waiting`.

@@ -88,7 +88,7 @@ class Selection:
         return self.owner is not None or self.operations is not None
 
     def position(self, event: Recorded) -> int:
-        """Where it is among all that are looked at: its `seq` in one chain, else its `id`."""
+        """Its position among the examined events: its `seq` in one chain, else its `id`."""
         return event.id if self.session_key is None else event.seq
 
 

@@ -36,7 +36,7 @@ def clearing(session_key: str) -> Effect:
 
 
 def left(connection: sqlite3.Connection) -> dict[str, str]:
-    """By session key: the time since which refusals were counted whose number is lost."""
+    """The times since which refusals were counted whose number is lost, by session key."""
     return dict(
         connection.execute(
             "SELECT key, refusals_since FROM sessions WHERE refusals_since IS NOT NULL"

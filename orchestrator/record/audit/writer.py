@@ -104,7 +104,7 @@ class Batch:
         try:
             recorded = self._appended(item)
         except Exception as error:
-            # Without its transaction, nothing more may be written in this batch.
+            # After the end of the transaction, nothing more may be written in this batch.
             if not self._connection.in_transaction or _is_storage_error(error):
                 raise
             return error

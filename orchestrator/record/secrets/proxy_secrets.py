@@ -30,7 +30,7 @@ from sandbox_agent.decide.variables import allowed_variable
 
 log = logging.getLogger(__name__)
 
-# Of one key, those of its sessions included, and of the instance.
+# The most secrets of one key, including those of its sessions, and of the instance.
 MOST_SECRETS = 100
 
 # A key's or the instance's secrets, or those of one session.
@@ -110,7 +110,7 @@ class ProxySecrets:
 
     @property
     def holders(self) -> list[Holder]:
-        """Who has secrets that were set over the API."""
+        """The holders of secrets that were set over the API."""
         return list(self._held)
 
     def get(self, holder: Holder, name: str) -> Secret | None:

@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
     @classmethod
     def with_text(cls, status: HTTPStatus, text: str) -> "RefusedError":
-        """With an answer of that status and text."""
+        """A refusal with an answer of that status and text."""
         return cls(answer(status, text))
 
     @classmethod

@@ -30,7 +30,7 @@ _LIFE, _RENEWED_BEFORE = timedelta(days=730), timedelta(days=90)
 _LEAF_LIFE = timedelta(days=7)
 # Clocks differ.
 _BEFORE = timedelta(hours=1)
-# Where systems keep the roots that they trust, in one file.
+# The files in which systems keep all roots that they trust.
 _ROOTS = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -77,7 +77,7 @@ class Authority:
             raise ConfigError(f"{path}: must be a private key and a certificate in PEM") from None
 
     def context(self, host: str) -> ssl.SSLContext:
-        """For the server of a host, with a certificate for its name only. Raises: OSError."""
+        """A context for the server of a host, with a certificate for its name. Raises: OSError."""
         self._renew()
         certificate = self._leaf(host)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -14,7 +14,7 @@ _SERVER_NAME, _HOST_NAME = 0, 0
 
 
 class HelloError(ValueError):
-    """Not the first message of a TLS client, or one that is not allowed."""
+    """The bytes are not the first message of a TLS client, or the message is not allowed."""
 
 
 class ClientHello(NamedTuple):

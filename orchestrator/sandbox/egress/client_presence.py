@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.ground.task_scope import together
 from orchestrator.sandbox.egress.stream import Stream
 
-# What the client has sent before is passed on for so long.
+# The time in which what a client sent before it went is passed on.
 _PASSING_SECONDS = 5.0
 
 

@@ -51,5 +51,5 @@ def _forgetting(connection_id: str) -> Effect:
 
 
 def _left(connection: sqlite3.Connection) -> dict[str, str]:
-    """By id the session's key."""
+    """The keys of sessions, by the ids of their connections."""
     return dict(connection.execute("SELECT id, session_key FROM egress_connections ORDER BY id"))

@@ -41,7 +41,7 @@ class EgressPart(Part):
         self._proxy = Proxy(
             *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopSlots())
         )
-        # By the sandboxes' names.
+        # The keys are the sandboxes' names.
         self._listeners: dict[str, EgressListener] = {}
         self._ends = TaskScope("the end of a session without budget")
 

@@ -112,7 +112,7 @@ class ConnectionEvidence:
 def _without_secrets(
     session: Session, head: RequestHead, decision: Decision
 ) -> tuple[Denied, Decision]:
-    """What is shown of a denied request; a rule that has a secret in it can't be proposed."""
+    """A denied request without secrets; a rule that has a secret in it can't be proposed."""
     members = {"path": None, **_args(head), "why": decision.why}
     cut = session.secrets.cut_value(members)
     denied = Denied(cut["host"], cut["port"], cut["method"], cut["path"], cut["program"])

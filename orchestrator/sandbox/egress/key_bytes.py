@@ -26,7 +26,7 @@ class KeyBytes:
         self._keys = keys
         self._defaults = defaults
         self._today = today
-        # By key the latest day on which it had a connection, and its bytes on that day.
+        # The latest day on which a key had a connection, and its bytes on that day, by key.
         self._used: dict[str, tuple[str, int]] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self.total = 0

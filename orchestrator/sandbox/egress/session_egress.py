@@ -16,7 +16,7 @@ from orchestrator.state import session_rows
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 
-# Of each list.
+# The most rules in each list.
 MOST_RULES = 100
 _RULE = "admin-widens"
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from orchestrator.settings.hosts import Address
 
-# What is kept of a connection while its other side is slow, per direction.
+# How much of a connection is kept while its other side is slow, per direction.
 BUFFER_BYTES = 64 * 1024
 READ_BYTES = 32 * 1024
 HEAD_END = b"\r\n\r\n"
@@ -56,7 +56,7 @@ class Stream:
         return data[:end]
 
     async def _receive(self) -> bytes:
-        """What comes next. Raises: OSError."""
+        """The next bytes of the connection. Raises: OSError."""
         return await self.reader.read(READ_BYTES)
 
     async def write(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Stream:
         await self.writer.drain()
 
     def finish(self) -> None:
-        """Nothing more will be written."""
+        """Ends the direction in which it is written."""
         with suppress(OSError, RuntimeError):  # it is closed already
             self.writer.write_eof()
 

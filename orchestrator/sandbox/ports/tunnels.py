@@ -155,7 +155,7 @@ class PortsPart(Part):
     def __init__(self, node: Node, limits: PortLimits) -> None:
         self._node = node
         self._limits = limits
-        # By the sandboxes' names.
+        # The keys are the sandboxes' names.
         self._tunnels: dict[str, Tunnels] = {}
 
     async def open(self, plan: Plan) -> None:

@@ -124,7 +124,7 @@ class HelloPart(Part):
 
 
 class PreparePart(Part):
-    """What the agent can find out about its level before it has a session."""
+    """Makes the agent find out what its level needs of the image, before it has a session."""
 
     name = "preparation"
 

@@ -129,7 +129,7 @@ class QuotaPart(Part):
         await self.look(plan)
 
     async def prepare(self, plan: Plan) -> None:
-        """The workspace itself. Raises: the errors of `Workspaces.prepare`."""
+        """Prepares the workspace itself. Raises: the errors of `Workspaces.prepare`."""
         workspace = plan.session.workspace
         if plan.session.family.shares:
             plan.data = self._workspaces.data(workspace)
@@ -141,7 +141,7 @@ class QuotaPart(Part):
             plan.staging = await self._workspaces.stage(workspace, stages)
 
     async def look(self, plan: Plan) -> None:
-        """Its device. Raises: UnmetError, EngineUnavailableError, OSError."""
+        """Finds its device. Raises: UnmetError, EngineUnavailableError, OSError."""
         plan.disk = await self._restrictions.disk(plan.session.workspace, plan.level, plan.data)
 
 

@@ -87,7 +87,7 @@ class Restrictions:
             log.warning("the rates of %s are not lifted: %s", directory.name, why)
 
     async def _look(self, function: Callable[[], T]) -> T:
-        """For a starting sandbox. Raises: EngineUnavailableError, and the errors of `function`."""
+        """Calls it for a sandbox that starts. Raises: EngineUnavailableError, its errors."""
         try:
             return await self._starts.call(function, _SECONDS)
         except TimeoutError:

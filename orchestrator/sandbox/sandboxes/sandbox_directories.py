@@ -13,8 +13,8 @@ from orchestrator.state.directory import SandboxDirectory
 log = logging.getLogger(__name__)
 
 _SECONDS = 15.0
-# For starting and for ending sandboxes each, so neither waits for the other. If more calls hang,
-# the next start finds what is left.
+# Threads for starting sandboxes, and as many for ending them, so neither waits for the other. If
+# more calls hang, the next start finds what is left.
 _MOST_THREADS = 4
 
 

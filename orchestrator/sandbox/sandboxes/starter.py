@@ -132,7 +132,7 @@ class Starter:
         """A sandbox whose agent waits for its session. Raises: the errors of the parts."""
         directory = SandboxDirectory.fresh(self._settings.state_dir)
         limits = usual_limits(shape.level)
-        # By its id: the image's name may get another meaning.
+        # The image is named by its id, because its name may get another meaning.
         parts = self._assembly(
             Tenancy(), shape.image_id, shape.level, limits, directory, self._ahead
         )

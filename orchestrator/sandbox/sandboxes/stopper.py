@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for the engine to freeze a sandbox.
 _FREEZE_SECONDS = 5.0
-# To freeze everything as it is.
+# How often the engine is asked to freeze everything as it is.
 _ATTEMPTS = 2
 
 

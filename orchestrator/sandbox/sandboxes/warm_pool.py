@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for one start and for the removal of what is not wanted.
 _ROUND_SECONDS = 120.0
-# For how long a start waits for sessions that are being created.
+# The longest time that a start waits for sessions that are being created.
 _CALM_SECONDS = 5.0
 # Events cause rounds earlier: this is for what has none, such as memory that became free.
 _LONGEST_PAUSE = 60.0
@@ -61,7 +61,7 @@ class WarmPool:
         self._changed = asyncio.Event()
         self._rounds = Rounds(_ROUND_SECONDS)
         self._starts: WarmFailures[Shape] = WarmFailures()
-        # By account, too: a take-over may fail because of the session's own workspace.
+        # The account counts, too: a take-over may fail because of the session's own workspace.
         self._take_overs: WarmFailures[tuple[Shape, str]] = WarmFailures()
         self._task: Supervised | None = None
         self._levels: Levels | None = None
@@ -122,7 +122,7 @@ class WarmPool:
         self._changed.set()
 
     def wake(self) -> None:
-        """There may be room for another sandbox."""
+        """Has the pool look whether there is room for another sandbox."""
         self._changed.set()
 
     def take(self, shape: Shape, account: str) -> Waiting | None:
@@ -251,7 +251,7 @@ class WarmPool:
         return level if level is not None and can_wait(level) else None
 
     async def _least(self, now: float) -> Counter[Shape]:
-        """What waits even without demand; nothing while the default image is not known."""
+        """How many wait even without demand; none while the default image is not known."""
         least: Counter[Shape] = Counter()
         image = self._settings.image
         if self._settings.warm_least and now >= self._next_look_at_image:

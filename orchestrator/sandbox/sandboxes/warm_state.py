@@ -1,4 +1,4 @@
-"""What the pool knows: the sandboxes that wait, and what failed before. Pure."""
+"""The state of the warm pool: the sandboxes that wait, and failures. Pure."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class WaitingSandboxes(list[Waiting]):
         return next((each for each in fitting if not self._is_old(each, now)), None)
 
     def unwanted(self, wanted: Counter[Shape], now: float) -> list[Waiting]:
-        """Those that are not fit, are old, or are more than what is wanted; the oldest go first."""
+        """Those that are unfit or old, and the oldest of those that are more than wanted."""
         left = wanted.copy()
         found = []
         for each in reversed(self):
@@ -86,7 +86,7 @@ class WarmFailures(Generic[Key]):
         return pause
 
     def succeeded(self, key: Key) -> None:
-        """It works."""
+        """Forgets the key's failures."""
         self._failed.pop(key, None)
 
     def pause(self, key: Key, now: float) -> float:

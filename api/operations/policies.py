@@ -138,7 +138,7 @@ def _judges(
     listed = settings.mounts
     if body.session is not None:
         session = sessions.finder.find(context.principal, body.session)
-        mounts = writable_targets(listed, (*session.level.mounts, *session.mounts))
+        mounts = writable_targets(listed, (*session.level.mounts, *session.terms.mounts))
         return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
     _check_host(context)
     named = known.named(body.level or "")

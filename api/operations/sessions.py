@@ -316,7 +316,7 @@ async def created(
         if not session.wanted:
             work.detach(sessions.close(principal, session, purge=not named))
 
-    turn = await sessions.shares.turn(principal)
+    turn = await sessions.shares.slot(principal)
     registered = await work.complete(
         sessions.create(principal, request, turn),
         lambda created: leave(created.session),

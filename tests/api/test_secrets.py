@@ -24,7 +24,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.link import agent_link
 from orchestrator.host.node.processes import Earlier, Measured, Process, Usage
-from orchestrator.record.audit.cutting import MOST_AT_ONCE
+from orchestrator.record.audit.secret_cutting import MOST_AT_ONCE
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sessions.inspection import Inspection
 from orchestrator.settings.settings import Settings

@@ -205,7 +205,7 @@ async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """Runs as many commands as are allowed, so that lost ones would leave no room for others."""
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.session_sandboxes._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
     body = {"argv": ["ls"], "background": True}

@@ -13,7 +13,7 @@ from orchestrator.ground.errors import ConflictError, SessionTerminatedError
 from orchestrator.operate.backups.restoring import restore
 from orchestrator.operate.backups.taking import take
 from orchestrator.record.audit import query
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale

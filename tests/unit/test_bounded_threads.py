@@ -16,8 +16,8 @@ from orchestrator.host.node.local import LocalNode
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.sandbox.sandboxes.agent_parts import HelloPart
-from orchestrator.sandbox.sandboxes.placing import Places
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.sandbox import Sandbox
@@ -54,9 +54,9 @@ class Hanging:
 
 async def test_releases_that_hang_take_few_threads(tmp_path: Path) -> None:
     release = Hanging(4)
-    places = Places()
-    directories = [SandboxDirectory(tmp_path / str(number)) for number in range(SANDBOXES)]
-    await asyncio.gather(*(places.remove(directory, release) for directory in directories))
+    directories = SandboxDirectories()
+    hanging = [SandboxDirectory(tmp_path / str(number)) for number in range(SANDBOXES)]
+    await asyncio.gather(*(directories.remove(directory, release) for directory in hanging))
     assert release.calls == SANDBOXES
     assert release.highest == 4
 

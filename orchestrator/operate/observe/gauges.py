@@ -95,14 +95,14 @@ class Gauges(Collector):
         for level in dict.fromkeys([*self._levels, *waiting]):
             warm.add_metric([level], waiting[level])
         yield warm
-        turns = self._sessions.shares.turns
+        slots = self._sessions.shares.slots
         yield GaugeMetricFamily(
             "paddock_creations_waiting",
-            "Session creations that wait for their turn.",
-            turns.waiting,
+            "Session creations that wait for a slot.",
+            slots.waiting,
         )
         yield GaugeMetricFamily(
-            "paddock_creations_working", "Session creations in progress.", turns.working
+            "paddock_creations_working", "Session creations in progress.", slots.working
         )
 
     def _of_the_ledger(self) -> Iterator[Metric]:

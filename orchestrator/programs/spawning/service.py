@@ -101,7 +101,7 @@ class Spawning:
         """Raises: ValidationError if the label has a secret in it; AuditUnavailableError."""
         parent, origin = child.parent, child.origin
         named = {"label": origin.label}
-        check_not_stored(named, await self._recorder.told(parent, named))
+        check_not_stored(named, await self._recorder.cut(parent, named))
         spawn = OpenSpawn(origin, request.id or "")
         await self._recorder.record(
             parent,

@@ -84,7 +84,7 @@ class Memory:
             "tags": list(wanted.tags),
             "namespace": wanted.namespace,
         }
-        check_not_stored(stored, await self._recorder.told(session, stored))
+        check_not_stored(stored, await self._recorder.cut(session, stored))
         draft = _draft(principal, WRITE, args)._replace(decision="allow")
         async with self._alone(session.owner):
             await self._check_count(session.owner)

@@ -59,7 +59,7 @@ class GovernedTerminals:
             raise NotFoundError(f"there is no tool {tool[:128]}")
         level = session.level
         ptrace = level.confinement.ptrace
-        refused = opening(manifest, session.tools, level.risk_tier, ptrace, sandbox.mounts)
+        refused = opening(manifest, session.terms.tools, level.risk_tier, ptrace, sandbox.mounts)
         refused = self._keys.bounds(principal).refuses_tool(manifest.name) or refused
         refused = refused or outside_pack(session.pack, manifest.name)
         if refused is not None:
@@ -112,7 +112,7 @@ class GovernedTerminals:
             session_state=situation.session_state,
             interaction_count=situation.interaction_count,
             policies=self._rules.policies,
-            role=session.role,
+            role=session.terms.role,
             line_bytes=situation.line_bytes,
         )
 

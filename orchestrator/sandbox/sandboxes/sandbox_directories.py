@@ -13,13 +13,13 @@ from orchestrator.state.directory import SandboxDirectory
 log = logging.getLogger(__name__)
 
 _SECONDS = 15.0
-# For starting and for ending sandboxes each, so neither waits for the other. If more calls hang,
-# the next start finds what is left.
+# Threads for starting sandboxes, and as many for ending them, so neither waits for the other. If
+# more calls hang, the next start finds what is left.
 _MOST_THREADS = 4
 
 
-class Places:
-    """Places for sandboxes. Calls for one directory run one after the other.
+class SandboxDirectories:
+    """Changes directories of sandboxes. Calls for one directory run one after the other.
 
     If a call is abandoned by its caller, the directory is released as soon as the call returns.
     """
@@ -64,21 +64,21 @@ class Places:
             except BaseException:
                 lock.release()
                 raise
-            calling.add_done_callback(lambda _: self._came_back(directory, lock))
+            calling.add_done_callback(lambda _: self._returned(directory, lock))
             try:
                 await asyncio.shield(calling)
             except BaseException:
                 if not calling.done():
-                    calling.add_done_callback(lambda _: self._forsake(directory))
+                    calling.add_done_callback(lambda _: self._abandon(directory))
                     if limit.expired():
                         self._overdue.add(directory)
                 raise
 
-    def _came_back(self, directory: SandboxDirectory, lock: asyncio.Lock) -> None:
+    def _returned(self, directory: SandboxDirectory, lock: asyncio.Lock) -> None:
         self._overdue.discard(directory)
         lock.release()
 
-    def _forsake(self, directory: SandboxDirectory) -> None:
+    def _abandon(self, directory: SandboxDirectory) -> None:
         self._releasing.spawn(self._release(directory))
 
     async def _release(self, directory: SandboxDirectory) -> None:

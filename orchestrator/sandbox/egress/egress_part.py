@@ -1,15 +1,15 @@
-"""The way out as a part of a sandbox."""
+"""The way out, as a part of a sandbox."""
 
 from orchestrator.ground.counts import Counts
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.egress.limits import EGRESS_LIMITS, EgressLimits
-from orchestrator.sandbox.egress.door import Door, Proxy
+from orchestrator.sandbox.egress.egress_listener import EgressListener, Proxy
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.resolver import Resolver
@@ -20,7 +20,7 @@ from paddock.contract.words import Kind
 
 
 class EgressPart(Part):
-    """The socket of the way out, if the level has one: from the session's configuration on."""
+    """The listener of the way out, if the level has one; it is opened for a known session."""
 
     name = "way out"
 
@@ -31,7 +31,7 @@ class EgressPart(Part):
         budgets: Budgets,
         resolver: Resolver,
         interception: Interception,
-        secrets: OutsideSecrets,
+        secrets: ProxySecrets,
         key_bytes: KeyBytes,
         limits: EgressLimits = EGRESS_LIMITS,
     ) -> None:
@@ -39,20 +39,21 @@ class EgressPart(Part):
         self._budgets = budgets
         shares = Counts[str](limits.key_connections)
         self._proxy = Proxy(
-            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopTurns())
+            *(recorder, resolver, interception, secrets, key_bytes, limits, shares, LoopSlots())
         )
-        # By the sandboxes' names.
-        self._doors: dict[str, Door] = {}
+        # The keys are the sandboxes' names.
+        self._listeners: dict[str, EgressListener] = {}
         self._ends = TaskScope("the end of a session without budget")
 
     async def open(self, plan: Plan) -> None:
         """Raises: OSError."""
         if plan.level.network != "egress":
             return
-        listener = self._node.listen_for_egress(plan.directory.egress)
-        door = self._doors[plan.name] = Door(plan.session, plan.name, self._proxy, self._spent)
-        plan.ways.append(door)
-        door.open(listener)
+        bound = self._node.listen_for_egress(plan.directory.egress)
+        listener = EgressListener(plan.session, plan.name, self._proxy, self._spent)
+        self._listeners[plan.name] = listener
+        plan.ways.append(listener)
+        listener.open(bound)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """Raises: OSError."""
@@ -64,13 +65,13 @@ class EgressPart(Part):
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""
-        if (door := self._doors.pop(plan.name, None)) is not None:
-            await door.close()
+        if (listener := self._listeners.pop(plan.name, None)) is not None:
+            await listener.close()
 
     async def settle(self, sandbox: Sandbox) -> None:
         """Ends a sandbox's connections, and returns when that is recorded."""
-        if (door := self._doors.get(sandbox.name)) is not None:
-            await door.settled()
+        if (listener := self._listeners.get(sandbox.name)) is not None:
+            await listener.settled()
 
     async def shut_down(self) -> None:
         """Waits for sessions that are being ended."""

@@ -12,7 +12,7 @@ from orchestrator.ground.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.events import EventDraft, now, time_text
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
@@ -23,7 +23,7 @@ from orchestrator.sandbox.ports import port_rows
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.sandbox.ports.links import expiry, link_token
 from orchestrator.sandbox.ports.tunnels import PortsPart, Tunnels
-from orchestrator.state.open_port import OpenPort, time_text
+from orchestrator.state.open_port import OpenPort
 from orchestrator.state.session import Session
 
 _SYSTEM = "system"

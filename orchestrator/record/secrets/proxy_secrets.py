@@ -16,10 +16,10 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import Effect
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.configured import ConfiguredSecrets
+from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.record.secrets.placeholders import filled
 from orchestrator.record.secrets.request_head import RequestHead
-from orchestrator.record.secrets.sealing import Sealer
+from orchestrator.record.secrets.sealer import Sealer
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
 from orchestrator.settings.operator_secrets import SecretUse
 from orchestrator.state import secret_rows
@@ -30,14 +30,14 @@ from sandbox_agent.decide.variables import allowed_variable
 
 log = logging.getLogger(__name__)
 
-# Of one key, those of its sessions included, and of the instance.
+# The most secrets of one key, including those of its sessions, and of the instance.
 MOST_SECRETS = 100
 
 # A key's or the instance's secrets, or those of one session.
 Place = Holder | Session
 
 
-class OutsideSecrets:
+class ProxySecrets:
     """The operator's secrets, those of keys, and those of live sessions."""
 
     def __init__(
@@ -96,13 +96,13 @@ class OutsideSecrets:
         return head
 
     def of_session(self, session: Session) -> list[Secret]:
-        """Those that it may use at present, by name, and those of its own."""
+        """The secrets that it may use at present, and all of its own, by name."""
         own = self._held.get(holder_of(session), {})
         found = {**own, **self._usable(session)[0]}
         return [found[name] for name in sorted(found)]
 
-    def shown_to(self, principal: Principal) -> list[Secret]:
-        """Those of the instance and of keys that concern sessions that the caller sees."""
+    def visible_to(self, principal: Principal) -> list[Secret]:
+        """The secrets of the instance and of keys that concern sessions that the caller sees."""
         widest_first = sorted(holder for holder in self._held if not holder.session_key)
         found = [*self._configured.by_name.values()]
         found += [each for holder in widest_first for each in self._held[holder].values()]
@@ -110,7 +110,7 @@ class OutsideSecrets:
 
     @property
     def holders(self) -> list[Holder]:
-        """Who has secrets that were set over the API."""
+        """The holders of secrets that were set over the API."""
         return list(self._held)
 
     def get(self, holder: Holder, name: str) -> Secret | None:
@@ -141,7 +141,7 @@ class OutsideSecrets:
             secret = self._new(principal, holder_of(place), name, use, value)
             draft = _draft("secret.set", principal, secret)
             if isinstance(place, Session):
-                check_not_stored(draft.args, await self._recorder.told(place, draft.args))
+                check_not_stored(draft.args, await self._recorder.cut(place, draft.args))
             sealed = self._sealer.seal(value, secret_rows.bound(secret))
             await self._record(place, draft, secret_rows.putting(secret, sealed))
             if isinstance(place, Session) and secret.holder not in self._held:
@@ -243,7 +243,7 @@ def holder_of(place: Place) -> Holder:
 
 
 def _draft(operation: str, principal: Principal, secret: Secret) -> EventDraft:
-    shown = {"name": secret.name, "scope": secret.holder.scope, **secret_rows.use_of(secret)}
+    args = {"name": secret.name, "scope": secret.holder.scope, **secret_rows.use_of(secret)}
     if secret.holder.key:
-        shown["key"] = secret.holder.key
-    return EventDraft(operation, actor=principal.name, decision="allow", args=shown)
+        args["key"] = secret.holder.key
+    return EventDraft(operation, actor=principal.name, decision="allow", args=args)

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.workspace.quota import Quota
-from orchestrator.sandbox.sandboxes import holding
-from orchestrator.sandbox.sandboxes.holding import Holding
+from orchestrator.sandbox.sandboxes import restrictions
+from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from orchestrator.state.directory import SandboxDirectory
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
@@ -38,8 +38,8 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def held(engine: Engine) -> Holding:
-    return Holding(cast(Any, engine), "an image")
+def held(engine: Engine) -> Restrictions:
+    return Restrictions(cast(Any, engine), "an image")
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         raise FileNotFoundError
 
     for name in ("device_of", "held", "root_group"):
-        monkeypatch.setattr(holding, name, hang)
-    monkeypatch.setattr(holding, "_SECONDS", 0.05)
+        monkeypatch.setattr(restrictions, name, hang)
+    monkeypatch.setattr(restrictions, "_SECONDS", 0.05)
     yield free
     free.set()
 
 
 async def test_nothing_starts_on_a_disk_that_hangs(
-    held: Holding, engine: Engine, hung: threading.Event, tmp_path: Path
+    held: Restrictions, engine: Engine, hung: threading.Event, tmp_path: Path
 ) -> None:
     with pytest.raises(EngineUnavailableError, match="did not answer"):
         await held.disk(WORKSPACE, LEVEL, tmp_path)
@@ -69,7 +69,7 @@ async def test_nothing_starts_on_a_disk_that_hangs(
 
 
 async def test_an_end_goes_on_where_the_disk_hangs(
-    held: Holding,
+    held: Restrictions,
     engine: Engine,
     hung: threading.Event,
     tmp_path: Path,
@@ -82,7 +82,7 @@ async def test_an_end_goes_on_where_the_disk_hangs(
 
 
 async def test_what_hangs_takes_few_threads_and_keeps_no_start(
-    held: Holding, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    held: Restrictions, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     free = threading.Event()
     calls: list[Path] = []
@@ -93,13 +93,13 @@ async def test_what_hangs_takes_few_threads_and_keeps_no_start(
             assert free.wait(WAIT_SECONDS)
         return "7:1"
 
-    monkeypatch.setattr(holding, "device_of", device_of)
-    monkeypatch.setattr(holding, "held", lambda _: True)
-    monkeypatch.setattr(holding, "_SECONDS", 0.05)
+    monkeypatch.setattr(restrictions, "device_of", device_of)
+    monkeypatch.setattr(restrictions, "held", lambda _: True)
+    monkeypatch.setattr(restrictions, "_SECONDS", 0.05)
     ends = (held.end(SandboxDirectory(tmp_path / str(number))) for number in range(30))
     await asyncio.gather(*ends)
     await until(lambda: len(calls) == 4)
-    monkeypatch.setattr(holding, "_SECONDS", 30)
+    monkeypatch.setattr(restrictions, "_SECONDS", 30)
     # The device's next user takes over the limit that was not lifted.
     assert await held.disk(WORKSPACE, LEVEL, tmp_path) == "7:1"
     assert engine.asked == ["7:1"]
@@ -108,12 +108,12 @@ async def test_what_hangs_takes_few_threads_and_keeps_no_start(
 
 
 async def test_rates_are_lifted_from_a_device_of_ones_own(
-    held: Holding, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    held: Restrictions, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     directory = SandboxDirectory(tmp_path)
     devices = {directory.workspace: "7:1", directory.path: "8:0"}
-    monkeypatch.setattr(holding, "device_of", devices.__getitem__)
-    monkeypatch.setattr(holding, "held", lambda _: True)
+    monkeypatch.setattr(restrictions, "device_of", devices.__getitem__)
+    monkeypatch.setattr(restrictions, "held", lambda _: True)
     await held.end(directory)
     assert engine.asked == ["7:1"]
     devices[directory.workspace] = "8:0"

@@ -16,7 +16,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.record.audit import query
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 
 _PAGE = 100
 # The buffer of a busy follower. All followers share the events themselves.
@@ -61,7 +61,7 @@ class Follower:
         self._read = read
         self._position = after
         self._over = over
-        # With positions; None if the event at that position is not in the selection.
+        # Positions and their events; None for an event that is not in the selection.
         self._waiting: deque[tuple[int, Recorded | None]] = deque()
         self._waiting_bytes = 0
         # Whether everything after the position is in `_waiting`.

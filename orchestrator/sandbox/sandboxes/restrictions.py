@@ -24,8 +24,8 @@ _SECONDS = 10.0
 _MOST_LOOKS = 4
 
 
-class Holding:
-    """Applies them to sandboxes of one engine; `image` is the image whose programs are used.
+class Restrictions:
+    """Restricts sandboxes of one engine; `image` is the image whose programs are used.
 
     Disks and the kernel's files are read off the event loop. A disk that hangs prevents the start
     of its own sandbox, because its rates are unknown, but never a sandbox's end.
@@ -87,7 +87,7 @@ class Holding:
             log.warning("the rates of %s are not lifted: %s", directory.name, why)
 
     async def _look(self, function: Callable[[], T]) -> T:
-        """For a starting sandbox. Raises: EngineUnavailableError, and the errors of `function`."""
+        """Calls it for a sandbox that starts. Raises: EngineUnavailableError, its errors."""
         try:
             return await self._starts.call(function, _SECONDS)
         except TimeoutError:

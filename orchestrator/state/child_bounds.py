@@ -33,7 +33,7 @@ def check_level(parent: Level, wanted: Level) -> None:
 
 
 def child_level(parent: Level, wanted: Level | None) -> Level:
-    """The level of a child, by default its parent's as that is pinned to it.
+    """The level of a child; by default its parent's, in the version that the parent has.
 
     Raises: PermissionDeniedError above the parent's.
     """
@@ -75,7 +75,7 @@ def _wider(outer: SessionPolicy, inner: SessionPolicy) -> str | None:
 
 
 def _wider_rules(outer: Mapping[str, Mapping[str, int]], inner: Mapping[str, object]) -> str | None:
-    """Likewise of the rules that are switches and limits."""
+    """A switch or a limit of the inner rules that permits more than the outer one."""
     for part in ("llm_rules", "execution_rules"):
         theirs = inner[part]
         assert isinstance(theirs, Mapping)  # noqa: S101 - as `rules` gives it
@@ -90,9 +90,9 @@ def child_budget(
 ) -> Budget:
     """The budget of a child: every limit is at most what its parent has left.
 
-    Where it asks for no limit, and its parent has one, it gets its share of what is left, if so
-    many children are spawned at once and the parent keeps a share, too. Time is not shared: it
-    passes for all. Raises: ValidationError above what is left; ConflictError if there is no share.
+    Where it asks for no limit and its parent has one, it gets a share of what is left: `among`
+    children are spawned at once, and the parent keeps a share, too. Time is not shared: it passes
+    for all. Raises: ValidationError above what is left; ConflictError if there is no share.
     """
     limits = limits_of(asked)
     for kind in Kind:

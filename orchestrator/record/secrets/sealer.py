@@ -15,7 +15,7 @@ _NONCE_BYTES = 12
 
 
 class Sealer:
-    """Seals values for their use: what is bound to a value can't be changed without its key."""
+    """Seals values together with words about their use, which then can't be changed either."""
 
     def __init__(self, state_dir: Path) -> None:
         """The key is made at the first start. Raises: ConfigError."""
@@ -23,7 +23,7 @@ class Sealer:
         self._cipher = AESGCM(key)
 
     def seal(self, value: SecretStr, bound: bytes) -> bytes:
-        """The value encrypted, for these words about it only."""
+        """The encrypted value, which opens with the same words only."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, value.get_secret_value().encode(), bound)
 

@@ -21,13 +21,13 @@ _MOST_WAITING = 32
 _SECONDS = 60.0
 
 
-class Cutting:
-    """A thread for long texts, which sessions use in turns."""
+class SecretCutting:
+    """A thread for long texts, which serves sessions round robin."""
 
     def __init__(self, kind: str = "long requests", most_waiting: int = _MOST_WAITING) -> None:
         """`kind` names the texts in errors; `most_waiting` of a session may wait."""
         self._threads = Threads("texts that are searched for secrets", 1)
-        self._turns = FairQueue(1, 1, most_waiting, kind)
+        self._queue = FairQueue(1, 1, most_waiting, kind)
 
     async def value(self, session: Session, value: Any) -> Any:
         """The JSON value without the session's secrets.
@@ -60,7 +60,7 @@ class Cutting:
         return spans
 
     async def _in_thread(self, session_key: str, work: Callable[[], T]) -> T:
-        with await self._turns.take(session_key):
+        with await self._queue.take(session_key):
             try:
                 return await self._threads.call(work, _SECONDS)
             except TimeoutError:

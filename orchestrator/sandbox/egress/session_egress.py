@@ -16,7 +16,7 @@ from orchestrator.state import session_rows
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 
-# Of each list.
+# The most rules in each list.
 MOST_RULES = 100
 _RULE = "admin-widens"
 
@@ -112,14 +112,14 @@ class SessionEgress:
             check_own_rules(session.level, rules)
             recorded = rules.recorded()
             session.secrets.check_known()
-            check_not_stored(recorded, await self._recorder.told(session, recorded))
+            check_not_stored(recorded, await self._recorder.cut(session, recorded))
             if narrows(session.own_rules, rules):
                 await self._narrow(principal, session, rules)
             else:
                 await self._widen(principal, session, rules)
 
     async def _narrow(self, principal: Principal, session: Session, rules: OwnRules) -> None:
-        """Stops what is not allowed any more, and records it then."""
+        """Stops what is not allowed any more, then records the rules."""
         _apply(session, rules)
         self._stops.add(session, lambda: self._record(principal, session, rules, stop=True))
         if not await self._stops.recorded(session):

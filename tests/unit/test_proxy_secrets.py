@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.record.secrets.configured import ConfiguredSecrets
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.record.secrets.request_head import RequestHead
-from orchestrator.record.secrets.sealing import KEY_FILE, Sealer
+from orchestrator.record.secrets.sealer import KEY_FILE, Sealer
 from orchestrator.settings.operator_secrets import (
     OperatorSecret,
     check_levels,
@@ -56,11 +56,11 @@ def secret(name: str, use: OperatorSecret, holder: Holder = INSTANCE) -> Secret:
 BY_NAME = {name: secret(name, use) for name, use in SECRETS.items()}
 
 
-def outside() -> OutsideSecrets:
+def outside() -> ProxySecrets:
     """The secrets, of which nothing is stored."""
     configured = ConfiguredSecrets({})
     configured.by_name = BY_NAME
-    return OutsideSecrets(*cast(Any, (None, None, configured, None)))
+    return ProxySecrets(*cast(Any, (None, None, configured, None)))
 
 
 OUTSIDE = outside()

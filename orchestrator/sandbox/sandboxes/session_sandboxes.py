@@ -17,7 +17,7 @@ from orchestrator.host.workspace.mounts import MountError
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.sandboxes.parts import Part
-from orchestrator.sandbox.sandboxes.starting import ImageChangedError, Starter
+from orchestrator.sandbox.sandboxes.starter import ImageChangedError, Starter
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
@@ -91,7 +91,7 @@ class Sandboxes:
         """
         await self.check_level(level)
         mounts = self._mounts(session, level)
-        looking = looking or self.look_up(session.image)
+        looking = looking or self.look_up(session.terms.image)
         # The agent of a session with a pack takes longer to be configured.
         usual = can_wait(level) and has_usual_limits(level, limits) and session.pack is None
         if self.pool.runs and not mounts and usual:
@@ -107,7 +107,7 @@ class Sandboxes:
         self, session: Session, level: Level, limits: SessionLimits, looking: asyncio.Task[str]
     ) -> Sandbox | None:
         """A sandbox that waited, now the session's; None if there is none, or it failed."""
-        image = session.image
+        image = session.terms.image
         # While the engine answers, its latest known id is used.
         known = self.pool.image_id(image)
         image_id = await asyncio.shield(looking) if known is None else known
@@ -199,6 +199,6 @@ class Sandboxes:
     def _mounts(self, session: Session, level: Level) -> dict[str, OperatorMount]:
         """The session's mounts at that level, by name. Raises: EngineUnavailableError."""
         try:
-            return chosen(self._settings.mounts, (*level.mounts, *session.mounts))
+            return chosen(self._settings.mounts, (*level.mounts, *session.terms.mounts))
         except ValidationError as error:  # the list changed after the session requested it
             raise EngineUnavailableError(error.detail) from None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.sandbox.sandboxes import placing
-from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes import sandbox_directories
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.state.directory import SandboxDirectory
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
@@ -46,22 +46,22 @@ def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_what_comes_too_late_is_released(
     late: Late, released: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "_SECONDS", 0.05)
-    places = Places()
+    monkeypatch.setattr(sandbox_directories, "_SECONDS", 0.05)
+    directories = SandboxDirectories()
     with pytest.raises(EngineUnavailableError, match="did not answer"):
-        await places.make(late.directory, late)
-    monkeypatch.setattr(placing, "_SECONDS", 30)
+        await directories.make(late.directory, late)
+    monkeypatch.setattr(sandbox_directories, "_SECONDS", 30)
     # After a wait that timed out, later calls do not wait again.
     with pytest.raises(TimeoutError, match="still busy"):
-        await places.remove(late.directory, late.directory.remove)
+        await directories.remove(late.directory, late.directory.remove)
     assert released == []
     late.free.set()
     await until(lambda: released == [late.directory.name])
 
 
 async def test_what_nobody_waits_for_is_released(late: Late, released: list[str]) -> None:
-    places = Places()
-    making = asyncio.create_task(places.make(late.directory, late))
+    directories = SandboxDirectories()
+    making = asyncio.create_task(directories.make(late.directory, late))
     await asyncio.to_thread(late.began.wait, 60)
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -72,13 +72,13 @@ async def test_what_nobody_waits_for_is_released(late: Late, released: list[str]
 
 async def test_what_was_given_up_is_removed_after_it_was_made(late: Late) -> None:
     """The removal waits for the call, because the directory does not exist yet."""
-    places = Places()
-    making = asyncio.create_task(places.make(late.directory, late))
+    directories = SandboxDirectories()
+    making = asyncio.create_task(directories.make(late.directory, late))
     await asyncio.to_thread(late.began.wait, 60)
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
         await making
-    removing = asyncio.create_task(places.remove(late.directory, late.directory.remove))
+    removing = asyncio.create_task(directories.remove(late.directory, late.directory.remove))
     late.free.set()
     await removing
     assert not late.directory.path.exists()
@@ -86,13 +86,13 @@ async def test_what_was_given_up_is_removed_after_it_was_made(late: Late) -> Non
 
 async def test_what_comes_in_time_is_kept(late: Late, released: list[str]) -> None:
     late.free.set()
-    await Places().make(late.directory, late)
+    await SandboxDirectories().make(late.directory, late)
     assert late.directory.passwd.exists()
     assert released == []
 
 
 async def test_calls_for_one_directory_come_one_after_the_other(tmp_path: Path) -> None:
-    places, directory = Places(), SandboxDirectory(tmp_path / "a")
+    directories, directory = SandboxDirectories(), SandboxDirectory(tmp_path / "a")
     under_way: list[int] = []
     most: list[int] = []
 
@@ -101,11 +101,11 @@ async def test_calls_for_one_directory_come_one_after_the_other(tmp_path: Path) 
         most.append(len(under_way))
         under_way.pop()
 
-    await asyncio.gather(*(places.make(directory, change) for _ in range(20)))
+    await asyncio.gather(*(directories.make(directory, change) for _ in range(20)))
     assert most == [1] * 20
 
 
 async def test_what_can_not_be_made_is_told(tmp_path: Path) -> None:
     directory = SandboxDirectory.fresh(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
-        await Places().make(directory, lambda: directory.make())
+        await SandboxDirectories().make(directory, lambda: directory.make())

@@ -46,5 +46,5 @@ def _secret(name: str, configured: OperatorSecret, time: str) -> Secret:
 
 
 def _newer(before: Secret | None, read: Secret) -> Secret:
-    """What was read; the earlier one, with its time, if the value is the same."""
+    """The secret that was read; the earlier one, with its time, if the value is the same."""
     return before if before is not None and before.value == read.value else read

@@ -13,10 +13,10 @@ from paddock.contract.words import Kind
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Of a snapshot with the digest `sha256`; `consumed` is in internal units.
+    """What a session has from the snapshot with the digest `sha256`.
 
-    `fill` makes the session's files before its sandbox starts; the effect of `keep`, for the
-    session's key, is stored when the session is acknowledged.
+    `consumed` is in internal units. `fill` makes the session's files before its sandbox starts. The
+    effect of `keep`, for the session's key, is stored when the session is acknowledged.
     """
 
     sha256: str
@@ -28,7 +28,7 @@ class Carried:
 
     @property
     def audit_bytes(self) -> int:
-        """What was recorded of the session before."""
+        """The bytes that were recorded of the session before."""
         return self.consumed.get(Kind.AUDIT_BYTES, 0)
 
     def take(self, session: Session) -> None:
@@ -39,7 +39,7 @@ class Carried:
                 session.budget.reach(kind, amount)
 
     def recorded(self) -> dict[str, Any]:
-        """For the record."""
+        """The members of the event of its creation."""
         return {"snapshot": {"sha256": self.sha256, "created_at": self.created_at}}
 
     def storing(self, session: Session) -> Effect:

@@ -22,7 +22,6 @@ from orchestrator.sandbox.sandboxes.agent_parts import (
     PreparePart,
 )
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
-from orchestrator.sandbox.sandboxes.holding import Holding
 from orchestrator.sandbox.sandboxes.host_parts import (
     AttachPart,
     DirectoryPart,
@@ -35,7 +34,8 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     WorkspacePart,
 )
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
-from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes.restrictions import Restrictions
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
@@ -56,7 +56,7 @@ class ImageChangedError(SandboxUnavailableError):
 
 
 class Starter:
-    """Makes the parts of sandboxes. What could not start, or be taken over, leaves nothing."""
+    """Makes the parts of sandboxes. A sandbox that can't start or be taken over leaves nothing."""
 
     def __init__(
         self,
@@ -78,30 +78,30 @@ class Starter:
         self._subscribers = subscribers
         self._share = FairShare()
         self._releases = releases
-        holding, places = Holding(engine, settings.image), Places()
+        restrictions, directories = Restrictions(engine, settings.image), SandboxDirectories()
         network = NetworkPart(engine, settings.image)
-        directory = DirectoryPart(places)
+        directory = DirectoryPart(directories)
         trust = TrustPart(public_directory(settings.state_dir))
-        quota = QuotaPart(workspaces, holding)
+        quota = QuotaPart(workspaces, restrictions)
         agent = AgentPart(engine, settings.pip_index)
         self._hello = HelloPart(node, suitability, settings.hello_timeout)
         container: tuple[Part, ...] = (
             LinkPart(),
             ContainerPart(engine, settings.runtime),
-            RatesPart(holding),
+            RatesPart(restrictions),
             self._hello,
         )
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
-        workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
+        workspace = (quota, WorkspacePart(directories), MountsPart(settings, directories))
         self._first: tuple[Part, ...] = (network, directory, trust, *workspace, *container)
         self._ways = ways
         self._own: tuple[Part, ...] = (agent, PackPart())
         self._ahead: tuple[Part, ...] = (
-            *(network, directory, trust, PointPart(places), *container, PreparePart()),
+            *(network, directory, trust, PointPart(directories), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
-        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places))
+        self._late: tuple[Part, ...] = (rules, AttachPart(quota, directories))
         self._last: tuple[Part, ...] = (AgentPart(engine, settings.pip_index, _TAKE_OVER_SECONDS),)
 
     def add(self, way: Part) -> None:
@@ -123,7 +123,7 @@ class Starter:
         """A sandbox for the session. Raises: the errors of the parts."""
         directory = SandboxDirectory.fresh(self._settings.state_dir)
         parts = self._assembly(
-            Tenancy(session), session.image, level, limits, directory, self._whole, mounts
+            Tenancy(session), session.terms.image, level, limits, directory, self._whole, mounts
         )
         await parts.open()
         return parts
@@ -132,7 +132,7 @@ class Starter:
         """A sandbox whose agent waits for its session. Raises: the errors of the parts."""
         directory = SandboxDirectory.fresh(self._settings.state_dir)
         limits = usual_limits(shape.level)
-        # By its id: the image's name may get another meaning.
+        # The image is named by its id, because its name may get another meaning.
         parts = self._assembly(
             Tenancy(), shape.image_id, shape.level, limits, directory, self._ahead
         )
@@ -173,9 +173,8 @@ class Starter:
         """The sandbox that an earlier control plane started. Raises: the errors of the parts."""
         place = self._settings.state_dir / "sandboxes" / container.labels[LABEL_SANDBOX]
         directory = SandboxDirectory(place)
-        parts = self._assembly(
-            Tenancy(session), session.image, session.level, session.limits, directory, self._whole
-        )
+        image, level, limits = session.terms.image, session.level, session.limits
+        parts = self._assembly(Tenancy(session), image, level, limits, directory, self._whole)
         await parts.adopt(container)
         return parts
 
@@ -204,9 +203,9 @@ class Starter:
         async def event(reported: AgentEvent) -> None:
             await self._subscribers.event(tenancy.session, reported)
 
-        def hello(said: Hello) -> None:
+        def hello(received: Hello) -> None:
             if not tenancy.vacant:
-                self._subscribers.hello(tenancy.session, said)
+                self._subscribers.hello(tenancy.session, received)
 
         async def violation(reason: str) -> None:
             await self._subscribers.violation(tenancy.session, reason)

@@ -11,20 +11,22 @@ from orchestrator.ground.accepting import accepted as accepted_at
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.fair_share import Pace
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.egress.limits import EgressLimits
+from orchestrator.rules.egress.outgoing import Outgoing
 from orchestrator.rules.egress.program import program_of
+from orchestrator.rules.egress.rules import Decision
 from orchestrator.sandbox.egress.evidence import ConnectionEvidence
 from orchestrator.sandbox.egress.exchange import EgressExchange
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.egress.live_rules import LiveRules
 from orchestrator.sandbox.egress.meter import Meter, SpentError
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.sandbox.egress.stream import accepted
+from orchestrator.settings.hosts import Address, Host
 from orchestrator.state.session import Session
 
 
@@ -34,15 +36,39 @@ class Proxy(NamedTuple):
     recorder: Recorder
     resolver: Resolver
     interception: Interception
-    secrets: OutsideSecrets
+    secrets: ProxySecrets
     key_bytes: KeyBytes
     limits: EgressLimits
     shares: Counts[str]
-    turns: LoopTurns
+    slots: LoopSlots
 
 
-class Door:
-    """Who connects here is the session: only its sandbox has the socket.
+class LiveRules:
+    """A change of the session's rules holds from its next decision on.
+
+    Nothing is allowed if the session's key has no bytes left.
+    """
+
+    def __init__(self, session: Session, key_bytes: KeyBytes) -> None:
+        self._session = session
+        self._key_bytes = key_bytes
+
+    def decide(self, outgoing: Outgoing) -> Decision:
+        """See `Rules.decide`."""
+        decision = self._session.egress_rules.decide(outgoing)
+        return self._key_bytes.decided(self._session.owner, decision)
+
+    def decide_address(self, address: Address, port: int) -> Decision:
+        """See `Rules.decide_address`."""
+        return self._session.egress_rules.decide_address(address, port)
+
+    def upgraded(self, host: Host, port: int) -> int | None:
+        """See `Rules.upgraded`."""
+        return self._session.egress_rules.upgraded(host, port)
+
+
+class EgressListener:
+    """Only the session connects here, because only its sandbox has the socket.
 
     `shut` ends all connections and refuses requests until `reopen`.
     """
@@ -131,7 +157,7 @@ class Door:
                 self._admit,
                 partial(proxy.secrets.fill, session),
                 self._records,
-                partial(proxy.turns.next, session.key),
+                partial(proxy.slots.next, session.key),
                 program,
             )
             try:

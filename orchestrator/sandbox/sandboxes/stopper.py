@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for the engine to freeze a sandbox.
 _FREEZE_SECONDS = 5.0
-# To freeze everything as it is.
+# How often the engine is asked to freeze everything as it is.
 _ATTEMPTS = 2
 
 
@@ -64,7 +64,7 @@ class Stopper:
         return True
 
     async def _freeze(self, sandbox: Sandbox, level: int = logging.WARNING) -> bool:
-        """Tells of failures at that level of the log."""
+        """Whether it is frozen; otherwise it is killed. Failures are logged at that level."""
         try:
             await self._freeze_rest(sandbox, level)
         except (PaddockError, TimeoutError) as error:

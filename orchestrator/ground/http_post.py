@@ -1,6 +1,8 @@
-"""One POST to a URL of the operator."""
+"""One POST to a URL of the operator, signed if its receiver must be able to verify it."""
 
+import asyncio
 import socket
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -11,6 +13,7 @@ from yarl import URL
 
 from orchestrator.ground.http_connector import BoundedConnector
 from orchestrator.ground.threads import Threads
+from paddock.contract.signatures import signature
 
 FAILURES = (OSError, ValueError, aiohttp.ClientError)
 _UNBOUNDED = aiohttp.ClientTimeout(total=None)
@@ -106,3 +109,36 @@ async def post_and_read(
                     break
         plain = response.headers.get("Content-Encoding", "identity") == "identity"
         return Posted(response.status, bytes(found[:most_bytes]), len(found) > most_bytes, plain)
+
+
+__all__ = ["FAILURES", "NameLookups", "Posted", "signed_headers", "signed_post"]
+
+
+def signed_headers(secret: bytes, body: bytes) -> dict[str, str]:
+    """`Paddock-Timestamp` (seconds since 1970) and `Paddock-Signature` of a body sent now."""
+    timestamp = str(int(time.time()))
+    return {
+        "Paddock-Timestamp": timestamp,
+        "Paddock-Signature": signature(secret, timestamp, body),
+    }
+
+
+async def signed_post(
+    url: str,
+    secret: bytes,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    seconds: float,
+    most_bytes: int,
+    lookups: NameLookups | None = None,
+) -> Posted:
+    """The answer to a signed JSON body, with at most `most_bytes` of the answer's.
+
+    It takes at most `seconds`, the answer's body included. Redirects are not followed. `lookups`
+    finds the host's addresses, so that name servers delay its owner only. Raises: FAILURES, among
+    them TimeoutError.
+    """
+    async with asyncio.timeout(seconds):
+        signed = {**headers, **signed_headers(secret, body)}
+        return await post_and_read(url, signed, body, most_bytes, lookups)

@@ -7,7 +7,7 @@ from orchestrator.rules.access.key_expiry import KeyExpiry
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings.operator_secrets import check_levels
 from orchestrator.settings.settings import Settings
 

@@ -21,7 +21,7 @@ from orchestrator.settings.groups.engine import EngineSettings
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
 from orchestrator.settings.groups.rules import RuleSettings
-from orchestrator.settings.groups.serving import ServingSettings
+from orchestrator.settings.groups.server import ServerSettings
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
 from orchestrator.settings.removed_settings import check_removed
@@ -49,7 +49,7 @@ class Settings(
     AccessSettings,
     RuleSettings,
     PlaceSettings,
-    ServingSettings,
+    ServerSettings,
     BaseSettings,
 ):
     """Every setting. `PADDOCK_*` variables override the TOML file of `PADDOCK_CONFIG_FILE`.

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.views.levels import level as view
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.requested import Requested
+from orchestrator.rules.egress.outgoing_request import Outgoing, Requested
 from orchestrator.rules.egress.rules import Rules
 from orchestrator.rules.policy.layers import command_stops
 from orchestrator.rules.policy.level_file import LevelError

@@ -17,7 +17,7 @@ from orchestrator.host.workspace.holders import WorkspaceInUseError, holders_of
 from orchestrator.host.workspace.image_copy import IMAGE
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import make_data, make_slot
-from orchestrator.host.workspace.staging import areas_in
+from orchestrator.host.workspace.staging_area import areas_in
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from orchestrator.ground.errors import ConflictError, PaddockError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace.helper import Helper, HelperError, LongAnswerError
 from orchestrator.host.workspace.staged import entry
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 
 SHOW_SECONDS = 60
 COMMIT_SECONDS = 600

@@ -14,16 +14,16 @@ from weakref import WeakValueDictionary
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads, ThreadsBusyError, bounded
-from orchestrator.host.workspace import disk_image, mounts, project_quota, staging
+from orchestrator.host.workspace import disk_image, mounts, project_quota, staging_area
 from orchestrator.host.workspace.disk_image import DiskImages
 from orchestrator.host.workspace.paths import slot_path
 from orchestrator.host.workspace.plain_directory import PlainDirectories
-from orchestrator.host.workspace.prepared import PreparedSlots
+from orchestrator.host.workspace.prepared_slots import PreparedSlots
 from orchestrator.host.workspace.project_quota import KernelCalls, ProjectQuotas
 from orchestrator.host.workspace.quota import Choice, DiskUsage, Driver, Quota, choose
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.host.workspace.staged_work import settle
-from orchestrator.host.workspace.staging import StagingArea, area_of, areas_in
+from orchestrator.host.workspace.staging_area import StagingArea, area_of, areas_in
 from orchestrator.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Storage:
             area.path.parent.mkdir(mode=0o700, exist_ok=True)
             driver.count(area.path.parent, workspace.uid)
             if workspace.quota not in self._stages:
-                why = staging.refusal(area.path.parent)
+                why = staging_area.refusal(area.path.parent)
                 if why is not None:
                     raise StorageError(f"changes can't be staged on this host: {why}")
                 self._stages.add(workspace.quota)

@@ -13,8 +13,8 @@ from functools import partial
 from random import random
 
 from orchestrator.ground.events import now as recorded_now
+from orchestrator.ground.http_post import FAILURES, NameLookups, signed_post
 from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.signed_post import FAILURES, NameLookups, signed_post
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.ground.tasks import Rounds

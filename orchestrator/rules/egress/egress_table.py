@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from orchestrator.rules.egress.program import check_program
-from orchestrator.rules.egress.requested import Glob, check_glob, check_method
+from orchestrator.rules.egress.outgoing_request import Glob, check_glob, check_method, check_program
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import WEB_PORTS, Rules
 from orchestrator.settings.addresses import unlistable

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Glob, Requested
 from orchestrator.settings.addresses import Network
 from orchestrator.settings.hosts import Address, Host, plain
 

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Glob, Outgoing, Requested
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.settings.addresses import special
 from orchestrator.settings.hosts import Address, Host

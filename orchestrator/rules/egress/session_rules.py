@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from orchestrator.rules.egress.missing import missing_rule, words_of
-from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.missing_rule import missing_rule, words_of
+from orchestrator.rules.egress.outgoing_request import Outgoing
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import (
     ADDRESS_REFUSED,

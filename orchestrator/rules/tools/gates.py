@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from orchestrator.rules.tools.cedar import CedarFacts, Policies
+from orchestrator.rules.tools.line_reader import read_line
 from orchestrator.rules.tools.manifest import RISK_TIERS, Manifest, ToolCommand
 from orchestrator.rules.tools.patterns import Match
 from orchestrator.rules.tools.scope import Scope
-from orchestrator.rules.tools.statements import Reading, read_line, refusal
+from orchestrator.rules.tools.statements import Reading, refusal
 from orchestrator.rules.tools.targets import find_targets
 from sandbox_agent.decide.protocol import KEPT_PREFIX
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection

@@ -20,7 +20,7 @@ from orchestrator.rules.tools.manifest import (
     declared_states,
 )
 from orchestrator.rules.tools.patterns import Pattern, PatternError, compile_pattern
-from orchestrator.rules.tools.schema import UnusableSchemaError, check_result_schema
+from orchestrator.rules.tools.schemas import UnusableSchemaError, check_result_schema
 from orchestrator.rules.tools.tables import (
     ArgumentTable,
     CedarTable,

@@ -25,7 +25,7 @@ from orchestrator.rules.tools.sql_known import (
     MEMBERS,
     SYNTAX,
 )
-from orchestrator.rules.tools.statement import SqlError, Statement
+from orchestrator.rules.tools.statements import SqlError, Statement
 
 _DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "sqlite": "sqlite"}
 _MAX_TOKENS = 4096

@@ -1,6 +1,6 @@
 """Decisions by the rules that a session has at that moment."""
 
-from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.outgoing_request import Outgoing
 from orchestrator.rules.egress.rules import Decision
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.settings.hosts import Address, Host

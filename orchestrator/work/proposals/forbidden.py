@@ -1,6 +1,6 @@
 """Whether a session's policy allows what is to be committed. Pure."""
 
-from orchestrator.host.workspace.staged.planning import parents
+from orchestrator.host.workspace.staged.commit_steps import parents
 from orchestrator.rules.policy.session_policy import WorldRules
 from orchestrator.work.proposals.listing import Prepared, Refusal
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from orchestrator.host.workspace.staged import descriptors
-from orchestrator.host.workspace.staged.walking import Change
+from orchestrator.host.workspace.staged.changes import Change
 
 RECORD = "base.json"
 _COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, from which file systems take their times

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry
 
 # A staged directory is writable for the steps in it, and gets its mode at the end.
 _OPEN = 0o700

@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from orchestrator.host.workspace.purge_helper import empty
-from orchestrator.host.workspace.staged import applying, descriptors, planning
 from orchestrator.host.workspace.staged import base as records
+from orchestrator.host.workspace.staged import commit_steps, descriptors
+from orchestrator.host.workspace.staged import journal as journals
 from orchestrator.host.workspace.staged.base import Base
-from orchestrator.host.workspace.staged.clearing import clear
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, walk
+from orchestrator.host.workspace.staged.cleanup import clear
+from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Expected
 from orchestrator.host.workspace.staged.names import shown
-from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, walk
 
 Json = dict[str, Any]
 MOST_TOLD = 1000
@@ -37,7 +38,7 @@ class CommitPlan(NamedTuple):
     taken: list[Change]
     # What goes with directories that are removed.
     removed: list[str]
-    steps: list[planning.Step]
+    steps: list[commit_steps.Step]
     conflicts: list[Json]
     refused: list[RefusedEntry]
     missing: list[str]
@@ -49,8 +50,8 @@ class CommitPlan(NamedTuple):
     def told(self) -> Json:
         """It as the control plane decides on it."""
         return {
-            "counts": planning.counted(self.taken),
-            "refs": planning.refs_of(self.taken),
+            "counts": commit_steps.counted(self.taken),
+            "refs": commit_steps.refs_of(self.taken),
             "made": [change.ref for change in self.taken if change.makes_directory],
             "removed": self.removed,
             "conflicts": self.conflicts[:MOST_TOLD],
@@ -85,17 +86,17 @@ def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
         conflict = _of_base(found) if changed else _of_review(found, selection)
         if conflict is not None:
             conflicts.append(conflict)
-    taken, lacking = planning.with_parents(changes, selection)
-    above = {parent for change in taken for parent in planning.parents(change.ref)}
+    taken, lacking = commit_steps.with_parents(changes, selection)
+    above = {parent for change in taken for parent in commit_steps.parents(change.ref)}
     closed = {ref: mode for ref, mode in merged.items() if ref in above and mode & 0o700 != 0o700}
-    refs = set(planning.refs_of(taken))
+    refs = set(commit_steps.refs_of(taken))
     return CommitPlan(
         taken,
         [ref for change in taken for ref in removed.get(change.ref, ())],
-        planning.steps_for(taken, closed),
+        commit_steps.steps_for(taken, closed),
         [conflict for conflict in conflicts if conflict["ref"] in refs],
-        planning.blocked(refused, selection),
-        planning.missing(selection, changes),
+        commit_steps.blocked(refused, selection),
+        commit_steps.missing(selection, changes),
         lacking,
         _digest(taken),
         max(began, base.since) if all_unchanged else None,
@@ -116,9 +117,9 @@ def commit(
     try:
         _copy_all(staged, prepared.taken, selection)
         reached()
-        refs = planning.refs_of(prepared.taken)
-        journal = applying.Journal(prepared.steps, refs, prepared.since, digest)
-        applying.begin(staged.area, journal)
+        refs = commit_steps.refs_of(prepared.taken)
+        journal = journals.Journal(prepared.steps, refs, prepared.since, digest)
+        journals.begin(staged.area, journal)
     except OSError as error:
         _empty_stores(staged.area)
         raise CommitError(f"what is staged can't be copied: {error.strerror or error}") from error
@@ -135,26 +136,26 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     `latest` is the digest of the latest commit that was made. Raises: OSError if neither is
     possible at present.
     """
-    name, error = applying.pending(staged.area), None
+    name, error = journals.pending(staged.area), None
     told: Json = {"settled": None, "error": None, "count": 0}
     told["latest"] = records.read(staged.area).committed
     if name is None:
         _empty_stores(staged.area)
         return told
-    journal = applying.read_journal(staged.area, name)
+    journal = journals.read_journal(staged.area, name)
     steps, refs = journal.steps, journal.refs
     told["count"] = len(refs)
-    if name == applying.MAKE:
+    if name == journals.MAKE:
         try:
-            applying.make(staged.lower, staged.area, steps, reached)
+            journals.make(staged.lower, staged.area, steps, reached)
             descriptors.sync_all(staged.area)
-            name = _turn(staged.area, name, applying.CLEAN)
+            name = _turn(staged.area, name, journals.CLEAN)
         except OSError as failure:
             error = failure.strerror or str(failure)
-            name = _turn(staged.area, name, applying.UNDO)
+            name = _turn(staged.area, name, journals.UNDO)
         reached()
-    if name == applying.UNDO:
-        applying.undo(staged.lower, staged.area, steps, reached)
+    if name == journals.UNDO:
+        journals.undo(staged.lower, staged.area, steps, reached)
         descriptors.sync_all(staged.area)
     else:
         clear(staged.upper, staged.lower, refs)
@@ -166,13 +167,13 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     reached()
     with suppress(OSError):  # what is left goes before the next commit
         _empty_stores(staged.area)
-    told["settled"] = "undone" if name == applying.UNDO else "committed"
-    told["error"] = error or ("a step failed" if name == applying.UNDO else None)
+    told["settled"] = "undone" if name == journals.UNDO else "committed"
+    told["error"] = error or ("a step failed" if name == journals.UNDO else None)
     return told
 
 
 def _turn(area: int, old: str, new: str) -> str:
-    applying.turn(area, old, new)
+    journals.turn(area, old, new)
     return new
 
 
@@ -232,8 +233,8 @@ def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -
     A program that still had one open could otherwise change it after the commit.
     """
     _empty_stores(staged.area)
-    os.mkdir(applying.NEW, 0o700, dir_fd=staged.area)
-    new = os.open(applying.NEW, descriptors.DIRECTORY, dir_fd=staged.area)
+    os.mkdir(journals.NEW, 0o700, dir_fd=staged.area)
+    new = os.open(journals.NEW, descriptors.DIRECTORY, dir_fd=staged.area)
     try:
         for number, change in enumerate(taken, 1):
             if change.type == "delete" or change.kind == "directory":
@@ -275,7 +276,7 @@ def _copy(parent: int, name: str, change: Change, new: int, number: str) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
-def _record_base(staged: Staged, journal: applying.Journal) -> None:
+def _record_base(staged: Staged, journal: journals.Journal) -> None:
     before, since = records.read(staged.area), journal.since
     ours = {} if since is not None else before.ours
     found = records.left(staged.lower, journal.refs)
@@ -285,7 +286,7 @@ def _record_base(staged: Staged, journal: applying.Journal) -> None:
 
 def _empty_stores(area: int) -> None:
     """Removes the commit's own directories; of no use unless a commit is under way."""
-    for name in (applying.NEW, applying.OLD):
+    for name in (journals.NEW, journals.OLD):
         with suppress(FileNotFoundError):
             handle = os.open(name, descriptors.DIRECTORY, dir_fd=area)
             try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from orchestrator.host.workspace import handles
 from orchestrator.host.workspace.staged import base as records
 from orchestrator.host.workspace.staged import descriptors
-from orchestrator.host.workspace.staged.planning import Step
+from orchestrator.host.workspace.staged.commit_steps import Step
 
 # The journal's name says what is to be done: make the steps, undo them, or clean up after them.
 MAKE, UNDO, CLEAN = "journal.make", "journal.undo", "journal.clean"

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from orchestrator.host.workspace import handles
 from orchestrator.host.workspace.staged import descriptors
-from orchestrator.host.workspace.staged.planning import parents
+from orchestrator.host.workspace.staged.commit_steps import parents
 
 _OPAQUE = "user.overlay.opaque"
 _WRITABLE = 0o700

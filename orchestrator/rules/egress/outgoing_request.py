@@ -1,4 +1,4 @@
-"""What a request asks of its host: a method and a path, and the globs of rules about paths. Pure.
+"""A request that is to go out, as the rules see it: host, program, method and path. Pure.
 
 A path is compared in one spelling. A path that two programs could read differently has none: no
 rule about paths allows it, and each that denies paths denies it.
@@ -11,6 +11,13 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import re2  # type: ignore[import-untyped]
+
+from orchestrator.settings.hosts import Host
+
+# The program that has a connection is what the sandbox reports: advice, not proof.
+UNKNOWN = "unknown"
+PROGRAM_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
+_ADDRESS = re.compile(rf"\0({PROGRAM_PATTERN})\0[0-9]+".encode())
 
 MOST_GLOB = 256
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
@@ -30,6 +37,19 @@ _AMBIGUOUS = (
 _REPLACING = frozenset(
     b"x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url".split()
 )
+
+
+def program_of(address: object) -> str:
+    """The program in the address of the forwarder's side of the socket; UNKNOWN if it has none."""
+    found = _ADDRESS.fullmatch(address) if isinstance(address, bytes) else None
+    return UNKNOWN if found is None else found[1].decode()
+
+
+def check_program(text: str) -> str:
+    """Returns it. Raises: ValueError unless a rule may name it."""
+    if not re.fullmatch(PROGRAM_PATTERN, text) or text == UNKNOWN:
+        raise ValueError('must be the name of a program, such as "git", without its directory')
+    return text
 
 
 class PathError(ValueError):
@@ -117,3 +137,12 @@ class Requested(NamedTuple):
             return cls(method, plain_path(path))
         except PathError as error:
             return cls(method, None, f"its path can be read in several ways: {error}")
+
+
+class Outgoing(NamedTuple):
+    """A request to a host; `requested` None: for a tunnel. `program` has the connection."""
+
+    host: Host
+    port: int
+    requested: Requested | None = None
+    program: str = UNKNOWN

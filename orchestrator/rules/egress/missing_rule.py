@@ -3,9 +3,13 @@
 import ipaddress
 import shlex
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, check_glob, check_method
+from orchestrator.rules.egress.outgoing_request import (
+    UNKNOWN,
+    Glob,
+    Outgoing,
+    check_glob,
+    check_method,
+)
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import WEB_PORTS, Rules
 from orchestrator.settings.addresses import special

@@ -5,8 +5,8 @@ from typing import Any
 
 from orchestrator.host.workspace.staged import descriptors
 from orchestrator.host.workspace.staged.base import Base
-from orchestrator.host.workspace.staged.diffing import Effort, unified
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, walk
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, walk
+from orchestrator.host.workspace.staged.diff import Effort, unified
 
 _DIFFED_BYTES = 1024 * 1024
 _DIFF_BYTES = 256 * 1024

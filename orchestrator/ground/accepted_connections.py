@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _FAILED_SECONDS = 1.0
 
 
-async def accepted(
+async def accepted_connections(
     listener: socket.socket, pace: Pace, served: TaskScope, most: int
 ) -> AsyncGenerator[tuple[socket.socket, Any], None]:
     """The connections of a sandbox and their addresses, while at most `most` are served.

@@ -40,10 +40,10 @@ def run_helper(
         raise ProposalsError(f"what is staged can't be read: {error.strerror}") from error
     if "error" not in answer or "settled" in answer:
         return answer
-    said = str(answer["error"])[:500]
+    reason = str(answer["error"])[:500]
     if answer.get("kind") == "commit":
-        raise ConflictError(said)
-    raise ProposalsError(f"what is staged can't be read: {said}")
+        raise ConflictError(reason)
+    raise ProposalsError(f"what is staged can't be read: {reason}")
 
 
 def settle(data: Path, area: StagingArea, uid: int) -> dict[str, Any]:

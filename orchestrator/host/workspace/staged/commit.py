@@ -17,7 +17,7 @@ from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Exp
 from orchestrator.host.workspace.staged.names import shown
 
 Json = dict[str, Any]
-MOST_TOLD = 1000
+_MOST_REPORTED = 1000
 
 
 class CommitError(Exception):
@@ -36,7 +36,7 @@ class CommitPlan(NamedTuple):
     """A commit as it would be made, and what prevents it."""
 
     taken: list[Change]
-    # What goes with directories that are removed.
+    # The entries of directories that are removed.
     removed: list[str]
     steps: list[commit_steps.Step]
     conflicts: list[Json]
@@ -44,26 +44,26 @@ class CommitPlan(NamedTuple):
     missing: list[str]
     lacking: list[str]
     digest: str
-    # The record of the base may begin anew at that time; None: what stays staged has a conflict.
+    # The time at which the record of the base may begin anew; None: a base has changed.
     since: int | None
 
-    def told(self) -> Json:
-        """It as the control plane decides on it."""
+    def report(self) -> Json:
+        """What the control plane needs to decide about it."""
         return {
             "counts": commit_steps.counted(self.taken),
             "refs": commit_steps.refs_of(self.taken),
             "made": [change.ref for change in self.taken if change.makes_directory],
             "removed": self.removed,
-            "conflicts": self.conflicts[:MOST_TOLD],
-            "refused": [each._asdict() for each in self.refused[:MOST_TOLD]],
-            "missing": self.missing[:MOST_TOLD],
-            "lacking": self.lacking[:MOST_TOLD],
+            "conflicts": self.conflicts[:_MOST_REPORTED],
+            "refused": [each._asdict() for each in self.refused[:_MOST_REPORTED]],
+            "missing": self.missing[:_MOST_REPORTED],
+            "lacking": self.lacking[:_MOST_REPORTED],
             "digest": self.digest,
         }
 
 
 def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
-    """Looks at all that is staged; changes nothing. Raises: OSError, TooMuchError."""
+    """Plans a commit of what is staged; changes nothing. Raises: OSError, TooMuchError."""
     began, base = records.now(), records.read(staged.area)
     merged: dict[str, int] = {}
     changes: list[Change] = []
@@ -124,10 +124,10 @@ def commit(
         _empty_stores(staged.area)
         raise CommitError(f"what is staged can't be copied: {error.strerror or error}") from error
     reached()
-    told = settle(staged, reached)
-    if told["settled"] != "committed":
-        raise CommitError(f"it was undone: {told['error']}")
-    return told
+    report = settle(staged, reached)
+    if report["settled"] != "committed":
+        raise CommitError(f"it was undone: {report['error']}")
+    return report
 
 
 def settle(staged: Staged, reached: Callable[[], None]) -> Json:
@@ -137,22 +137,22 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     possible at present.
     """
     name, error = journals.pending(staged.area), None
-    told: Json = {"settled": None, "error": None, "count": 0}
-    told["latest"] = records.read(staged.area).committed
+    report: Json = {"settled": None, "error": None, "count": 0}
+    report["latest"] = records.read(staged.area).committed
     if name is None:
         _empty_stores(staged.area)
-        return told
+        return report
     journal = journals.read_journal(staged.area, name)
     steps, refs = journal.steps, journal.refs
-    told["count"] = len(refs)
+    report["count"] = len(refs)
     if name == journals.MAKE:
         try:
             journals.make(staged.lower, staged.area, steps, reached)
             descriptors.sync_all(staged.area)
-            name = _turn(staged.area, name, journals.CLEAN)
+            name = journals.rename(staged.area, name, journals.CLEAN)
         except OSError as failure:
             error = failure.strerror or str(failure)
-            name = _turn(staged.area, name, journals.UNDO)
+            name = journals.rename(staged.area, name, journals.UNDO)
         reached()
     if name == journals.UNDO:
         journals.undo(staged.lower, staged.area, steps, reached)
@@ -165,20 +165,15 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     reached()
     os.unlink(name, dir_fd=staged.area)
     reached()
-    with suppress(OSError):  # what is left goes before the next commit
+    with suppress(OSError):  # what is left is removed before the next commit
         _empty_stores(staged.area)
-    told["settled"] = "undone" if name == journals.UNDO else "committed"
-    told["error"] = error or ("a step failed" if name == journals.UNDO else None)
-    return told
-
-
-def _turn(area: int, old: str, new: str) -> str:
-    journals.turn(area, old, new)
-    return new
+    report["settled"] = "undone" if name == journals.UNDO else "committed"
+    report["error"] = error or ("a step failed" if name == journals.UNDO else None)
+    return report
 
 
 def _of_base(change: Change) -> Json:
-    """The conflict of a change whose base is another than when it was staged."""
+    """The conflict of a change whose base has changed since it was staged."""
     return {"ref": change.ref, "expected": None, "actual": _base_digest(change)}
 
 
@@ -218,7 +213,7 @@ def _staged_digest(change: Change) -> str | None:
 
 
 def _digest(taken: list[Change]) -> str:
-    """Of the changes as they are; no byte of them can change without it."""
+    """The digest of the changes: it changes with every byte of them."""
     found = hashlib.sha256()
     for change in taken:
         facts = change.staged
@@ -230,12 +225,11 @@ def _digest(taken: list[Change]) -> str:
 def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -> None:
     """Copies files and links to the commit's own directory. Raises: OSError, CommitError.
 
-    A program that still had one open could otherwise change it after the commit.
+    Without the copies, a program that still has a file open could change it after the commit.
     """
     _empty_stores(staged.area)
     os.mkdir(journals.NEW, 0o700, dir_fd=staged.area)
-    new = os.open(journals.NEW, descriptors.DIRECTORY, dir_fd=staged.area)
-    try:
+    with descriptors.opened(staged.area, journals.NEW) as new:
         for number, change in enumerate(taken, 1):
             if change.type == "delete" or change.kind == "directory":
                 continue
@@ -244,35 +238,25 @@ def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -
             wanted = (selection.expected or {}).get(change.ref)
             if wanted is not None and found != wanted.fingerprint:
                 raise CommitError(f"{change.ref} changed while it was read")
-    finally:
-        os.close(new)
 
 
 def _copy(parent: int, name: str, change: Change, new: int, number: str) -> str:
-    """The fingerprint of the copy."""
+    """Copies a file or link; returns the fingerprint of the copy."""
     if change.kind == "symlink":
         target = os.readlink(os.fsencode(name), dir_fd=parent)
         os.symlink(target, os.fsencode(number), dir_fd=new)
         return descriptors.digest_of_text(target)
-    parent_dir = os.open(".", descriptors.DIRECTORY, dir_fd=parent)
     found = hashlib.sha256()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with descriptors.reading(parent_dir, name, change.staged) as source:
-            target_fd = os.open(number, flags, 0o600, dir_fd=new)
-            try:
-                for data in descriptors.chunks(source):
-                    found.update(data)
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[os.write(target_fd, rest) :]
-                os.fchmod(target_fd, change.mode)
-                times = (change.staged.st_atime_ns, change.staged.st_mtime_ns)
-                os.utime(target_fd, ns=times)
-            finally:
-                os.close(target_fd)
-    finally:
-        os.close(parent_dir)
+    with (
+        descriptors.reading(parent, name, change.staged) as source,
+        descriptors.opened(new, number, flags) as copy,
+    ):
+        for data in descriptors.chunks(source):
+            found.update(data)
+            descriptors.write_all(copy, data)
+        os.fchmod(copy, change.mode)
+        os.utime(copy, ns=(change.staged.st_atime_ns, change.staged.st_mtime_ns))
     return f"sha256:{found.hexdigest()}"
 
 
@@ -285,12 +269,9 @@ def _record_base(staged: Staged, journal: journals.Journal) -> None:
 
 
 def _empty_stores(area: int) -> None:
-    """Removes the commit's own directories; of no use unless a commit is under way."""
+    """Removes the commit's own directories, which only a commit that is under way needs."""
     for name in (journals.NEW, journals.OLD):
         with suppress(FileNotFoundError):
-            handle = os.open(name, descriptors.DIRECTORY, dir_fd=area)
-            try:
+            with descriptors.opened(area, name) as handle:
                 empty(handle)
-            finally:
-                os.close(handle)
             os.rmdir(name, dir_fd=area)

@@ -29,13 +29,13 @@ def _perform(request: dict[str, Any], staged: Staged) -> dict[str, Any]:
         return review_page.page(
             staged.upper, staged.lower, known, request["after"], request["limit"]
         )
-    # Another helper of the session, which was given up because its disk hung, may still be at work.
+    # Another helper of the session may still be at work: one that was given up when its disk hung.
     fcntl.flock(staged.area, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if action == "settle":
         return commit.settle(staged, lambda: None)
     selection = _selection(request)
     if action == "prepare":
-        return commit.prepare(staged, selection).told()
+        return commit.prepare(staged, selection).report()
     return commit.commit(staged, selection, request["digest"], lambda: None)
 
 

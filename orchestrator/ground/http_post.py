@@ -17,7 +17,7 @@ from paddock.contract.signatures import signature
 
 FAILURES = (OSError, ValueError, aiohttp.ClientError)
 _UNBOUNDED = aiohttp.ClientTimeout(total=None)
-# Of names, by one owner.
+# Look-ups of names for one owner.
 _LOOKUPS_AT_ONCE = 4
 _LOOKUP_SECONDS = 10.0
 
@@ -25,7 +25,7 @@ _LOOKUP_SECONDS = 10.0
 class Posted(NamedTuple):
     """An answer: its status, and the beginning of its body as it was sent.
 
-    `cut`: that is not all of it; `plain`: it is not compressed.
+    `cut`: the body is longer; `plain`: it is not compressed.
     """
 
     status: int
@@ -37,7 +37,7 @@ class Posted(NamedTuple):
 class NameLookups(abc.AbstractResolver):
     """Looks names up in threads of its own.
 
-    Without it, all share the loop's threads, so a name server that hangs for one delays the others.
+    Otherwise all share the loop's threads, and a name server that hangs for one delays the others.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ async def post_and_read(
     most_bytes: int,
     lookups: NameLookups | None = None,
 ) -> Posted:
-    """Like `post`, with at most so many bytes of the answer's body, however many there are.
+    """Like `post`, but also returns at most `most_bytes` of the answer's body.
 
     `lookups` finds the host's addresses; None: the loop's threads do.
     """
@@ -109,9 +109,6 @@ async def post_and_read(
                     break
         plain = response.headers.get("Content-Encoding", "identity") == "identity"
         return Posted(response.status, bytes(found[:most_bytes]), len(found) > most_bytes, plain)
-
-
-__all__ = ["FAILURES", "NameLookups", "Posted", "signed_headers", "signed_post"]
 
 
 def signed_headers(secret: bytes, body: bytes) -> dict[str, str]:

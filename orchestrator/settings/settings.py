@@ -31,7 +31,7 @@ _PREFIX = "PADDOCK_"
 
 
 class _Environment(EnvSettingsSource):
-    """The environment. What is not JSON stays text, so that its setting refuses it by name."""
+    """The environment. A value that is not JSON stays a text, which its setting then refuses."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """The value in JSON, or the text."""

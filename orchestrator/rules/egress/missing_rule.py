@@ -18,7 +18,8 @@ from orchestrator.settings.addresses import special
 def missing_rule(rules: Rules, outgoing: Outgoing) -> Rule | None:
     """The rule that these rules lack; None if none can be proposed.
 
-    It has a method and a path if other rules are about the host, and the program if they have some.
+    If other rules are about the host, it has a method and a path, and the program if they name
+    programs.
     """
     host, port, requested, program = outgoing
     ports = WEB_PORTS if port in WEB_PORTS else (port,)
@@ -43,7 +44,7 @@ def missing_rule(rules: Rules, outgoing: Outgoing) -> Rule | None:
 
 
 def words_of(rule: Rule) -> str:
-    """The arguments of `paddock egress allow` for it, which names at most one port."""
+    """The arguments of `paddock egress allow` for the rule, which names at most one port."""
     place = rule.host or str(rule.network)
     if rule.ports not in ((), WEB_PORTS):
         place = f"[{place}]" if ":" in place else place

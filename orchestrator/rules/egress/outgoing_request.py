@@ -24,7 +24,8 @@ _METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
 _GLOB = re.compile(r"/[^?#%\\;]*")
 _STARS = re.compile(r"(\*+)")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# Decoded once: what a program could decode again, end a name at, or take for a slash.
+# Parts of a path that is decoded once: programs could decode them again, end a name there, or
+# take them for a slash.
 _AMBIGUOUS = (
     (re.compile(r"[\x00-\x1f\x7f]"), "it has a control character"),
     (re.compile(r"\\"), "it has a backslash"),
@@ -33,7 +34,7 @@ _AMBIGUOUS = (
     (re.compile(r"/\.{1,2}(/|$)"), "it has a segment of dots"),
     (re.compile(r"%[0-9A-Fa-f]{2}"), "it is escaped twice"),
 )
-# By these, some servers take another method or path than the request line's.
+# With these header fields, some servers use another method or path than the request line's.
 _REPLACING = frozenset(
     b"x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url".split()
 )
@@ -81,12 +82,12 @@ def replacing(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A path in which `*` is any part of a segment, and `**` any part of the path."""
+    """A pattern of paths: `*` is any part of a segment, and `**` any part of the path."""
 
     text: str
 
     def matches(self, plain: str) -> bool:
-        """Whether the whole path, as `plain_path` returns it, is one of these."""
+        """Whether it matches the whole path, as `plain_path` returns it."""
         parts = ({"*": "[^/]*", "**": "(?s:.*)"}.get(each) for each in _STARS.split(self.text))
         escaped = map(re2.escape, _STARS.split(self.text))
         pattern = "".join(part or text for part, text in zip(parts, escaped, strict=True))
@@ -97,7 +98,7 @@ class Glob:
 
 
 def check_glob(text: str) -> str:
-    """Returns it. Raises: ValueError if no path can match it, or it could mean another."""
+    """Returns it. Raises: ValueError if no path can match it, or if it is ambiguous."""
     if len(text) > MOST_GLOB or not _GLOB.fullmatch(text):
         raise ValueError(
             f"must begin with a slash, have at most {MOST_GLOB} characters, and none of ? # % \\ ;"
@@ -119,7 +120,7 @@ def check_method(text: str) -> str:
 
 
 class Requested(NamedTuple):
-    """A request to a host; `plain` is its path, None if it can be read in several ways: `why`."""
+    """A request to a host. `plain` is its path; None if it is ambiguous, as `why` explains."""
 
     method: str
     plain: str | None
@@ -127,7 +128,7 @@ class Requested(NamedTuple):
 
     @classmethod
     def of(cls, method: str, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> "Requested":
-        """Of a request's line and header fields."""
+        """From a request's line and header fields."""
         field = replacing(headers)
         if field is not None:
             return cls(method, None, f"its field {field} could replace its method or path")
@@ -140,7 +141,7 @@ class Requested(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A request to a host; `requested` None: for a tunnel. `program` has the connection."""
+    """A request to a host by a program; `requested` is None for a tunnel."""
 
     host: Host
     port: int

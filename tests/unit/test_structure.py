@@ -72,7 +72,7 @@ FLOORS = {
         "pty",
         "files",
         "net",
-        "service",
+        "session",
         "server",
         "__main__",
     ),

@@ -23,7 +23,7 @@ _INSTANCE = re.compile(r"[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True)
 class HostFloor:
-    """`instance` is this state directory's own id, which marks its containers."""
+    """The host's parts. `instance` is this state directory's own id, which marks its containers."""
 
     instance: str
     uids: UidRange

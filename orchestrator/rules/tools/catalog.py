@@ -1,7 +1,7 @@
 """The catalog of tools: the packaged ones and those of the operator's folder."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ class Catalog(Mapping[str, Manifest]):
 
 
 class CatalogReading(NamedTuple):
-    """A catalog and, by file, why its present content is not in it."""
+    """A catalog, and by file the reason why its present content is not used."""
 
     catalog: Catalog
     problems: dict[Path, str]
@@ -154,12 +154,13 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Catal
             if manifest is not None:
                 found[path] = manifest
     names = {manifest.name for manifest in found.values()}
-    claimed = [claimed_name(path) for path in unknown]
+    # None: an unusable file may define any tool.
+    claimed = {claimed_name(path) for path in unknown}
     shipped = {
         path: manifest
         for path in manifest_files(PACKAGED)
         if (manifest := load_manifest(path)).name not in names
-        and (before.of_file(path) is not None or not _may_be(manifest.name, claimed))
+        and (before.of_file(path) is not None or not {manifest.name, None} & claimed)
     }
     return CatalogReading(Catalog(shipped | found, types), problems)
 
@@ -172,11 +173,6 @@ def _read(
         return load_tool(path, types), None
     except ManifestError as error:
         return before.of_file(path), str(error)
-
-
-def _may_be(name: str, claimed: Collection[str | None]) -> bool:
-    """Whether an unusable file may define this tool."""
-    return name in claimed or None in claimed
 
 
 def _taken(manifest: Manifest | Oneshot, found: Mapping[Path, Manifest | Oneshot]) -> Path | None:

@@ -52,7 +52,7 @@ def input_schema() -> dict[str, Any]:
 
 
 def check_schema(schema: Mapping[str, Any], refused: Collection[str] = REFUSED) -> None:
-    """Raises: UnusableSchemaError unless it is one of objects, without `refused` keywords."""
+    """Raises: UnusableSchemaError unless it describes objects, without `refused` keywords."""
     try:
         json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError):
@@ -119,7 +119,7 @@ def _keywords(schema: Any) -> Iterator[str]:
 
 
 def check_input_schema(schema: Mapping[str, Any]) -> None:
-    """Raises: UnusableSchemaError."""
+    """Raises: UnusableSchemaError if inputs could not be checked with the schema."""
     check_schema(schema, _REFUSED_INPUT)
 
 

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from orchestrator.programs.turns.lisp import describe
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
-from orchestrator.rules.tools.schema import manifest_schema
+from orchestrator.rules.tools.schemas import manifest_schema
 from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build

@@ -1,4 +1,4 @@
-"""What a request asks of its host: a method and a path, and the globs of rules about paths. Pure.
+"""A request that is to go out, as the rules see it: host, program, method and path. Pure.
 
 A path is compared in one spelling. A path that two programs could read differently has none: no
 rule about paths allows it, and each that denies paths denies it.
@@ -12,12 +12,20 @@ from urllib.parse import unquote_to_bytes
 
 import re2  # type: ignore[import-untyped]
 
+from orchestrator.settings.hosts import Host
+
+# The program that has a connection is what the sandbox reports: advice, not proof.
+UNKNOWN = "unknown"
+PROGRAM_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
+_ADDRESS = re.compile(rf"\0({PROGRAM_PATTERN})\0[0-9]+".encode())
+
 MOST_GLOB = 256
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
 _GLOB = re.compile(r"/[^?#%\\;]*")
 _STARS = re.compile(r"(\*+)")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# Decoded once: what a program could decode again, end a name at, or take for a slash.
+# Parts of a path that is decoded once: programs could decode them again, end a name there, or
+# take them for a slash.
 _AMBIGUOUS = (
     (re.compile(r"[\x00-\x1f\x7f]"), "it has a control character"),
     (re.compile(r"\\"), "it has a backslash"),
@@ -26,10 +34,23 @@ _AMBIGUOUS = (
     (re.compile(r"/\.{1,2}(/|$)"), "it has a segment of dots"),
     (re.compile(r"%[0-9A-Fa-f]{2}"), "it is escaped twice"),
 )
-# By these, some servers take another method or path than the request line's.
+# With these header fields, some servers use another method or path than the request line's.
 _REPLACING = frozenset(
     b"x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url".split()
 )
+
+
+def program_of(address: object) -> str:
+    """The program in the address of the forwarder's side of the socket; UNKNOWN if it has none."""
+    found = _ADDRESS.fullmatch(address) if isinstance(address, bytes) else None
+    return UNKNOWN if found is None else found[1].decode()
+
+
+def check_program(text: str) -> str:
+    """Returns it. Raises: ValueError unless a rule may name it."""
+    if not re.fullmatch(PROGRAM_PATTERN, text) or text == UNKNOWN:
+        raise ValueError('must be the name of a program, such as "git", without its directory')
+    return text
 
 
 class PathError(ValueError):
@@ -61,12 +82,12 @@ def replacing(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A path in which `*` is any part of a segment, and `**` any part of the path."""
+    """A pattern of paths: `*` is any part of a segment, and `**` any part of the path."""
 
     text: str
 
     def matches(self, plain: str) -> bool:
-        """Whether the whole path, as `plain_path` returns it, is one of these."""
+        """Whether it matches the whole path, as `plain_path` returns it."""
         parts = ({"*": "[^/]*", "**": "(?s:.*)"}.get(each) for each in _STARS.split(self.text))
         escaped = map(re2.escape, _STARS.split(self.text))
         pattern = "".join(part or text for part, text in zip(parts, escaped, strict=True))
@@ -77,7 +98,7 @@ class Glob:
 
 
 def check_glob(text: str) -> str:
-    """Returns it. Raises: ValueError if no path can match it, or it could mean another."""
+    """Returns it. Raises: ValueError if no path can match it, or if it is ambiguous."""
     if len(text) > MOST_GLOB or not _GLOB.fullmatch(text):
         raise ValueError(
             f"must begin with a slash, have at most {MOST_GLOB} characters, and none of ? # % \\ ;"
@@ -99,7 +120,7 @@ def check_method(text: str) -> str:
 
 
 class Requested(NamedTuple):
-    """A request to a host; `plain` is its path, None if it can be read in several ways: `why`."""
+    """A request to a host. `plain` is its path; None if it is ambiguous, as `why` explains."""
 
     method: str
     plain: str | None
@@ -107,7 +128,7 @@ class Requested(NamedTuple):
 
     @classmethod
     def of(cls, method: str, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> "Requested":
-        """Of a request's line and header fields."""
+        """From a request's line and header fields."""
         field = replacing(headers)
         if field is not None:
             return cls(method, None, f"its field {field} could replace its method or path")
@@ -117,3 +138,12 @@ class Requested(NamedTuple):
             return cls(method, plain_path(path))
         except PathError as error:
             return cls(method, None, f"its path can be read in several ways: {error}")
+
+
+class Outgoing(NamedTuple):
+    """A request to a host by a program; `requested` is None for a tunnel."""
+
+    host: Host
+    port: int
+    requested: Requested | None = None
+    program: str = UNKNOWN

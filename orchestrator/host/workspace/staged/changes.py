@@ -17,7 +17,7 @@ from orchestrator.host.workspace.staged.names import (
     shown,
 )
 
-# More entries than that are refused as a whole.
+# If more entries are staged, all are refused.
 MOST_ENTRIES = 200_000
 
 
@@ -26,7 +26,7 @@ class TooMuchError(Exception):
 
 
 class RefusedEntry(NamedTuple):
-    """An entry that is neither shown nor committed; nor is what is below it."""
+    """An entry that is neither shown nor committed, and neither is anything below it."""
 
     ref: str
     reason: str
@@ -36,9 +36,9 @@ class RefusedEntry(NamedTuple):
 class Change:
     """A staged change of the workspace's `ref`.
 
-    `staged` and `base` are the facts of both, `upper` and `lower` the directories that have them,
-    which are open until the next change is taken. `replaces`: it takes the place of all that the
-    base has there.
+    `staged` and `base` are the facts of the staged entry and of the workspace's. `upper` and
+    `lower` are the directories that have these; they are open until the next change is taken.
+    `replaces`: it takes the place of everything that the workspace has there.
     """
 
     ref: str
@@ -53,7 +53,7 @@ class Change:
 
     @property
     def base_kind(self) -> str | None:
-        """The kind of what the workspace has there."""
+        """The kind of the workspace's entry."""
         return None if self.base is None else kind_of(self.base.st_mode, self.base.st_rdev)
 
     @property
@@ -63,7 +63,7 @@ class Change:
 
     @property
     def removes_directory(self) -> bool:
-        """Whether a directory of the workspace goes with all that is in it."""
+        """Whether it removes a directory of the workspace with everything in it."""
         goes = self.replaces or self.type == "delete" or self.kind != "directory"
         return goes and self.base_kind == "directory"
 
@@ -74,12 +74,12 @@ class Change:
 
     @property
     def base_mode(self) -> int | None:
-        """The permission bits of what the workspace has there."""
+        """The permission bits of the workspace's entry."""
         return None if self.base is None else self.base.st_mode & 0o7777
 
 
 class _Level(NamedTuple):
-    """An open directory: staged, and in the workspace unless it has none there."""
+    """An open staged directory, and the workspace's at the same place if there is one."""
 
     upper: int
     lower: int | None
@@ -90,10 +90,10 @@ class _Level(NamedTuple):
 def walk(
     upper: int, lower: int, merged: dict[str, int] | None = None
 ) -> Iterator[Change | RefusedEntry]:
-    """Every change that is staged in `upper` over `lower`, both open directories.
+    """Every change that is staged in `upper` over `lower`, which are open directories.
 
-    Adds to `merged` the directories that are staged only because something in them is, with their
-    modes. Raises: OSError, TooMuchError.
+    A directory that is staged only because something in it is staged is added to `merged`, with its
+    mode. Raises: OSError, TooMuchError.
     """
     stack = [_level(os.dup(upper), os.dup(lower), b"")]
     seen = 0
@@ -120,7 +120,7 @@ def walk(
 def _look(
     level: _Level, name: bytes, merged: dict[str, int] | None
 ) -> tuple[Change | RefusedEntry | None, _Level | None]:
-    """What is staged under that name, and the directory to be walked next, if it is one."""
+    """What is staged under that name, and the level of its entries if it is a directory."""
     place = level.prefix + name
     why = bad_name(name) or bad_place(place)
     if why is not None:
@@ -158,7 +158,7 @@ def _why_refused(upper: int, ref: str, name: str, kind: str, staged: os.stat_res
 def _deleted(
     level: _Level, ref: str, name: str, staged: os.stat_result, base: os.stat_result | None
 ) -> Change | None:
-    """A deletion; None if there is nothing to be deleted any more."""
+    """A deletion; None if the workspace no longer has the entry."""
     if base is None:
         return None
     kind = kind_of(base.st_mode, base.st_rdev)
@@ -198,12 +198,9 @@ def _directory(
 
 
 def _level(upper: int, lower: int | None, prefix: bytes) -> _Level:
-    # By a descriptor of its own: reading moves the position of a descriptor.
-    copy = os.open(".", descriptors.DIRECTORY, dir_fd=upper)
-    try:
+    # Listing moves a descriptor's position, so it gets a descriptor of its own.
+    with descriptors.opened(upper, ".") as copy:
         names = sorted(map(os.fsencode, os.listdir(copy)))
-    finally:
-        os.close(copy)
     return _Level(upper, lower, prefix, iter(names))
 
 

@@ -7,16 +7,17 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from orchestrator.host.workspace.purge_helper import empty
-from orchestrator.host.workspace.staged import applying, descriptors, planning
 from orchestrator.host.workspace.staged import base as records
+from orchestrator.host.workspace.staged import commit_steps, descriptors
+from orchestrator.host.workspace.staged import journal as journals
 from orchestrator.host.workspace.staged.base import Base
-from orchestrator.host.workspace.staged.clearing import clear
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, walk
+from orchestrator.host.workspace.staged.cleanup import clear
+from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Expected
 from orchestrator.host.workspace.staged.names import shown
-from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, walk
 
 Json = dict[str, Any]
-MOST_TOLD = 1000
+_MOST_REPORTED = 1000
 
 
 class CommitError(Exception):
@@ -35,34 +36,34 @@ class CommitPlan(NamedTuple):
     """A commit as it would be made, and what prevents it."""
 
     taken: list[Change]
-    # What goes with directories that are removed.
+    # The entries of directories that are removed.
     removed: list[str]
-    steps: list[planning.Step]
+    steps: list[commit_steps.Step]
     conflicts: list[Json]
     refused: list[RefusedEntry]
     missing: list[str]
     lacking: list[str]
     digest: str
-    # The record of the base may begin anew at that time; None: what stays staged has a conflict.
+    # The time at which the record of the base may begin anew; None: a base has changed.
     since: int | None
 
-    def told(self) -> Json:
-        """It as the control plane decides on it."""
+    def report(self) -> Json:
+        """What the control plane needs to decide about it."""
         return {
-            "counts": planning.counted(self.taken),
-            "refs": planning.refs_of(self.taken),
+            "counts": commit_steps.counted(self.taken),
+            "refs": commit_steps.refs_of(self.taken),
             "made": [change.ref for change in self.taken if change.makes_directory],
             "removed": self.removed,
-            "conflicts": self.conflicts[:MOST_TOLD],
-            "refused": [each._asdict() for each in self.refused[:MOST_TOLD]],
-            "missing": self.missing[:MOST_TOLD],
-            "lacking": self.lacking[:MOST_TOLD],
+            "conflicts": self.conflicts[:_MOST_REPORTED],
+            "refused": [each._asdict() for each in self.refused[:_MOST_REPORTED]],
+            "missing": self.missing[:_MOST_REPORTED],
+            "lacking": self.lacking[:_MOST_REPORTED],
             "digest": self.digest,
         }
 
 
 def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
-    """Looks at all that is staged; changes nothing. Raises: OSError, TooMuchError."""
+    """Plans a commit of what is staged; changes nothing. Raises: OSError, TooMuchError."""
     began, base = records.now(), records.read(staged.area)
     merged: dict[str, int] = {}
     changes: list[Change] = []
@@ -85,17 +86,17 @@ def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
         conflict = _of_base(found) if changed else _of_review(found, selection)
         if conflict is not None:
             conflicts.append(conflict)
-    taken, lacking = planning.with_parents(changes, selection)
-    above = {parent for change in taken for parent in planning.parents(change.ref)}
+    taken, lacking = commit_steps.with_parents(changes, selection)
+    above = {parent for change in taken for parent in commit_steps.parents(change.ref)}
     closed = {ref: mode for ref, mode in merged.items() if ref in above and mode & 0o700 != 0o700}
-    refs = set(planning.refs_of(taken))
+    refs = set(commit_steps.refs_of(taken))
     return CommitPlan(
         taken,
         [ref for change in taken for ref in removed.get(change.ref, ())],
-        planning.steps_for(taken, closed),
+        commit_steps.steps_for(taken, closed),
         [conflict for conflict in conflicts if conflict["ref"] in refs],
-        planning.blocked(refused, selection),
-        planning.missing(selection, changes),
+        commit_steps.blocked(refused, selection),
+        commit_steps.missing(selection, changes),
         lacking,
         _digest(taken),
         max(began, base.since) if all_unchanged else None,
@@ -116,17 +117,17 @@ def commit(
     try:
         _copy_all(staged, prepared.taken, selection)
         reached()
-        refs = planning.refs_of(prepared.taken)
-        journal = applying.Journal(prepared.steps, refs, prepared.since, digest)
-        applying.begin(staged.area, journal)
+        refs = commit_steps.refs_of(prepared.taken)
+        journal = journals.Journal(prepared.steps, refs, prepared.since, digest)
+        journals.begin(staged.area, journal)
     except OSError as error:
         _empty_stores(staged.area)
         raise CommitError(f"what is staged can't be copied: {error.strerror or error}") from error
     reached()
-    told = settle(staged, reached)
-    if told["settled"] != "committed":
-        raise CommitError(f"it was undone: {told['error']}")
-    return told
+    report = settle(staged, reached)
+    if report["settled"] != "committed":
+        raise CommitError(f"it was undone: {report['error']}")
+    return report
 
 
 def settle(staged: Staged, reached: Callable[[], None]) -> Json:
@@ -135,26 +136,26 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     `latest` is the digest of the latest commit that was made. Raises: OSError if neither is
     possible at present.
     """
-    name, error = applying.pending(staged.area), None
-    told: Json = {"settled": None, "error": None, "count": 0}
-    told["latest"] = records.read(staged.area).committed
+    name, error = journals.pending(staged.area), None
+    report: Json = {"settled": None, "error": None, "count": 0}
+    report["latest"] = records.read(staged.area).committed
     if name is None:
         _empty_stores(staged.area)
-        return told
-    journal = applying.read_journal(staged.area, name)
+        return report
+    journal = journals.read_journal(staged.area, name)
     steps, refs = journal.steps, journal.refs
-    told["count"] = len(refs)
-    if name == applying.MAKE:
+    report["count"] = len(refs)
+    if name == journals.MAKE:
         try:
-            applying.make(staged.lower, staged.area, steps, reached)
+            journals.make(staged.lower, staged.area, steps, reached)
             descriptors.sync_all(staged.area)
-            name = _turn(staged.area, name, applying.CLEAN)
+            name = journals.rename(staged.area, name, journals.CLEAN)
         except OSError as failure:
             error = failure.strerror or str(failure)
-            name = _turn(staged.area, name, applying.UNDO)
+            name = journals.rename(staged.area, name, journals.UNDO)
         reached()
-    if name == applying.UNDO:
-        applying.undo(staged.lower, staged.area, steps, reached)
+    if name == journals.UNDO:
+        journals.undo(staged.lower, staged.area, steps, reached)
         descriptors.sync_all(staged.area)
     else:
         clear(staged.upper, staged.lower, refs)
@@ -164,20 +165,15 @@ def settle(staged: Staged, reached: Callable[[], None]) -> Json:
     reached()
     os.unlink(name, dir_fd=staged.area)
     reached()
-    with suppress(OSError):  # what is left goes before the next commit
+    with suppress(OSError):  # what is left is removed before the next commit
         _empty_stores(staged.area)
-    told["settled"] = "undone" if name == applying.UNDO else "committed"
-    told["error"] = error or ("a step failed" if name == applying.UNDO else None)
-    return told
-
-
-def _turn(area: int, old: str, new: str) -> str:
-    applying.turn(area, old, new)
-    return new
+    report["settled"] = "undone" if name == journals.UNDO else "committed"
+    report["error"] = error or ("a step failed" if name == journals.UNDO else None)
+    return report
 
 
 def _of_base(change: Change) -> Json:
-    """The conflict of a change whose base is another than when it was staged."""
+    """The conflict of a change whose base has changed since it was staged."""
     return {"ref": change.ref, "expected": None, "actual": _base_digest(change)}
 
 
@@ -217,7 +213,7 @@ def _staged_digest(change: Change) -> str | None:
 
 
 def _digest(taken: list[Change]) -> str:
-    """Of the changes as they are; no byte of them can change without it."""
+    """The digest of the changes: it changes with every byte of them."""
     found = hashlib.sha256()
     for change in taken:
         facts = change.staged
@@ -229,12 +225,11 @@ def _digest(taken: list[Change]) -> str:
 def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -> None:
     """Copies files and links to the commit's own directory. Raises: OSError, CommitError.
 
-    A program that still had one open could otherwise change it after the commit.
+    Without the copies, a program that still has a file open could change it after the commit.
     """
     _empty_stores(staged.area)
-    os.mkdir(applying.NEW, 0o700, dir_fd=staged.area)
-    new = os.open(applying.NEW, descriptors.DIRECTORY, dir_fd=staged.area)
-    try:
+    os.mkdir(journals.NEW, 0o700, dir_fd=staged.area)
+    with descriptors.opened(staged.area, journals.NEW) as new:
         for number, change in enumerate(taken, 1):
             if change.type == "delete" or change.kind == "directory":
                 continue
@@ -243,39 +238,29 @@ def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -
             wanted = (selection.expected or {}).get(change.ref)
             if wanted is not None and found != wanted.fingerprint:
                 raise CommitError(f"{change.ref} changed while it was read")
-    finally:
-        os.close(new)
 
 
 def _copy(parent: int, name: str, change: Change, new: int, number: str) -> str:
-    """The fingerprint of the copy."""
+    """Copies a file or link; returns the fingerprint of the copy."""
     if change.kind == "symlink":
         target = os.readlink(os.fsencode(name), dir_fd=parent)
         os.symlink(target, os.fsencode(number), dir_fd=new)
         return descriptors.digest_of_text(target)
-    parent_dir = os.open(".", descriptors.DIRECTORY, dir_fd=parent)
     found = hashlib.sha256()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with descriptors.reading(parent_dir, name, change.staged) as source:
-            target_fd = os.open(number, flags, 0o600, dir_fd=new)
-            try:
-                for data in descriptors.chunks(source):
-                    found.update(data)
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[os.write(target_fd, rest) :]
-                os.fchmod(target_fd, change.mode)
-                times = (change.staged.st_atime_ns, change.staged.st_mtime_ns)
-                os.utime(target_fd, ns=times)
-            finally:
-                os.close(target_fd)
-    finally:
-        os.close(parent_dir)
+    with (
+        descriptors.reading(parent, name, change.staged) as source,
+        descriptors.opened(new, number, flags) as copy,
+    ):
+        for data in descriptors.chunks(source):
+            found.update(data)
+            descriptors.write_all(copy, data)
+        os.fchmod(copy, change.mode)
+        os.utime(copy, ns=(change.staged.st_atime_ns, change.staged.st_mtime_ns))
     return f"sha256:{found.hexdigest()}"
 
 
-def _record_base(staged: Staged, journal: applying.Journal) -> None:
+def _record_base(staged: Staged, journal: journals.Journal) -> None:
     before, since = records.read(staged.area), journal.since
     ours = {} if since is not None else before.ours
     found = records.left(staged.lower, journal.refs)
@@ -284,12 +269,9 @@ def _record_base(staged: Staged, journal: applying.Journal) -> None:
 
 
 def _empty_stores(area: int) -> None:
-    """Removes the commit's own directories; of no use unless a commit is under way."""
-    for name in (applying.NEW, applying.OLD):
+    """Removes the commit's own directories, which only a commit that is under way needs."""
+    for name in (journals.NEW, journals.OLD):
         with suppress(FileNotFoundError):
-            handle = os.open(name, descriptors.DIRECTORY, dir_fd=area)
-            try:
+            with descriptors.opened(area, name) as handle:
                 empty(handle)
-            finally:
-                os.close(handle)
             os.rmdir(name, dir_fd=area)

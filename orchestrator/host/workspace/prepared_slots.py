@@ -22,9 +22,9 @@ _NAME = re.compile(r"(\d+)-[0-9a-f]{16}")
 
 
 class PreparedSlots:
-    """A directory of complete slots, mounted, named by their size in bytes. Every call blocks.
+    """A directory of complete, mounted slots, named by their size in bytes. Every call blocks.
 
-    Their mounts move with them. They last as long as the process that made them.
+    Mounts move with their slots. The slots last as long as the process that made them.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -32,9 +32,9 @@ class PreparedSlots:
         self._images = DiskImages()
 
     def clear(self) -> None:
-        """Removes everything, also what a killed process left; no other process uses the directory.
+        """Removes all slots, also those of a killed process; no other process uses the directory.
 
-        What can't be removed is logged, and never taken. Raises: OSError.
+        A slot that can't be removed is logged, and never taken. Raises: OSError.
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
         # All are unmounted before the first is removed, so that they share one wait for whoever

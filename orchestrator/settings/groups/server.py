@@ -17,7 +17,7 @@ from orchestrator.settings.value_types import (
 from orchestrator.settings.values import NOWHERE, split_address
 
 
-class ServingSettings(BaseModel):
+class ServerSettings(BaseModel):
     """Settings of where Paddock listens and what it logs."""
 
     listen: Address = Field(

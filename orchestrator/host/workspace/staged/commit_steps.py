@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry
 
 # A staged directory is writable for the steps in it, and gets its mode at the end.
 _OPEN = 0o700
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a reviewer saw of a change; None: nothing of the kind."""
+    """What a reviewer saw of a change; None for what the change does not have."""
 
     fingerprint: str | None
     mode: int | None
@@ -41,13 +41,13 @@ class CommitSelection(NamedTuple):
     expected: Mapping[str, Expected] | None
 
     def takes(self, ref: str) -> bool:
-        """Whether it takes the change of that path."""
+        """Whether it takes the change at that path."""
         if self.paths is not None:
             return any(ref == path or ref.startswith(f"{path}/") for path in self.paths)
         return self.expected is None or ref in self.expected
 
     def touches(self, ref: str) -> bool:
-        """Whether a refused entry is in the way of what it takes."""
+        """Whether a refused entry at that path prevents the commit."""
         if self.takes(ref):
             return True
         wanted = self.paths if self.paths is not None else self.expected or ()
@@ -69,9 +69,10 @@ def missing(selection: CommitSelection, changes: Iterable[Change]) -> list[str]:
 def with_parents(
     changes: Sequence[Change], selection: CommitSelection
 ) -> tuple[list[Change], list[str]]:
-    """The changes that are taken, in order, and those paths that need one that is not.
+    """The changes that are taken, in order, and the paths that must be taken, too, but are not.
 
-    A new directory comes with what is taken of it; one that replaces something does not.
+    A new directory is taken with what is taken in it. One that replaces something must be taken
+    explicitly.
     """
     by_ref = {change.ref: change for change in changes}
     taken = {change.ref for change in changes if selection.takes(change.ref)}
@@ -95,10 +96,11 @@ def parents(ref: str) -> Iterable[str]:
 
 
 def steps_for(changes: Sequence[Change], closed: Mapping[str, int]) -> list[Step]:
-    """The steps that make the changes; `closed` are existing directories above them, with modes.
+    """The steps that make the changes.
 
-    These can't be written by their owner, and are meanwhile. The last steps give all directories
-    their modes, innermost first.
+    `closed` are the modes of existing directories above them that their owner can't write; the
+    first steps make these writable. The last steps give all directories their modes, innermost
+    first.
     """
     steps, modes = [], []
     for ref, mode in sorted(closed.items()):
@@ -112,7 +114,7 @@ def steps_for(changes: Sequence[Change], closed: Mapping[str, int]) -> list[Step
         elif change.base is None or change.replaces:
             if change.replaces:
                 steps.append(Step("remove", change.ref, number))
-            # With its number it is undone only if what it replaces was moved.
+            # By this number, an undo finds out whether what it replaces was moved.
             moved = number if change.replaces else 0
             steps.append(Step("make", change.ref, moved, _OPEN))
             modes.append(Step("mode", change.ref, moved, change.mode, _OPEN))
@@ -126,7 +128,7 @@ def steps_for(changes: Sequence[Change], closed: Mapping[str, int]) -> list[Step
 
 
 def counted(changes: Iterable[Change]) -> dict[str, int]:
-    """The number of writes and of deletions."""
+    """The number of writes and of deletions, by type."""
     found = {"write": 0, "delete": 0}
     for change in changes:
         found[change.type] += 1
@@ -134,7 +136,7 @@ def counted(changes: Iterable[Change]) -> dict[str, int]:
 
 
 def blocked(refused: Iterable[RefusedEntry], selection: CommitSelection) -> list[RefusedEntry]:
-    """The refused entries that are in the way of a commit."""
+    """The refused entries that prevent a commit."""
     return [each for each in refused if selection.touches(each.ref)]
 
 

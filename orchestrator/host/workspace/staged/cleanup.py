@@ -1,22 +1,21 @@
-"""Takes out of the staging area what was committed; the rest stays staged."""
+"""Removes from the staging area what was committed; the rest stays staged."""
 
 import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from orchestrator.host.workspace import handles
 from orchestrator.host.workspace.staged import descriptors
-from orchestrator.host.workspace.staged.planning import parents
+from orchestrator.host.workspace.staged.commit_steps import parents
 
 _OPAQUE = "user.overlay.opaque"
 _WRITABLE = 0o700
 
 
 def clear(upper: int, lower: int, refs: Sequence[str]) -> None:
-    """Removes the staged entries at `refs`, which are in order; may be repeated. Raises: OSError.
+    """Removes the staged entries at `refs`, which are sorted. It may be repeated. Raises: OSError.
 
-    No overlay of both is mounted meanwhile.
+    No overlay of the two directories may be mounted meanwhile.
     """
     above = sorted({parent for ref in refs for parent in parents(ref)})
     closed = _opened(upper, above)
@@ -38,7 +37,7 @@ def _opened(upper: int, directories: Sequence[str]) -> dict[str, int]:
                 facts = descriptors.facts(parent, name)
         except OSError:
             continue
-        if facts is None or facts.st_mode & 0o170000 != 0o040000:
+        if facts is None or not descriptors.is_directory(facts):
             continue
         if facts.st_mode & _WRITABLE != _WRITABLE:
             closed[ref] = facts.st_mode & 0o7777
@@ -52,13 +51,13 @@ def _remove(upper: int, ref: str) -> None:
             facts = descriptors.facts(parent, name)
             if facts is None:
                 return
-            if facts.st_mode & 0o170000 != 0o040000:
+            if not descriptors.is_directory(facts):
                 os.unlink(name, dir_fd=parent)
                 return
             if not _rmdir(parent, name):
                 _unhide(parent, name)
     except FileNotFoundError:
-        return  # removed before, with its directory
+        return  # it was removed with its directory
 
 
 def _rmdir(parent: int, name: str) -> bool:
@@ -72,17 +71,13 @@ def _rmdir(parent: int, name: str) -> bool:
 
 
 def _unhide(parent: int, name: str) -> None:
-    """What is committed of a directory shows through, although more is staged in it."""
-    handle = os.open(name, descriptors.DIRECTORY, dir_fd=parent)
-    try:
-        with suppress(OSError):
-            os.removexattr(handle, _OPAQUE)
-    finally:
-        os.close(handle)
+    """Lets the committed part of a directory show through, although more is staged in it."""
+    with descriptors.opened(parent, name) as handle, suppress(OSError):
+        os.removexattr(handle, _OPAQUE)
 
 
 def _prune(upper: int, lower: int, ref: str, mode: int | None) -> None:
-    """Removes a staged directory that has nothing staged, and is like the workspace's."""
+    """Removes a staged directory in which nothing is staged, if it is like the workspace's."""
     try:
         with descriptors.parent_of(lower, ref) as (base_parent, name):
             base = descriptors.facts(base_parent, name)
@@ -92,11 +87,8 @@ def _prune(upper: int, lower: int, ref: str, mode: int | None) -> None:
                 return
             if base.st_mode != (staged.st_mode if mode is None else 0o040000 | mode):
                 return
-            handle = os.open(name, descriptors.DIRECTORY, dir_fd=parent)
-            try:
+            with descriptors.opened(parent, name) as handle:
                 opaque = descriptors.is_opaque(handle)
-            finally:
-                os.close(handle)
             if not opaque:
                 _rmdir(parent, name)
     except (FileNotFoundError, NotADirectoryError):
@@ -104,8 +96,5 @@ def _prune(upper: int, lower: int, ref: str, mode: int | None) -> None:
 
 
 def _set_mode(top: int, ref: str, mode: int) -> None:
-    handle = descriptors.open_beneath(top, ref, os.O_PATH | os.O_DIRECTORY)
-    try:
-        handles.set_mode(handle, mode)
-    finally:
-        os.close(handle)
+    with descriptors.parent_of(top, ref) as (parent, name):
+        descriptors.set_mode(parent, name, mode)

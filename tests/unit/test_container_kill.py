@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.node.killing import FirstProcess, first_process, kill_all
+from orchestrator.host.node.container_kill import FirstProcess, first_process, kill_all
 from orchestrator.host.node.processes import HostPaths
 from tests.unit.test_processes import ID, STAT, write
 

@@ -58,7 +58,7 @@ def kill_all(
     *,
     spare_first: bool = False,
 ) -> int:
-    """Kills every process of a container, as far as known; returns how many. Raises: OSError.
+    """Kills every known process of a container; returns how many. Raises: OSError.
 
     The container's first process is among them, and all others end with it, so none can be created
     meanwhile and survive. `spare_first` kills only the others. Only processes in a control group of

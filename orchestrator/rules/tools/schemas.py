@@ -1,10 +1,11 @@
 """JSON Schemas of manifests, of tools' input, and of their results."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from jsonschema.validators import extend
 
 from orchestrator.rules.tools.tables import ManifestTable
 from sandbox_agent.decide.sanitize import MAX_TEXT
@@ -14,6 +15,13 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 RESULT = ("prompt", "output", "session_state", "interaction_count")
 # References can be infinite, and a tool's output must not reach a backtracking engine.
 REFUSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "pattern", "patternProperties"})
+# In schemas of host tools' input, whose checks are counted: the cost of these would not be.
+_REFUSED_INPUT = REFUSED | {"uniqueItems", "unevaluatedItems", "unevaluatedProperties"}
+# One check of an input may cost less than a second. A keyword costs more than one element of its
+# own, or of the value that it checks.
+_MOST_STEPS = 200_000
+_KEYWORD_STEPS = 10
+_LONGEST_PROBLEM = 300
 
 
 class UnusableSchemaError(ValueError):
@@ -44,7 +52,7 @@ def input_schema() -> dict[str, Any]:
 
 
 def check_schema(schema: Mapping[str, Any], refused: Collection[str] = REFUSED) -> None:
-    """Raises: UnusableSchemaError unless it is one of objects, without `refused` keywords."""
+    """Raises: UnusableSchemaError unless it describes objects, without `refused` keywords."""
     try:
         json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError):
@@ -57,8 +65,7 @@ def check_schema(schema: Mapping[str, Any], refused: Collection[str] = REFUSED) 
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        place = ".".join(str(part) for part in error.absolute_path)
-        raise UnusableSchemaError(f"{place}: {error.message}" if place else error.message) from None
+        raise UnusableSchemaError(_located(error)) from None
     if schema.get("type") != "object":
         raise UnusableSchemaError("type must be object")
 
@@ -83,8 +90,17 @@ def result_problem(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) 
 
 
 def _describe(error: ValidationError) -> str:
-    place = ".".join(str(part) for part in error.absolute_path) or "the result"
-    return f"{place} does not satisfy {error.validator} of output.schema"
+    return f"{_place(error) or 'the result'} does not satisfy {error.validator} of output.schema"
+
+
+def _located(error: SchemaError | ValidationError) -> str:
+    """The error's message, after its place if it has one."""
+    place = _place(error)
+    return f"{place}: {error.message}" if place else str(error.message)
+
+
+def _place(error: SchemaError | ValidationError) -> str:
+    return ".".join(str(part) for part in error.absolute_path)
 
 
 def _keywords(schema: Any) -> Iterator[str]:
@@ -100,3 +116,49 @@ def _keywords(schema: Any) -> Iterator[str]:
                     yield from _keywords(part)
             elif name not in ("enum", "const", "default", "examples"):
                 yield from _keywords(value)
+
+
+def check_input_schema(schema: Mapping[str, Any]) -> None:
+    """Raises: UnusableSchemaError if inputs could not be checked with the schema."""
+    check_schema(schema, _REFUSED_INPUT)
+
+
+def input_problem(schema: Mapping[str, Any], members: Mapping[str, Any]) -> str | None:
+    """How arguments violate a schema that can be used; None if they do not.
+
+    The text is for whoever wrote the arguments, which it may repeat.
+    """
+    try:
+        error = next(_bounded()(schema).iter_errors(members), None)
+    except _TooLongError:
+        return f"the arguments are too large: a check takes more than {_MOST_STEPS} steps"
+    except ArithmeticError:
+        return "the arguments have a number that is too large"
+    return None if error is None else _located(error)[:_LONGEST_PROBLEM]
+
+
+class _TooLongError(Exception):
+    """A check takes too many steps."""
+
+
+def _bounded() -> Any:
+    """A validator whose checks end if they cost too much; for one check."""
+    left = _MOST_STEPS
+
+    def counted(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        def step(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+            nonlocal left
+            left -= _KEYWORD_STEPS + _elements(value) + _elements(instance)
+            if left < 0:
+                raise _TooLongError
+            return evaluate(validator, value, instance, schema)
+
+        return step
+
+    keywords = Draft202012Validator.VALIDATORS
+    make: Callable[..., Any] = extend
+    return make(Draft202012Validator, {name: counted(keywords[name]) for name in keywords})
+
+
+def _elements(value: Any) -> int:
+    return len(value) if isinstance(value, list | dict) else 0

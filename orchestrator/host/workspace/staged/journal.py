@@ -1,7 +1,7 @@
 """Makes the steps of a commit, all or none, however often it is interrupted.
 
-Every step moves entries between the workspace and the commit's own directories, so both of its
-states can be told apart, and each step may be repeated or undone after a kill at any moment.
+Every step moves entries between the workspace and the commit's own directories, so it is visible
+whether a step was made, and each may be repeated or undone after a kill at any moment.
 """
 
 import errno
@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from orchestrator.host.workspace import handles
-from orchestrator.host.workspace.staged import base as records
 from orchestrator.host.workspace.staged import descriptors
-from orchestrator.host.workspace.staged.planning import Step
+from orchestrator.host.workspace.staged.commit_steps import Step
 
-# The journal's name says what is to be done: make the steps, undo them, or clean up after them.
+# The journal's name says what is to be done: make the steps, undo them, or clean up.
 MAKE, UNDO, CLEAN = "journal.make", "journal.undo", "journal.clean"
 NEW, OLD = "new", "old"
 _NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -25,8 +23,9 @@ _NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 class Journal(NamedTuple):
     """A commit that is decided.
 
-    `refs` are the staged paths that are then no longer staged. `since`: the record of the base
-    begins anew at that time. `digest` is the commit's, which journals of earlier versions lack.
+    `refs` are the paths that are no longer staged after it. Unless `since` is None, the record of
+    the base begins anew at that time. `digest` is the commit's; journals of earlier versions have
+    none.
     """
 
     steps: list[Step]
@@ -38,7 +37,7 @@ class Journal(NamedTuple):
 def begin(area: int, journal: Journal) -> None:
     """Decides that the steps are made: from here on, no kill prevents them. Raises: OSError."""
     descriptors.sync_all(area)
-    records.write_file(area, MAKE, json.dumps(journal._asdict()).encode())
+    descriptors.write_file(area, MAKE, json.dumps(journal._asdict()).encode())
 
 
 def pending(area: int) -> str | None:
@@ -48,19 +47,16 @@ def pending(area: int) -> str | None:
 
 def read_journal(area: int, name: str) -> Journal:
     """Raises: OSError, ValueError."""
-    handle = os.open(name, descriptors.FILE, dir_fd=area)
-    try:
-        found = json.loads(b"".join(descriptors.chunks(handle)))
-    finally:
-        os.close(handle)
+    found = json.loads(descriptors.read_file(area, name))
     steps = [Step(*step) for step in found["steps"]]
     return Journal(steps, found["refs"], found["since"], found.get("digest"))
 
 
-def turn(area: int, old: str, new: str) -> None:
-    """Decides durably what is to be done next. Raises: OSError."""
+def rename(area: int, old: str, new: str) -> str:
+    """Decides durably what is to be done next; returns the new name. Raises: OSError."""
     os.rename(old, new, src_dir_fd=area, dst_dir_fd=area)
     os.fsync(area)
+    return new
 
 
 def make(top: int, area: int, steps: Iterable[Step], reached: Callable[[], None]) -> None:
@@ -95,7 +91,7 @@ def _make(
 ) -> None:
     number = str(step.number)
     if step.kind == "mode":
-        _set_mode(parent, name, step.mode)
+        descriptors.set_mode(parent, name, step.mode)
     elif step.kind == "make":
         with suppress(FileExistsError):
             os.mkdir(name, step.mode, dir_fd=parent)
@@ -117,7 +113,7 @@ def _undo(
             return  # what the directory replaces is still there
         try:
             if step.kind == "mode":
-                _set_mode(parent, name, step.old_mode)
+                descriptors.set_mode(parent, name, step.old_mode)
             else:
                 os.rmdir(name, dir_fd=parent)
         except OSError as error:
@@ -136,33 +132,19 @@ def _move(source: int, name: str, target: int, number: str) -> None:
     facts = descriptors.facts(source, name)
     if facts is None or descriptors.facts(target, number) is not None:
         return
-    closed = facts.st_mode & 0o170000 == 0o040000 and not facts.st_mode & 0o200
+    closed = descriptors.is_directory(facts) and not facts.st_mode & 0o200
     if closed:  # moving a directory writes its `..`
-        _set_mode(source, name, facts.st_mode & 0o7777 | 0o700)
+        descriptors.set_mode(source, name, facts.st_mode & 0o7777 | 0o700)
     os.rename(name, number, src_dir_fd=source, dst_dir_fd=target)
     if closed:
-        _set_mode(target, number, facts.st_mode & 0o7777)
-
-
-def _set_mode(parent: int, name: str, mode: int) -> None:
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(name, flags, dir_fd=parent)
-    try:
-        handles.set_mode(handle, mode)
-    finally:
-        os.close(handle)
+        descriptors.set_mode(target, number, facts.st_mode & 0o7777)
 
 
 @contextmanager
 def _stores(area: int) -> Iterator[tuple[int, int]]:
     """The directories of what is to be put in place, and of what was there."""
-    opened = []
-    try:
-        for name in (NEW, OLD):
-            with suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=area)
-            opened.append(os.open(name, descriptors.DIRECTORY, dir_fd=area))
-        yield opened[0], opened[1]
-    finally:
-        for handle in opened:
-            os.close(handle)
+    for name in (NEW, OLD):
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=area)
+    with descriptors.opened(area, NEW) as new, descriptors.opened(area, OLD) as old:
+        yield new, old

@@ -5,13 +5,13 @@ from typing import Any
 
 from orchestrator.host.workspace.staged import descriptors
 from orchestrator.host.workspace.staged.base import Base
-from orchestrator.host.workspace.staged.diffing import Effort, unified
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, walk
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, walk
+from orchestrator.host.workspace.staged.diff import Effort, unified
 
 _DIFFED_BYTES = 1024 * 1024
 _DIFF_BYTES = 256 * 1024
 _ALL_DIFF_BYTES = 4 * 1024 * 1024
-# Read for the fingerprints of one page; further files have none.
+# So much is read for the fingerprints of one page; further files have none.
 _ALL_READ_BYTES = 1024 * 1024 * 1024
 MOST_REFUSED = 100
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def page(upper: int, lower: int, base: Base, after: str, limit: int) -> Json:
-    """The changes after the path `after`, no more than `limit`, and how many there are in all."""
+    """At most `limit` changes, from the path after `after` on, and the number of all changes."""
     view = _View(base)
     start = tuple(after.split("/")) if after else ()
     items: list[Json] = []
@@ -53,7 +53,7 @@ def _wanted(
 
 
 class _View:
-    """Makes the items of one page; what it may still read is counted."""
+    """Makes the items of one page, and counts what it may still read."""
 
     def __init__(self, base: Base) -> None:
         self._base = base
@@ -99,7 +99,7 @@ class _View:
         }
 
     def _removed(self, change: Change) -> int:
-        """How many entries of a directory go with it."""
+        """The number of entries that are removed with a directory."""
         if not change.removes_directory or change.lower is None:
             return 0
         return sum(1 for _ in descriptors.below(change.lower, change.name))
@@ -114,7 +114,7 @@ class _View:
             return None, None  # the base need not be readable
 
     def _fingerprint(self, directory: int, change: Change, facts: os.stat_result) -> str | None:
-        """The hash of a file's content, or of a link's target; None for others."""
+        """The hash of a file's content or of a link's target; None for other kinds."""
         kind = _kind(facts)
         if kind == "symlink":
             return descriptors.digest_of_text(
@@ -127,7 +127,7 @@ class _View:
             return descriptors.digest_of(handle)
 
     def _content(self, directory: int, change: Change, facts: os.stat_result) -> bytes | None:
-        """A file's content, if it is small enough for a diff; a link's target."""
+        """The content of a file that is small enough for a diff, or a link's target."""
         kind = _kind(facts)
         if kind == "symlink":
             return os.readlink(os.fsencode(change.name), dir_fd=directory) + b"\n"
@@ -139,7 +139,7 @@ class _View:
     def _diff(
         self, change: Change, old: bytes | None, new: bytes | None
     ) -> tuple[str | None, bool]:
-        """The diff, and whether a part of it, or all, is left out although both are texts."""
+        """The diff of two texts, and whether a part of it, or all of it, is left out."""
         if change.kind == "directory":
             return None, False
         large = change.staged.st_size > _DIFFED_BYTES and change.type == "write"

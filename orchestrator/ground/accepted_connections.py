@@ -1,4 +1,4 @@
-"""Accepts connections at the pace and in the number that their owner may have."""
+"""Accepts a sandbox's connections: not too fast, and not too many at once."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 _FAILED_SECONDS = 1.0
 
 
-async def accepted(
+async def accepted_connections(
     listener: socket.socket, pace: Pace, served: TaskScope, most: int
 ) -> AsyncGenerator[tuple[socket.socket, Any], None]:
     """The connections of a sandbox and their addresses, while at most `most` are served.
 
-    It closes the listener in the end.
+    It closes the listener when it ends.
     """
     loop = asyncio.get_running_loop()
     with listener:

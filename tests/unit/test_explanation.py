@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.rules.policy.explain import ALLOWED, explain_command, explain_path
+from orchestrator.rules.policy.explanation import ALLOWED, explain_command, explain_path
 from orchestrator.rules.policy.levels import load_levels
 from paddock.contract.remedies import COMMANDS, TOOLS
 from sandbox_agent.decide.commands import CommandError

@@ -1,7 +1,7 @@
 """Unified diffs of texts, in bounded time: pure.
 
-The algorithm finds the smallest number of changed lines (Myers, 1986). Two texts that differ in
-more lines than `MOST_EDITS`, or that come when the effort is used up, are shown as one replacement.
+The algorithm finds the smallest number of changed lines (Myers, 1986). Two texts are shown as one
+replacement if they differ in more than `MOST_EDITS` lines, or if the effort is used up.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _CONTEXT = 3
 EFFORT = 4_000_000
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
-# Half-open ranges of equal lines' surroundings: old from, old to, new from, new to.
+# Half-open ranges of changed lines: old from, old to, new from, new to.
 _Block = tuple[int, int, int, int]
 
 
@@ -36,7 +36,7 @@ def unified(old: str, new: str, old_name: str, new_name: str, effort: Effort) ->
 
 
 def changed_blocks(old: Sequence[str], new: Sequence[str], effort: Effort) -> list[_Block]:
-    """The ranges in which both differ, in order."""
+    """The ranges in which the texts differ, in order."""
     start, most = 0, min(len(old), len(new))
     while start < most and old[start] == new[start]:
         start += 1
@@ -47,10 +47,8 @@ def changed_blocks(old: Sequence[str], new: Sequence[str], effort: Effort) -> li
     if not a and not b:
         return []
     pairs = _equal_pairs(a, b, effort) if a and b else []
-    if pairs is None:
-        pairs = []
     blocks, x, y = [], 0, 0
-    for i, j in [*pairs, (len(a), len(b))]:
+    for i, j in [*(pairs or ()), (len(a), len(b))]:
         if i > x or j > y:
             blocks.append((start + x, start + i, start + y, start + j))
         x, y = i + 1, j + 1
@@ -60,7 +58,7 @@ def changed_blocks(old: Sequence[str], new: Sequence[str], effort: Effort) -> li
 def _equal_pairs(
     a: Sequence[str], b: Sequence[str], effort: Effort
 ) -> list[tuple[int, int]] | None:
-    """Positions of a longest common subsequence; None if it takes too long to be found."""
+    """The positions of a longest common subsequence; None if finding it takes too long."""
     reach = {1: 0}
     trace: list[dict[int, int]] = []
     for edits in range(min(len(a) + len(b), MOST_EDITS) + 1):
@@ -137,7 +135,7 @@ def _marked(mark: str, line: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends. Only a line feed ends one."""
+    """The lines with their ends. Only a line feed ends a line."""
     lines = text.split("\n")
     whole = [f"{line}\n" for line in lines[:-1]]
     return whole if lines[-1] == "" else [*whole, lines[-1]]

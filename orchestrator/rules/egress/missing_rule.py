@@ -3,9 +3,13 @@
 import ipaddress
 import shlex
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, check_glob, check_method
+from orchestrator.rules.egress.outgoing_request import (
+    UNKNOWN,
+    Glob,
+    Outgoing,
+    check_glob,
+    check_method,
+)
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import WEB_PORTS, Rules
 from orchestrator.settings.addresses import special
@@ -14,7 +18,8 @@ from orchestrator.settings.addresses import special
 def missing_rule(rules: Rules, outgoing: Outgoing) -> Rule | None:
     """The rule that these rules lack; None if none can be proposed.
 
-    It has a method and a path if other rules are about the host, and the program if they have some.
+    If other rules are about the host, it has a method and a path, and the program if they name
+    programs.
     """
     host, port, requested, program = outgoing
     ports = WEB_PORTS if port in WEB_PORTS else (port,)
@@ -39,7 +44,7 @@ def missing_rule(rules: Rules, outgoing: Outgoing) -> Rule | None:
 
 
 def words_of(rule: Rule) -> str:
-    """The arguments of `paddock egress allow` for it, which names at most one port."""
+    """The arguments of `paddock egress allow` for the rule, which names at most one port."""
     place = rule.host or str(rule.network)
     if rule.ports not in ((), WEB_PORTS):
         place = f"[{place}]" if ":" in place else place

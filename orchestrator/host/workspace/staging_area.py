@@ -1,4 +1,4 @@
-"""The staging area of one session: what it changes in its workspace, until the host commits that.
+"""The staging area of one session: its changes of its workspace, until the host commits them.
 
 It is beside the workspace's files, on the same file system, so it counts for the workspace's size.
 Only root can enter it, and the sandbox sees nothing of it but the mount that shows both together.
@@ -59,7 +59,7 @@ class StagingArea:
     def make(self, uid: int) -> None:
         """Makes what is missing. Raises: PurgeError, OSError."""
         if not self.exists:
-            self.remove(uid)  # what is left of a removal is not staged any more
+            self.remove(uid)  # a part of an area is the rest of a removal
         for directory in (self.path.parent, self.path, self.work):
             directory.mkdir(mode=0o700, exist_ok=True)
         for directory in (self.upper, self.commit):
@@ -67,8 +67,8 @@ class StagingArea:
             os.chown(directory, uid, uid, follow_symlinks=False)
         if self.exists:
             return
-        # From then on, whatever changes in the workspace does so behind the session's back. Files
-        # of an image that was just shrunk have change times up to the end of the present second.
+        # A file with a later change time was changed by somebody else. Files of an image that was
+        # just shrunk have change times up to the end of the present second.
         since = (time.clock_gettime_ns(_COARSE_CLOCK) // _SECOND + 1) * _SECOND
         record = json.dumps({"since": since, "ours": {}})
         draft = self.path / "base.json"
@@ -81,7 +81,7 @@ class StagingArea:
 
         May be repeated. Raises: PurgeError, OSError.
         """
-        # What the kernel left at work is the user's, except for the directory itself.
+        # The kernel's files there belong to the user, but the directory itself does not.
         inner = self.work / "work"
         for directory in (inner, self.work / "index"):
             with suppress(FileNotFoundError, OSError):
@@ -90,7 +90,7 @@ class StagingArea:
             os.chown(inner, uid, uid, follow_symlinks=False)
             empty_directory(inner, uid, _REMOVE_SECONDS)
             inner.rmdir()
-        # First what makes it complete: what is left is no area any more.
+        # The part that makes it complete goes first, so that the rest is no area any more.
         for directory in (self.commit, self.upper):
             if directory.exists():
                 empty_directory(directory, uid, _REMOVE_SECONDS)
@@ -121,7 +121,7 @@ def areas_in(data: Path) -> list[StagingArea]:
 
 
 def remove_all(data: Path, uid: int) -> None:
-    """Removes the areas of a workspace that is removed, too. Raises: PurgeError, OSError."""
+    """Removes all areas of a workspace. Raises: PurgeError, OSError."""
     for area in areas_in(data):
         area.remove(uid)
     with suppress(FileNotFoundError):

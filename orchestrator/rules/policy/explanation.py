@@ -1,4 +1,7 @@
-"""Explains what stops a command or a path and how to allow it. Nothing is executed or recorded."""
+"""Explains what stops a command, a path or an operation, and how to allow it.
+
+Nothing is executed or recorded.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +10,8 @@ from orchestrator.host.workspace.paths import PATH_RULE, escape_message, inside_
 from orchestrator.rules.policy.decision import check_command, read_command
 from orchestrator.rules.policy.layers import Layer, Reaches, Stop, command_stops, path_stops
 from orchestrator.rules.policy.levels import Level
+from orchestrator.rules.policy.policy_remedies import remedy_of
+from orchestrator.rules.policy.session_policy import PolicyRefusalError, SessionPolicy
 from paddock.contract.remedies import COMMANDS
 from sandbox_agent.decide.commands import DeniedError
 
@@ -77,3 +82,17 @@ def _denied(rule: str, message: str, stops: list[Stop]) -> Explanation:
     remedy = COMMANDS[rule]
     layers = (Stop("parser", message, remedy), *stops)
     return Explanation(False, "deny", rule, "parser", message, remedy, layers)
+
+
+def explain_operation(
+    policy: SessionPolicy, operation: str, ref: str | None, max_tokens: int | None, network: bool
+) -> Explanation:
+    """The policy's decision; the arguments are those of `SessionPolicy.check`."""
+    try:
+        policy.check(operation, ref=ref, max_tokens=max_tokens, network=network)
+    except PolicyRefusalError as error:
+        rule = error.fields["rule"]
+        stop = Stop("policy", error.detail, remedy_of(policy, rule, operation))
+        return Explanation(False, "deny", rule, "policy", error.detail, stop.remedy, (stop,))
+    named = f"policy {policy.name}" if policy.name else "the policy"
+    return Explanation(True, "allow", ALLOWED, "policy", f"allowed by {named}", None, ())

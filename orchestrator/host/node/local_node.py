@@ -11,12 +11,11 @@ from typing import Self
 from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.node.base import Gauged, Load, Look, Resources
-from orchestrator.host.node.gauging import gauge
+from orchestrator.host.node.container_kill import FirstProcess, first_process, kill_all
 from orchestrator.host.node.host import LocalHost
-from orchestrator.host.node.killing import FirstProcess, first_process, kill_all
 from orchestrator.host.node.processes import Earlier, measure
 from orchestrator.host.node.requirements import Facts
-from orchestrator.host.node.resources import load, resources
+from orchestrator.host.node.resources import gauge, load, resources
 from orchestrator.host.node.sockets import (
     listening,
     listening_for_egress,

@@ -4,7 +4,7 @@ from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.policy.levels import Level
 
 SEARCH, WRITE = "memory_search", "memory_write"
-# By the level's risk tier, which levels of an operator's files have, too.
+# By risk tier, because the operator's own levels have one, too.
 _DENIED = {"info": {SEARCH, WRITE}, "low": {SEARCH, WRITE}, "medium": {WRITE}}
 
 

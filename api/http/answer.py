@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from aiohttp import web
 
-from api.http import run_socket, sse, stream, terminal_socket
+from api.http import run_socket, stream, terminal_socket
 from api.shape.answers import (
     JSON,
     Answer,
     Attached,
     Download,
     Empty,
+    Event,
     EventStream,
     Exchange,
     Lines,
@@ -42,7 +44,7 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             body = text.encode() if isinstance(text, str) else text
             return web.Response(body=body, headers={"Content-Type": content_type})
         case EventStream():
-            return await sse.send(request, answer)
+            return await _events(request, answer)
         case Download():
             return await _download(request, answer)
         case Packed():
@@ -61,6 +63,29 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
 def _json(model: Model, status: int = 200) -> web.Response:
     headers = {"Content-Type": f"{JSON}; charset=utf-8"}
     return web.Response(body=model.encode(), status=status, headers=headers)
+
+
+async def _events(request: web.Request, answer: EventStream) -> web.StreamResponse:
+    """Writes Server-Sent Events. Raises: ConnectionError if the client has gone."""
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+    )
+    with answer.held:
+        await stream.begin(request, response)
+        async with aclosing(answer.events) as events:
+            async for event in events:
+                # A comment shows that the connection is alive.
+                data = b": alive\n\n" if event is None else encode_event(event)
+                await stream.write(request, response, data)
+        await response.write_eof()
+    return response
+
+
+def encode_event(event: Event) -> bytes:
+    """Encodes an event; JSON escapes line breaks in its text."""
+    head = "" if event.id is None else f"id: {event.id}\n"
+    data = event.data.encode()
+    return f"{head}event: {event.name}\ndata: ".encode() + data + b"\n\n"
 
 
 async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamResponse:

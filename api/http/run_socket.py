@@ -9,8 +9,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http import stream
 from api.http.frames import Frames
-from api.http.sockets import begin, close, cut_off, send, socket_for
-from api.http.ticket import RUN
+from api.http.sockets import RUN, begin, close, cut_off, send, socket_for
 from api.shape.answers import Event, Exchange
 from orchestrator.ground.errors import BusyError, PaddockError, RateLimitedError
 from orchestrator.ground.limits import TokenBucket

@@ -4,9 +4,15 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.inputs import Inputs, part
-from api.mcp.results import HeadAndTail, RefusedError, ToolResult, of_model
+from api.mcp.results import (
+    APPROVAL_SECONDS,
+    HeadAndTail,
+    RefusedError,
+    ToolResult,
+    of_model,
+    waits_for,
+)
 from api.mcp.tool import Caller, McpTool, described
 from api.operations.commands import execute
 from api.operations.processes import feed_process, list_processes, read_process, signal_process
@@ -41,8 +47,8 @@ async def run_command(caller: Caller, body: ExecBody) -> ToolResult:
     async with caller.doing(execute, context=context, body=body) as answer:
         if isinstance(answer, Accepted) and isinstance(answer.model, PendingCommand):
             if body.wait == 0:
-                caller.tell(said(answer.model.approval), 0)
-                return await run_command(caller, body.model_copy(update={"wait": WAIT_SECONDS}))
+                caller.tell(waits_for(answer.model.approval), 0)
+                return await run_command(caller, body.model_copy(update={"wait": APPROVAL_SECONDS}))
             return of_model(answer.model)
         return of_result(await _result(caller, answer))
 

@@ -13,11 +13,11 @@ from api.views.host_tools import host_tools
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.programs.turns import host_tools as domain
 from orchestrator.programs.turns.host_tools import HostTools
-from orchestrator.programs.turns.running import RunningTurn
-from orchestrator.programs.turns.runs.joining import run_or_join
+from orchestrator.programs.turns.runs.run_start import run_or_join
 from orchestrator.programs.turns.runs.toolbox import toolbox
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Role
 from orchestrator.sessions.service import Sessions
 from orchestrator.state.session import Session

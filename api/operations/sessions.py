@@ -10,7 +10,7 @@ from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.sessions.service import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession

@@ -11,8 +11,8 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, Events, operation
 from api.views import spawns as views
 from api.views.sessions import created
-from orchestrator.programs.spawning.runs import SpawnedRun, SpawnedRuns
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawned_runs import SpawnedRun, SpawnedRuns
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.sessions.service import Sessions
 from orchestrator.work.models.service import Models
 from paddock.contract.sessions import CreatedSession

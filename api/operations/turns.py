@@ -10,9 +10,9 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
 from api.views import turns as views
 from orchestrator.ground.errors import NotFoundError, PaddockError
-from orchestrator.programs.turns.running import RunningTurn
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.sessions.service import Sessions
 from paddock.contract.turns import TURN_EVENTS, Turn, TurnBody, Turns, TurnsQuery, TurnStarted
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.operations.snapshot_request import request_in
+from api.operations.snapshots import request_in
 from orchestrator.control_plane import ControlPlane
 from orchestrator.operate.snapshots.snapshot import Taken
 from orchestrator.programs.turns.turn import LispCode

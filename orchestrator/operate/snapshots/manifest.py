@@ -18,7 +18,13 @@ from orchestrator.operate.snapshots.archive import (
     PartFacts,
     SnapshotError,
 )
-from orchestrator.operate.snapshots.said import Spoken, SpokenForm, Waiting, WhatWasSaid, in_order
+from orchestrator.operate.snapshots.conversation import (
+    Spoken,
+    SpokenForm,
+    Waiting,
+    WhatWasSaid,
+    in_order,
+)
 from orchestrator.programs.turns.lisp.errors import LispError
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.programs import OperationFailed

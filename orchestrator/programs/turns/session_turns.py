@@ -14,19 +14,19 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
-from orchestrator.programs.turns.ending import INTERRUPTED, shown
 from orchestrator.programs.turns.operation_log import OperationLog
 from orchestrator.programs.turns.operations.context import Services
 from orchestrator.programs.turns.operations.queries import OF_TURNS
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.outcome import Outcome, error, nonconverged, ok
-from orchestrator.programs.turns.running import RunningTurn, TurnRunner, turn_end
 from orchestrator.programs.turns.runs import timeline_rows
 from orchestrator.programs.turns.runs.conversation import Conversation, saving
 from orchestrator.programs.turns.runs.queue import RunQueue
 from orchestrator.programs.turns.runs.timeline import TimelineEntry
 from orchestrator.programs.turns.script import PreparedScript, described, describes_run, prepared
 from orchestrator.programs.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
+from orchestrator.programs.turns.turn_end import INTERRUPTED, shown
+from orchestrator.programs.turns.turn_runner import RunningTurn, TurnRunner, turn_end
 from orchestrator.record.audit import query
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder

@@ -27,7 +27,7 @@ from orchestrator.operate.snapshots.archive import (
     ArchiveReader,
     PartFacts,
 )
-from orchestrator.operate.snapshots.said import WhatWasSaid
+from orchestrator.operate.snapshots.conversation import WhatWasSaid
 from orchestrator.operate.snapshots.snapshot import Received, Taken
 from orchestrator.operate.snapshots.spool import Spool
 from orchestrator.operate.snapshots.trees import SECONDS, SnapshotFailedError, TreeHelper

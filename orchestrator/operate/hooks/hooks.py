@@ -18,9 +18,9 @@ from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Supervised, TaskName, Tasks
 from orchestrator.operate.hooks import delivery_rows, hook_rows
 from orchestrator.operate.hooks.clock import WallClock
-from orchestrator.operate.hooks.delivering import HookDeliveries, kept_since
 from orchestrator.operate.hooks.delivery_rows import Delivery, DeliveryCounts, DeliveryStatus
 from orchestrator.operate.hooks.hook import Hook
+from orchestrator.operate.hooks.hook_deliveries import HookDeliveries, kept_since
 from orchestrator.operate.hooks.hook_rules import HookRules, WantedHook, manager_of, may_see
 from orchestrator.record.audit.follow import Followers
 from orchestrator.record.audit.recorder import Recorder

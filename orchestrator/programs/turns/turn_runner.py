@@ -16,13 +16,6 @@ from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
 from orchestrator.programs.turns.driver import ProgramDriver, SessionExceeded
-from orchestrator.programs.turns.ending import (
-    INTERRUPTED,
-    KNOWN,
-    outcome_of,
-    outcome_of_error,
-    shown,
-)
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.operation_log import OperationLog
 from orchestrator.programs.turns.operations.context import OperationContext, Services
@@ -34,6 +27,13 @@ from orchestrator.programs.turns.scopes import Scopes
 from orchestrator.programs.turns.script import PreparedScript
 from orchestrator.programs.turns.terminals import TurnTerminals
 from orchestrator.programs.turns.turn import StagedProposal, TurnRecord
+from orchestrator.programs.turns.turn_end import (
+    INTERRUPTED,
+    KNOWN,
+    outcome_of,
+    outcome_of_error,
+    shown,
+)
 from orchestrator.programs.turns.turn_rows import Before
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal

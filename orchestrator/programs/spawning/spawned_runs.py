@@ -6,12 +6,12 @@ from typing import Any
 
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.inheritance import SpawnRequest
-from orchestrator.programs.turns.running import RunningTurn
 from orchestrator.programs.turns.runs.feed import RunFeed
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions

@@ -19,10 +19,10 @@ from orchestrator.operate.snapshots.archive import (
     SnapshotError,
 )
 from orchestrator.operate.snapshots.conversation import (
-    Spoken,
-    SpokenForm,
+    MessageForm,
+    StoredConversation,
+    TimelineForm,
     Waiting,
-    WhatWasSaid,
     in_order,
 )
 from orchestrator.programs.turns.lisp.errors import LispError
@@ -105,7 +105,7 @@ class SnapshotForm(_Form):
     turns: Annotated[list[TurnForm], Field(max_length=_MOST_TURNS)]
     notes: NotesForm
     # Older snapshots have neither.
-    timeline: Spoken = []
+    timeline: TimelineForm = []
     queued: Waiting = []
     skipped: list[str]
     parts: Annotated[list[PartForm], Field(max_length=8)]
@@ -121,9 +121,9 @@ class SnapshotForm(_Form):
             for turn in self.turns
         ]
 
-    def said(self) -> WhatWasSaid:
+    def said(self) -> StoredConversation:
         """The timeline and the queue as they are stored."""
-        return WhatWasSaid([each.entry() for each in self.timeline], self.queued)
+        return StoredConversation([each.entry() for each in self.timeline], self.queued)
 
     def used(self) -> dict[Kind, int]:
         """The consumption by kind, in internal units."""
@@ -135,7 +135,7 @@ def written(
     taken_at: str,
     turns: list[TurnRecord],
     notes: Notes,
-    said: WhatWasSaid,
+    said: StoredConversation,
     parts: list[PartFacts],
     skipped: list[str],
 ) -> bytes:
@@ -153,7 +153,7 @@ def written(
         },
         "turns": [_turn(turn) for turn in turns],
         "notes": notes.stored(),
-        "timeline": [SpokenForm.of(entry).model_dump() for entry in said.timeline],
+        "timeline": [MessageForm.of(entry).model_dump() for entry in said.timeline],
         "queued": said.queued,
         "skipped": skipped[:_MOST_SKIPPED],
         "parts": [part._asdict() for part in parts],

@@ -25,8 +25,8 @@ from orchestrator.programs.turns.runs.queue import RunQueue
 from orchestrator.programs.turns.runs.timeline import TimelineEntry
 from orchestrator.programs.turns.script import PreparedScript, described, describes_run, prepared
 from orchestrator.programs.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
-from orchestrator.programs.turns.turn_end import INTERRUPTED, shown
-from orchestrator.programs.turns.turn_runner import RunningTurn, TurnRunner, turn_end
+from orchestrator.programs.turns.turn_end import INTERRUPTED, shown, turn_end
+from orchestrator.programs.turns.turn_runner import RunningTurn, TurnRunner
 from orchestrator.record.audit import query
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder

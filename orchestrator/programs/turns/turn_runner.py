@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.events import now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.loop_turns import LoopTurns
@@ -33,6 +33,7 @@ from orchestrator.programs.turns.turn_end import (
     outcome_of,
     outcome_of_error,
     shown,
+    turn_end,
 )
 from orchestrator.programs.turns.turn_rows import Before
 from orchestrator.record.audit.recorder import Recorder
@@ -241,23 +242,3 @@ def _ends(session: Session) -> bool:
     """Whether the session is ending or has ended, which makes what runs in it fail."""
     frozen = session.sandbox is not None and session.sandbox.freezing is not None
     return frozen or session.ending or not session.live
-
-
-def turn_end(turn: TurnRecord, actor: str, duration_ms: int | None, *, is_run: bool) -> EventDraft:
-    """The event of a turn's end; `is_run`: its program was a model."""
-    outcome = turn.outcome or {}
-    return EventDraft(
-        "turn.end",
-        actor=actor,
-        result={
-            "kind": "run" if is_run else "program",
-            "tag": outcome.get("tag"),
-            "operations": turn.operations,
-            "tokens": turn.tokens_used,
-        },
-        error=outcome.get("message"),
-        turn=turn.number,
-        duration_ms=duration_ms,
-        time=turn.ended_at,
-        stop=True,
-    )

@@ -1,8 +1,8 @@
 """Writes answers as responses, whole or in pieces."""
 
 import json
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, aclosing
 
 from aiohttp import web
 
@@ -91,20 +91,26 @@ def encode_event(event: Event) -> bytes:
 async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamResponse:
     media = f"{answer.MEDIA}; charset=utf-8"
     response = web.StreamResponse(headers={"Content-Type": media})
-    with answer.held:
-        await stream.begin(request, response)
-        async for line in answer.lines:
-            await stream.write(request, response, line.encode())
-        await response.write_eof()
-    return response
+    return await _pieces(
+        request, response, answer.held, (line.encode() async for line in answer.lines)
+    )
 
 
 async def _bytes(request: web.Request, answer: Recording | Printed) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
-    with answer.held:
+    return await _pieces(request, response, answer.held, answer.chunks)
+
+
+async def _pieces(
+    request: web.Request,
+    response: web.StreamResponse,
+    held: ExitStack,
+    pieces: AsyncIterator[bytes],
+) -> web.StreamResponse:
+    with held:
         await stream.begin(request, response)
-        async for chunk in answer.chunks:
-            await stream.write(request, response, chunk)
+        async for piece in pieces:
+            await stream.write(request, response, piece)
         await response.write_eof()
     return response
 
@@ -131,12 +137,7 @@ async def _packed(request: web.Request, answer: Packed) -> web.StreamResponse:
     count, names = answer.HEADERS
     response.headers[count] = str(answer.skipped)
     response.headers[names] = _fitting(answer.skipped_names)
-    with answer.held:
-        await stream.begin(request, response)
-        async for chunk in answer.chunks:
-            await stream.write(request, response, chunk)
-        await response.write_eof()
-    return response
+    return await _pieces(request, response, answer.held, answer.chunks)
 
 
 def _fitting(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.check import Check
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.uid_range import is_free
@@ -86,6 +87,11 @@ async def clear(plane: ControlPlane) -> None:
     assert left == NOTHING, left
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
+
+
+async def readiness(plane: ControlPlane) -> dict[str, Check]:
+    """The checks whether sessions can be created and recorded, by name."""
+    return {check.name: check for check in await plane.ready.checks()}
 
 
 def uid_base() -> int:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ class Hooks:
             secret = self._sealer.open(sealed, hook_rows.bound(hook))
             if secret is None:
                 log.error("the secret of the hook %s is lost: add it again", hook.id)
-            self._hooks[hook.id] = hook.with_secret(secret)
+            self._hooks[hook.id] = replace(hook, secret=secret)
         try:
             await self._follow_configuration()
         except StoreError as error:

@@ -1,6 +1,7 @@
 """Children that are spawned for one run: run, followed, and ended with it."""
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,16 +194,12 @@ class SpawnedRuns:
 
 async def _forward(source: RunFeed, spawned: SpawnedRun) -> None:
     """Passes on every event of the child's run, marked with the way that it took."""
-    known = 0
-    while True:
-        ended = source.ended
-        events = await source.wait(known, _WAIT_SECONDS)
-        for number, event in events:
-            known = number
-            path = [spawned.spawn_id, *event.members.get("spawn_path", ())]
-            spawned.feed.add(event.name, **{**event.members, "spawn_path": path})
-        if ended and not events:
-            return
+    async with aclosing(source.follow(_WAIT_SECONDS)) as events:
+        async for each in events:
+            if each is not None:
+                _, event = each
+                path = [spawned.spawn_id, *event.members.get("spawn_path", ())]
+                spawned.feed.add(event.name, **{**event.members, "spawn_path": path})
 
 
 def _handle(child: Session) -> Principal:

@@ -102,7 +102,7 @@ class SessionTurns:
         notes = await self._database.read(partial(turn_rows.notes_of, session_key=session.key))
         conversation = await self._conversation(session, number + 1, script)
         if conversation is not None and not conversation.entries:
-            return self._nothing(principal, session)
+            return self._unnumbered(principal, session, ok(""))
         program = prepared(script, notes, conversation)
         kind = session.budget.exhausted(datetime.now(UTC), OF_TURNS)
         if kind is not None:
@@ -137,7 +137,7 @@ class SessionTurns:
         self._recorder.count(session, size)
         if isinstance(script, AgentRun):
             seconds = script.seconds
-        log = OperationLog(before.operations)
+        log = OperationLog(earlier=before.operations)
         running = RunningTurn(principal, session, turn, notes, log, before, seconds, conversation)
         self._running[session.key] = running
         session.in_turn = True
@@ -173,10 +173,6 @@ class SessionTurns:
         """Ends the session, because its budget is used up."""
         self._budgets.exceed(session, kind, principal.name)
         self._ends.spawn(self._budgets.end(session))
-
-    def _nothing(self, principal: Principal, session: Session) -> TurnRecord:
-        """The end of a run that has nothing to do."""
-        return self._unnumbered(principal, session, ok(""))
 
     async def _refused(self, principal: Principal, session: Session) -> TurnRecord:
         """What a turn is told for which nothing is left."""
@@ -261,13 +257,9 @@ class SessionTurns:
 
     def interrupt(self, session: Session) -> None:
         """Ends the session's turn, if one runs."""
-        self._stop(session, "interrupted")
-
-    def _stop(self, session: Session, reason: str) -> RunningTurn | None:
         running = self._running.get(session.key)
         if running is not None:
-            running.stop(reason)
-        return running
+            running.stop("interrupted")
 
     async def on_gone(self, sandbox: Sandbox) -> None:
         """Ends the turn of a sandbox in which nothing runs any more.

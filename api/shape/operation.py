@@ -35,6 +35,16 @@ from paddock.contract.requests import Body, Query
 SESSIONS = "/api/sessions"
 SESSION = "/api/sessions/{session_id}"
 
+# The codes of operations that work in a session's sandbox.
+WORK_ERRORS = (
+    "session_terminated",
+    "invalid_transition",
+    "conflict",
+    "busy",
+    "permission_denied",
+    "sandbox_unavailable",
+)
+
 # The parameters that the request itself gives, besides those in the path.
 _OF_REQUEST = frozenset({"context", "body", "query", "upload"})
 

@@ -122,7 +122,7 @@ class RunSocket:
             self._wait_again()
 
     async def _tell(self, event: Event) -> None:
-        await send(self._request, self._socket, self._answer.told(event).encode().decode())
+        await send(self._request, self._socket, self._answer.frame(event).encode().decode())
 
     def _wait_again(self) -> None:
         """Begins to count the time without a message, unless something runs."""

@@ -73,9 +73,9 @@ async def _result(caller: Caller, answer: EventStream) -> CommandResult:
 
 
 def _ended(end: ExitData, kept: dict[str, HeadAndTail]) -> CommandResult:
-    said = {name: text.text for name, text in kept.items()}
+    texts = {name: text.text for name, text in kept.items()}
     cut = end.truncated or any(text.is_cut for text in kept.values())
-    return CommandResult.model_validate(end.raw | said | {"truncated": cut})
+    return CommandResult.model_validate(end.raw | texts | {"truncated": cut})
 
 
 def of_result(result: CommandResult) -> ToolResult:
@@ -89,14 +89,14 @@ def of_result(result: CommandResult) -> ToolResult:
 
 
 def _outcome(end: Exit) -> str:
-    told = "its end is unknown" if end.exit_code is None else f"exit code {end.exit_code}"
+    sentence = "its end is unknown" if end.exit_code is None else f"exit code {end.exit_code}"
     if end.timed_out:
-        told += ", ended at its time limit"
+        sentence += ", ended at its time limit"
     elif end.reason is not None:
-        told += f", {end.reason}"
+        sentence += f", {end.reason}"
     if end.error is not None:
-        told += f", {end.error}"
-    return told if end.rule is None else f"{told}, refused by {end.rule}"
+        sentence += f", {end.error}"
+    return sentence if end.rule is None else f"{sentence}, refused by {end.rule}"
 
 
 async def _exec(caller: Caller, given: dict[str, Any]) -> ToolResult:

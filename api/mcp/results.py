@@ -27,13 +27,13 @@ class ToolResult:
     @property
     def raw(self) -> dict[str, Any]:
         """The members of the protocol's `CallToolResult`."""
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "content": [{"type": "text", "text": self.text}],
             "isError": self.failed,
         }
         if self.members is not None:
-            told["structuredContent"] = self.members
-        return told
+            result["structuredContent"] = self.members
+        return result
 
 
 def of_model(model: Model) -> ToolResult:

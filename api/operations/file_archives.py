@@ -71,5 +71,5 @@ async def write_archive(
         written = await file_archives.unpack(
             context.principal, session, query.path, query.format, upload
         )
-    told = written._asdict() | {"skipped_names": list(written.skipped_names)}
-    return ArchiveWritten(path=query.path, format=query.format, **told)
+    members = written._asdict() | {"skipped_names": list(written.skipped_names)}
+    return ArchiveWritten(path=query.path, format=query.format, **members)

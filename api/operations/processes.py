@@ -73,8 +73,8 @@ async def read_process(
     )
     total = command.output_bytes
     items, position = output.page_text(page, final=command.ended and page.next >= total)
-    told = {"output": items, "next": position, "lost": page.lost}
-    return CommandOutput.model_validate(command_members(command) | told)
+    members = {"output": items, "next": position, "lost": page.lost}
+    return CommandOutput.model_validate(command_members(command) | members)
 
 
 @operation(

@@ -164,21 +164,21 @@ class BackupReader:
     def _check_whole(self) -> None:
         """Compares every byte. Raises: ValueError that says which part differs."""
         name, data, size = next(self._entries, (None, io.BytesIO(), 0))
-        told = data.read(min(size, 100)) if name == _WHOLE else None
+        stated = data.read(min(size, 100)) if name == _WHOLE else None
         if name not in (None, _WHOLE) or next(self._entries, None) is not None:
             raise ValueError(f"something follows {_DIGESTS}")
         before, self.sha256 = _digests(self._file, self._parts[-1].start)
-        self.is_stated = told is not None
+        self.is_stated = stated is not None
         differs = layout.bent(self._file, self._parts)
         if differs is not None:
             raise ValueError(f"{differs} is not as it was written")
-        if told is not None and told != f"{before}\n".encode():
+        if stated is not None and stated != f"{before}\n".encode():
             raise ValueError(f"the digest of the whole, {_WHOLE}, is not that of its bytes")
 
     def _compare(self, text: bytes) -> None:
-        told = {name: Digest(**each) for name, each in json.loads(text).items()}
-        for name in {**told, **self._seen}:
-            if told.get(name) != self._seen.get(name):
+        stated = {name: Digest(**each) for name, each in json.loads(text).items()}
+        for name in {**stated, **self._seen}:
+            if stated.get(name) != self._seen.get(name):
                 raise ValueError(f"{name} is not as it was written")
 
     def _read_entries(self) -> Iterator[tuple[str, IO[bytes], int]]:

@@ -269,5 +269,5 @@ def _configured(name: str, hook: OperatorHook, created: str) -> Hook:
 
 
 def _draft(operation: str, principal: Principal, hook: Hook) -> EventDraft:
-    told = {"id": hook.id, "to": hook.origin, "events": list(hook.events), "key": hook.key}
-    return EventDraft(operation, actor=principal.name, decision="allow", args=told)
+    args = {"id": hook.id, "to": hook.origin, "events": list(hook.events), "key": hook.key}
+    return EventDraft(operation, actor=principal.name, decision="allow", args=args)

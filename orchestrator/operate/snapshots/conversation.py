@@ -31,17 +31,17 @@ class MessageForm(StopsEarly):
     @classmethod
     def of(cls, entry: TimelineEntry) -> Self:
         """The form of an entry."""
-        said = entry.message
+        message = entry.message
         return cls.model_validate(
             {
                 "seq": entry.seq,
                 "turn": entry.turn,
                 "time": entry.time,
-                "role": said.role,
-                "content": said.content,
-                "calls": [list(each) for each in said.calls],
-                "call": said.call,
-                "extra": said.extra,
+                "role": message.role,
+                "content": message.content,
+                "calls": [list(each) for each in message.calls],
+                "call": message.call,
+                "extra": message.extra,
             }
         )
 

@@ -121,7 +121,7 @@ class SnapshotForm(_Form):
             for turn in self.turns
         ]
 
-    def said(self) -> StoredConversation:
+    def conversation(self) -> StoredConversation:
         """The timeline and the queue as they are stored."""
         return StoredConversation([each.entry() for each in self.timeline], self.queued)
 
@@ -135,12 +135,12 @@ def written(
     taken_at: str,
     turns: list[TurnRecord],
     notes: Notes,
-    said: StoredConversation,
+    conversation: StoredConversation,
     parts: list[PartFacts],
     skipped: list[str],
 ) -> bytes:
     """The manifest of a session. Raises: TooLargeError."""
-    told = {
+    members = {
         "version": VERSION,
         "taken_at": taken_at,
         "status": str(session.status),
@@ -153,12 +153,12 @@ def written(
         },
         "turns": [_turn(turn) for turn in turns],
         "notes": notes.stored(),
-        "timeline": [MessageForm.of(entry).model_dump() for entry in said.timeline],
-        "queued": said.queued,
+        "timeline": [MessageForm.of(entry).model_dump() for entry in conversation.timeline],
+        "queued": conversation.queued,
         "skipped": skipped[:_MOST_SKIPPED],
         "parts": [part._asdict() for part in parts],
     }
-    data = _encoded(told)
+    data = _encoded(members)
     if len(data) > MOST_MANIFEST_BYTES:
         raise TooLargeError(f"{MANIFEST} would have more than {MOST_MANIFEST_BYTES} bytes")
     if strict_json.count(data, _MOST_VALUES) > _MOST_VALUES:
@@ -166,10 +166,10 @@ def written(
     return data
 
 
-def _encoded(told: Mapping[str, Any]) -> bytes:
+def _encoded(manifest: Mapping[str, Any]) -> bytes:
     """As JSON; each item of a list by itself, because the interpreter does nothing else then."""
     members = []
-    for name, value in told.items():
+    for name, value in manifest.items():
         text = f"[{','.join(map(json_text, value))}]" if isinstance(value, list) else None
         members.append(f"{json_text(name)}:{json_text(value) if text is None else text}")
     return f"{{{','.join(members)}}}".encode()

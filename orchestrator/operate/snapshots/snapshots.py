@@ -136,7 +136,7 @@ class Snapshots:
 
     async def _take(self, principal: Principal, session: Session, spool: Spool) -> _Parts:
         turns, notes = await self._turns(session)
-        said = await self._database.read(partial(_said, session_key=session.key))
+        conversation = await self._database.read(partial(_conversation, session_key=session.key))
         area = self._storage.area(session.workspace, session.key) if session.stages else None
         if area is not None and area.unsettled:
             raise ConflictError("a commit of the session is not settled: try again")
@@ -147,7 +147,7 @@ class Snapshots:
             skipped = helper.pack(staged)
             form = FORMS[0] if staged is None else FORMS[1]
             parts = [spool.facts(name) for name in form]
-            data = manifests.written(session, now(), turns, notes, said, parts, skipped)
+            data = manifests.written(session, now(), turns, notes, conversation, parts, skipped)
             return data, parts, skipped
 
         data, parts, skipped = await self._call(pack)
@@ -288,7 +288,7 @@ def _page(
     return page, more, sum(len(str(turn.outcome)) + len(turn.printed) for turn in page)
 
 
-def _said(connection: sqlite3.Connection, session_key: str) -> StoredConversation:
+def _conversation(connection: sqlite3.Connection, session_key: str) -> StoredConversation:
     timeline = timeline_rows.all_of(connection, session_key)
     waiting = queue.waiting_rows(connection, session_key)
     return StoredConversation(timeline, [each.text for each in waiting])
@@ -298,4 +298,4 @@ def _importing(received: ReceivedSnapshot, session_key: str) -> Effect:
     """Stores turns, notes, timeline and queue of a snapshot."""
     manifest = received.manifest
     turns = turn_rows.importing(session_key, received.turns, received.notes)
-    return both(turns, manifest.said().importing(session_key))
+    return both(turns, manifest.conversation().importing(session_key))

@@ -213,5 +213,5 @@ def _result(turn: TurnRecord) -> SpawnResult:
     text = value if isinstance(value, str) else None
     if tag in ("ok", "proposed"):
         return SpawnResult(text)
-    said = outcome.get("message") or outcome.get("description") or outcome.get("reason")
-    return SpawnResult(text, is_error=True, error=f"{tag}: {said}" if said else str(tag))
+    reason = outcome.get("message") or outcome.get("description") or outcome.get("reason")
+    return SpawnResult(text, is_error=True, error=f"{tag}: {reason}" if reason else str(tag))

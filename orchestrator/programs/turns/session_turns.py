@@ -113,7 +113,7 @@ class SessionTurns:
             permission_level=session.level.name,
             workspace_root=session.root_dir,
         )
-        said, size = saving(conversation)
+        timeline, size = saving(conversation)
         session.budget.consume(Kind.ITERATIONS, 1)
         try:
             await self._recorder.record(
@@ -127,7 +127,9 @@ class SessionTurns:
                     time=turn.started_at,
                 ),
                 together(
-                    turn_rows.starting(session.key, turn), session_rows.with_budget(session), said
+                    turn_rows.starting(session.key, turn),
+                    session_rows.with_budget(session),
+                    timeline,
                 ),
             )
         except BaseException:

@@ -184,7 +184,7 @@ class TurnRunner:
         FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
         form = shown(outcome, {**metadata, **running.refusal})
-        told = await self._recorder.told(
+        recorded = await self._recorder.told(
             session,
             {
                 "outcome": form,
@@ -199,14 +199,14 @@ class TurnRunner:
         turn = replace(
             running.turn,
             ended_at=now(),
-            outcome=told["outcome"],
-            printed=told["printed"],
-            proposals=tuple(told["proposals"]),
+            outcome=recorded["outcome"],
+            printed=recorded["printed"],
+            proposals=tuple(recorded["proposals"]),
             tokens_used=running.before.tokens_since(session.budget),
             operations=len(running.log.events),
             budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
         )
-        kept = Notes.restored(told["notes"]) if running.finished else None
+        kept = Notes.restored(recorded["notes"]) if running.finished else None
         draft = turn_end(
             turn,
             running.principal.name,
@@ -214,16 +214,16 @@ class TurnRunner:
             is_run=running.conversation is not None,
         )
         ending, size = turn_rows.ending(session.key, turn, kept)
-        said, said_size = saving(running.conversation)
+        timeline, timeline_size = saving(running.conversation)
         kept_with = together(
             ending,
             session_rows.with_budget(session),
             session_rows.counting(session.key, size),
-            said,
+            timeline,
         )
         await self._recorder.record(session, draft, kept_with)
         FaultPoint.TURN_ENDED.reached()
-        self._recorder.count(session, size + said_size)
+        self._recorder.count(session, size + timeline_size)
         return turn
 
 

@@ -39,15 +39,15 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
     permitted = offered(conversation.tools, context.scopes.policy, context.session.level)
     tools = [each.shown() for each in permitted]
     prompt = Prompt([system, *conversation.messages], tools)
-    answer, told = await call_model(
+    answer, recorded = await call_model(
         context, prompt, 0, run.model, lambda piece: conversation.feed.say(tick, piece)
     )
     called = answer.called
-    said = ModelMessage("assistant", answer.text, called.calls, extra=answer.extra)
-    message = await conversation.add(said)
+    answered = ModelMessage("assistant", answer.text, called.calls, extra=answer.extra)
+    message = await conversation.add(answered)
     conversation.answered(message, answer)
     names = [each.name for each in message.calls]
-    return Done(message.content, {**told, "calls": names, "dropped_calls": called.dropped})
+    return Done(message.content, {**recorded, "calls": names, "dropped_calls": called.dropped})
 
 
 def _system_prompt(own: str | None, remembered: str) -> str:

@@ -147,8 +147,8 @@ FACILITIES = (
         decides="signals between commands",
         means="Landlock scopes",
         since="6.12",
-        substitute=None,
-        needed_by="sessions at high",
+        substitute="the agent, which sends them; abstract sockets are not kept apart",
+        needed_by="no sessions",
     ),
 )
 _LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}

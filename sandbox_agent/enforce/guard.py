@@ -81,7 +81,7 @@ class Guard:
         self.meter = meter
         self._recorder = recorder
         self._profile = setup.profile
-        self._source = Source(setup.profile.executable)
+        self._source = Source(setup.profile.executable, self.pid)
         self._listener: int | None = None
 
     def prepare(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
@@ -226,7 +226,9 @@ class Guards:
         self._configuration = configuration
         self._kernel = kernel
         self._events = events
-        self._recorder = ExecRecorder(loop, events, configuration.uid)
+        self._recorder = ExecRecorder(
+            loop, events, configuration.uid, undisturbed=kernel.undisturbed
+        )
         self._meter = Meter()
         self._profile: Profile | None = None
         # The files of the session's manifest; they stay the same for every guard.

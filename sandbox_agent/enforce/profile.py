@@ -37,7 +37,8 @@ class Reads(NamedTuple):
 
     `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
     /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
-    executions, and lets them go on. Without `truncation`, brokers refuse what Landlock does not.
+    executions, and lets them go on. `signals`: it answers those that are reported. Without
+    `truncation`, brokers refuse what Landlock does not.
     """
 
     ruleset: int | None
@@ -46,6 +47,7 @@ class Reads(NamedTuple):
     denials: Denials
     enforced: bool
     recorded: bool
+    signals: bool = False
     truncation: bool = True
 
 
@@ -55,7 +57,8 @@ class Profile(NamedTuple):
     `executable` lists the programs, and directories of programs, that may be executed; None means
     any. `mdwe`: the kernel itself denies writable code. `cookie` marks what the guard itself
     executes; None means that nothing is reported. `reads` is for the broker of a session that may
-    read its manifest's files only.
+    read its manifest's files only. `mark` is for signals what `cookie` is for executions; without
+    `scoped`, they are reported. `undisturbed`: no signal interrupts a call that is reported.
     """
 
     machine: str
@@ -66,6 +69,8 @@ class Profile(NamedTuple):
     executable: frozenset[str] | None
     cookie: tuple[int, int] | None
     reads: Reads | None = None
+    mark: tuple[int, int] | None = None
+    undisturbed: bool = False
 
     def close(self) -> None:
         """Closes its rulesets: a guard has its own copies."""
@@ -135,6 +140,7 @@ def _build(
         configuration = configuration._replace(consume=consume)
     paths = _path_rights(configuration, kernel, tool, programs)
     cookie = _cookie() if wanted.record_execs or consume is not None else None
+    mark = None if kernel.scopes else _cookie()
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
         unnamed_memory=not wanted.paths,
@@ -144,6 +150,7 @@ def _build(
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
         listened=consume is None,
+        signals=mark,
         mdwe=kernel.mdwe,
         truncation=kernel.truncation or not paths.confined,
     )
@@ -152,11 +159,12 @@ def _build(
         manifest = _manifest(consume, paths)
         reads = Reads(
             ruleset=_ruleset(configuration, kernel, paths, held, Rule("/proc", READ | WRITE_FILE)),
-            code=read_filter.program(machine, cookie),
+            code=read_filter.program(machine, cookie, with_signals=mark is not None),
             manifest=manifest,
             denials=Denials(manifest, image.absent, image.refused),
             enforced=consume.enforced,
             recorded=wanted.record_execs,
+            signals=mark is not None,
             truncation=wanted_filter.truncation,
         )
     return Profile(
@@ -168,6 +176,8 @@ def _build(
         executable=paths.executable,
         cookie=cookie,
         reads=reads,
+        mark=mark,
+        undisturbed=kernel.undisturbed,
     )
 
 

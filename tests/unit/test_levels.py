@@ -30,7 +30,7 @@ def test_packaged_levels() -> None:
     assert (low.rank, medium.rank, high.rank) == (100, 200, 300)
     assert [level.risk_tier for level in levels.values()] == ["low", "medium", "high"]
     assert low.requires == medium.requires == Requirements(1, True, True, False)
-    assert high.requires.landlock == 6
+    assert high.requires.landlock == 1
     assert (low.confinement.paths, high.confinement.paths) == (True, False)
     assert low.commands == LOW
     assert medium.commands == MEDIUM

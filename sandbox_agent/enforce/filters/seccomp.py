@@ -11,7 +11,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sandbox_agent.enforce.filters import bpf, own_threads, substitutes
+from sandbox_agent.enforce.filters import bpf, own_threads, signals, substitutes
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.filters.bpf import (
     ALLOW,
@@ -104,8 +104,9 @@ class Filter(NamedTuple):
     `interfaces`, the network interfaces can be listed, as many programs do when they start. Without
     `writable_code`, shared memory is not executable: the kernel checks each mapping alone, so one
     mapping could be executable while another is written. Without `listened`, a second filter
-    reports what needs a listener. Without `mdwe` and `truncation`, the filter refuses what the
-    kernel itself would refuse if it were newer.
+    reports what needs a listener. With `signals`, signals to others are reported, unless the guard
+    sends them: then unused arguments are these two numbers. Without `mdwe` and `truncation`, the
+    filter refuses what the kernel itself would refuse if it were newer.
     """
 
     unnamed_memory: bool
@@ -114,6 +115,7 @@ class Filter(NamedTuple):
     cookie: tuple[int, int] | None
     writable_code: bool = False
     listened: bool = True
+    signals: tuple[int, int] | None = None
     mdwe: bool = True
     truncation: bool = True
 
@@ -149,15 +151,18 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         denied += _UNNAMED_MEMORY
     if not wanted.ptrace:
         denied.append("ptrace")
+    ioctls = _IOCTLS if wanted.signals is None else _IOCTLS + signals.OWNER_IOCTLS
     blocks: list[tuple[str, Block]] = [
         ("socket", _socket(wanted.interfaces)),
         ("socketpair", _unless_equal(0, (_AF_UNIX,), _EAFNOSUPPORT)),
         ("clone", [loaded(0), (JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), returned(_EPERM), ALLOWED]),
-        ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
+        ("ioctl", _if_equal(1, ioctls, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # A command may set its own limits and priorities, but not those of another command.
         *own_threads.blocks(USER_NOTIF if wanted.listened else ALLOW),
     ]
+    if wanted.signals is not None and wanted.listened:
+        blocks += signals.blocks(wanted.signals)
     if not wanted.writable_code:
         blocks += [("mmap", _shared_code(wanted.mdwe)), ("shmat", _SEGMENT_OF_CODE)]
         if not wanted.mdwe:

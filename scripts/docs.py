@@ -11,10 +11,10 @@ import annotated_types
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from orchestrator.programs.turns.lisp import describe
+from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
-from orchestrator.rules.tools.schema import manifest_schema
+from orchestrator.rules.tools.schemas import manifest_schema
 from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
@@ -32,7 +32,7 @@ OTHERS = (ROOT / "CONTRIBUTING.md", AGENT / "README.md")
 MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
-LISP_NAMES = ROOT / "paddock" / "cli" / "lisp_names.py"
+LISP_NAMES = ROOT / "paddock" / "cli" / "prompt" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
 _FIRST_READ = (
     *("guard", "guard_process", "spawn", "command_process"),
@@ -43,6 +43,7 @@ _THEN_READ = (
     *("enforce/beneath", "enforce/exec_record", "enforce/notify", "enforce/caller"),
     *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
     *("enforce/reads/broker", "enforce/reads/opener"),
+    *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
 )
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
@@ -106,7 +107,7 @@ def _call(operation: TurnOperation) -> str:
 
 def lisp_names() -> str:
     """The module of the client with the names that its prompt completes."""
-    described = (*describe.forms(), *describe.builtins())
+    described = (*reference.forms(), *reference.builtins())
     names = sorted({*OPERATIONS, *(each.name for each in described)})
     rows = "".join(f"    {json.dumps(name)},\n" for name in names)
     return (
@@ -170,7 +171,7 @@ def peers() -> str:
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
-    described = describe.forms(), describe.builtins()
+    described = reference.forms(), reference.builtins()
     return "\n\n".join(
         _table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
         for names, all_of in zip(columns, described, strict=True)

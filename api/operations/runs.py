@@ -1,7 +1,7 @@
 """Runs of a session: a model works with the session's tools, and what was said stays."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import NamedTuple
 
 from api.shape.access import Access
@@ -13,15 +13,15 @@ from api.views.host_tools import host_tools
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.programs.turns import host_tools as domain
 from orchestrator.programs.turns.host_tools import HostTools
-from orchestrator.programs.turns.running import RunningTurn
-from orchestrator.programs.turns.runs.joining import run_or_join
+from orchestrator.programs.turns.runs.run_start import run_or_join
 from orchestrator.programs.turns.runs.toolbox import toolbox
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Role
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.session import Session
-from orchestrator.work.models.service import Models
+from orchestrator.work.models.models import Models
 from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.host_tools import HostTool
 from paddock.contract.runs import (
@@ -168,7 +168,7 @@ async def begin(
     )
     await _set_level(context, services.sessions, session, body.permission_level)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
-    async with services.sessions.using(context.principal, session):
+    async with services.sessions.suspensions.using(context.principal, session):
         running = run_or_join(services.turns, context.principal, session, run)
         return await context.work.complete(running)
 
@@ -204,7 +204,7 @@ async def _set_level(
         return
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("permission_level may be given by the session's host only")
-    await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
+    await context.work.complete(sessions.changes.set_level(context.principal, session, level, {}))
 
 
 async def watch(
@@ -217,16 +217,9 @@ async def watch(
         return
     feed = started.conversation.feed
     yield Event("start", TurnStarted(turn_number=started.turn.number))
-    known = 0
-    while True:
-        ended = feed.ended
-        events = await feed.wait(known, HEARTBEAT_SECONDS)
-        for known, event in events:
-            yield Event(event.name, RUN_EVENTS[event.name].model_validate(event.members), known)
-        if ended and not events:
-            break
-        if not events:
-            yield None
+    async with aclosing(feed.follow(HEARTBEAT_SECONDS)) as events:
+        async for each in events:
+            yield None if each is None else views.run_event(RUN_EVENTS, *each)
     try:
         turn = await turns.wait(started)
         yield Event("end", views.run(turn, started.log.events))

@@ -10,12 +10,12 @@ from orchestrator.host.link.messages import Hello
 from orchestrator.host.open import HostFloor
 from orchestrator.programs.questions.questions import Questions
 from orchestrator.programs.questions.questions_part import QuestionsPart
-from orchestrator.programs.spawning.runs import SpawnedRuns
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.operations.context import Services
 from orchestrator.programs.turns.rollbacks import TurnRollbacks
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
@@ -56,9 +56,9 @@ def open_programs(
     spawned_runs = SpawnedRuns(spawning, sessions)
     services = Services(
         *(work.files, work.executions, work.models),
-        proposals.told,
+        proposals.for_program,
         rollbacks.roll_back,
-        sessions.using,
+        sessions.suspensions.using,
         work.memory,
         work.governed_commands,
         work.tools,
@@ -69,7 +69,7 @@ def open_programs(
     )
     turns = SessionTurns(ground.database, record.recorder, record.budgets, services, ground.lag)
     spawned_runs.run_in(turns)
-    questions = Questions(turns.running_number, proposals.told)
+    questions = Questions(turns.running_number, proposals.for_program)
     sandbox.sandboxes.add(QuestionsPart(host.node, questions))
     _subscribe(ground.metrics, record.recorder, sandbox, work, turns)
     return ProgramsFloor(host_tools, rollbacks, spawning, spawned_runs, turns)

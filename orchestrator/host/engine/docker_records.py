@@ -27,8 +27,8 @@ _CAN_LIMIT = {
 _EXITED = re.compile(r"Exited \((\d+)\)")
 
 
-def engine_info(raw: dict[str, Any]) -> EngineInfo:
-    """Converts `GET /info`."""
+def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
+    """Converts `GET /info` and `GET /version`."""
     options = {
         part.removeprefix("name=")
         for option in raw.get("SecurityOptions") or []
@@ -42,6 +42,11 @@ def engine_info(raw: dict[str, Any]) -> EngineInfo:
         userns_remap="userns" in options,
         unlimited=tuple(name for name, key in _CAN_LIMIT.items() if raw.get(key) is False),
         runtimes=tuple(sorted(raw.get("Runtimes") or {})),
+        selinux="selinux" in options,
+        podman=any(
+            str(each.get("Name", "")).startswith("Podman")
+            for each in version.get("Components") or []
+        ),
     )
 
 

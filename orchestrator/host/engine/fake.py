@@ -45,6 +45,7 @@ class FakeEngine(Engine):
         self.calls: list[str] = []
         self.open_network = False
         self.sandbox_kernel = Kernel(landlock=7, notification=True, undisturbed=True, mdwe=True)
+        self.described = EngineInfo("fake", "2", rootless=False, userns_remap=False)
         self.closed = False
         self._instance = instance
         self._images = images
@@ -87,7 +88,7 @@ class FakeEngine(Engine):
     async def info(self) -> EngineInfo:
         """See `Engine.info`."""
         await self._enter("info")
-        return EngineInfo(version="fake", cgroup_version="2", rootless=False, userns_remap=False)
+        return self.described
 
     async def image(self, name: str) -> Image | None:
         """See `Engine.image`."""

@@ -9,7 +9,7 @@ from api.shape.answers import HEARTBEAT_SECONDS, Event
 from api.shape.context import Context
 from orchestrator.record.audit.followers import Follower, Followers
 from orchestrator.record.audit.query import Selection
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 
 MESSAGE = "message"
 _LEVEL_CHANGES = frozenset({"session.settings"})

@@ -12,8 +12,8 @@ from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Approvals
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
 from paddock.contract.requests import NoBody

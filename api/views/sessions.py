@@ -13,8 +13,7 @@ from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.node.processes import Measured
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sessions.deadlines import Deadline, deadlines
-from orchestrator.sessions.inspect import LATEST, Inspection
-from orchestrator.sessions.telemetry import telemetry
+from orchestrator.sessions.inspection import LATEST, Inspection, telemetry
 from orchestrator.state import session as domain
 from orchestrator.state.lifecycle import activity
 from orchestrator.state.requests import NewSession, Registered

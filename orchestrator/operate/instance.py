@@ -41,22 +41,22 @@ from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
-from orchestrator.sessions.service import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
-from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.files import Files
-from orchestrator.work.memory.service import Memory
-from orchestrator.work.models.service import Models
+from orchestrator.work.memory.memory import Memory
+from orchestrator.work.models.models import Models
 from orchestrator.work.open import WorkFloor
-from orchestrator.work.proposals.service import Proposals
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.proposals.proposals import Proposals
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.shells import Shells
+from orchestrator.work.terminals.terminals import Terminals
 
 Floor = (
     GroundFloor

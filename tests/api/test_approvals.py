@@ -20,7 +20,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import NewSession
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from paddock import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_cli import started

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play

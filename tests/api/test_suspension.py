@@ -9,7 +9,7 @@ import pytest
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.sessions.suspension import can_be_suspended
+from orchestrator.sessions.idleness import can_be_suspended
 from orchestrator.settings.settings import Settings
 from orchestrator.state.lifecycle import Suspension
 from orchestrator.state.requests import NewSession

@@ -229,10 +229,10 @@ async def test_a_level_change_sets_them_and_takes_them(plane: ControlPlane) -> N
     device = device_of(box.workspace)
     assert not held(device)
     for level, expected in (("slow-disk", True), ("low", False), ("slow", True), ("high", False)):
-        await plane.sessions.change_settings(TESTER, box.session, level, {})
+        await plane.sessions.changes.set_level(TESTER, box.session, level, {})
         assert held(device_of(box.workspace)) is expected
     size = 16 * MIB
-    await plane.sessions.change_settings(TESTER, box.session, "slow", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "slow", {})
     assert await seconds(box, "flushed", size) >= SLACK * size / DISK_RATE
     device = device_of(box.workspace)
     await box.close()

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.base import ContainerState
-from orchestrator.host.node.killing import first_process, kill_all
+from orchestrator.host.node.container_kill import first_process, kill_all
 from paddock.contract.words import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
@@ -78,7 +78,7 @@ async def test_with_a_disk_that_hangs(new_box: BoxFactory, way: str) -> None:
     async with hung_disk(box):
         if way == "lower":
             with pytest.raises(AuditUnavailableError):
-                await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+                await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
         elif way == "abort":
             await box.plane.sessions.abort(TESTER, box.session)
         else:
@@ -87,7 +87,7 @@ async def test_with_a_disk_that_hangs(new_box: BoxFactory, way: str) -> None:
         assert box.session.sandbox is None
     if way == "lower":
         await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
-        await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
         assert (await box.run("ls")).exit_code == 0
     await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
     await box.close()

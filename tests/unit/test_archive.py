@@ -30,8 +30,8 @@ from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.search import Search, search
 from orchestrator.record.audit.verification import verify
 from orchestrator.rules.access.keys import KeyRing
+from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence import Evidence
-from orchestrator.work.terminals.recording import Recording
 from paddock.audit import archive_file
 from paddock.audit.archive_file import ArchiveError
 from paddock.audit.chain import Anchor, Chain

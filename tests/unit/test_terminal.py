@@ -14,7 +14,7 @@ from orchestrator.record.audit import secret_cutting
 from orchestrator.work.terminals.device import Late
 from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import Exit
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
 from sandbox_agent.decide.escapes import Span
 from sandbox_agent.decide.protocol import Message
@@ -87,7 +87,7 @@ def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
     async def flush() -> None:
         pass
 
-    said = Said(raw.extend, lambda: agent.redactor, search)
+    said = RedactedOutput(raw.extend, lambda: agent.redactor, search)
     return Terminal("pty-1", spec(**{"output_wait_ms": 50, **members}), agent, said, flush), raw
 
 
@@ -103,7 +103,7 @@ async def test_a_prompt_counts_when_nothing_follows_it() -> None:
     agent = Agent(b"hello\r\n", PROMPT, b"was output\r\n", PROMPT)
     terminal, raw = new(agent)
     assert await terminal.start() is Wait.PROMPT
-    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.last_prompt == ("tool=> ", "ready")
     assert bytes(raw) == agent.said
     assert agent.waits[-1] == SETTLE_MS
 
@@ -160,7 +160,7 @@ async def test_what_came_before_the_line_is_in_no_answer() -> None:
 async def test_a_program_that_speaks_and_still_waits_is_at_its_prompt() -> None:
     terminal, agent, _ = await started(b"a notice\r\nand ", b"another")
     assert await terminal.synchronise()
-    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.last_prompt == ("tool=> ", "ready")
     assert await terminal.take_late() == [Late("a notice\nand another", 21)]
     agent.pieces.append(b"say 1\r\n1\r\n" + PROMPT)
     await terminal.send("do", "say 1")
@@ -365,7 +365,7 @@ async def test_a_search_that_fails_loses_nothing() -> None:
             raise SandboxUnavailableError("not in time")
         return window.spans()
 
-    said = Said(kept.extend, lambda: redactor, search)
+    said = RedactedOutput(kept.extend, lambda: redactor, search)
     with pytest.raises(SandboxUnavailableError):
         await said.feed(b"x" * 1000 + SECRET.encode())
     fails = False

@@ -138,12 +138,12 @@ def keep(conn: sqlite3.Connection, workspace_id: str) -> None:
 
 
 def order_purge_unused(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Orders its removal if no client ever learned of a session that uses it."""
+    """Orders its removal if no client ever got to know a session that uses it."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ? AND NOT used", (workspace_id,))
 
 
 def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Orders a purge: nobody can claim it from now on. Its files go first, then it is released."""
+    """Orders a purge: from now on nobody can claim it. It is released after its files are gone."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ?", (workspace_id,))
 
 

@@ -14,8 +14,8 @@ from random import random
 
 from orchestrator.ground.events import now as recorded_now
 from orchestrator.ground.events import time_text
+from orchestrator.ground.http_post import FAILURES, NameLookups, signed_post
 from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.signed_post import FAILURES, NameLookups, signed_post
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.ground.tasks import Rounds

@@ -11,7 +11,7 @@ from orchestrator.host.node.base import Load, Node
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.words import Status
 
 # More than the usual interval of scrapes, so that each sees the worst.

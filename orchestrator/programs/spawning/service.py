@@ -10,7 +10,7 @@ from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sessions import spawn_rows
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.family import OpenSpawn, SpawnResult
 from orchestrator.state.requests import Child, NewSession, Registered
 from orchestrator.state.session import Session

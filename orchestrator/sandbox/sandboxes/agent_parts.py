@@ -12,6 +12,7 @@ from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container, ContainerState, Engine
 from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
+from orchestrator.host.link.messages import malformed
 from orchestrator.host.node.base import Node
 from orchestrator.sandbox.sandboxes.configuration import configuration_of, relative
 from orchestrator.sandbox.sandboxes.parts import HeldPart, Part, Plan
@@ -219,8 +220,8 @@ async def _differing(link: AgentLink, files: list[PackFile]) -> list[PackFile]:
         params = {"paths": [relative(file.path) for file in files]}
         digests = (await link.request("file.digest", params, _SECONDS)).get("digests")
         if not isinstance(digests, list) or not 0 < len(digests) <= len(files):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
-        found += [file for file, each in zip(files, digests, strict=False) if not _is(file, each)]
+            raise malformed()
+        found += [file for file, told in zip(files, digests, strict=False) if not _is(file, told)]
         files = files[len(digests) :]
     return found
 

@@ -15,7 +15,7 @@ from orchestrator.host.workspace.staged.names import (
     bad_place,
     bad_target,
     kind_of,
-    shown,
+    printable_name,
 )
 
 # If more entries are staged, all are refused.
@@ -125,7 +125,7 @@ def _look(
     place = level.prefix + name
     why = bad_name(name) or bad_place(place)
     if why is not None:
-        return RefusedEntry(shown(place), why), None
+        return RefusedEntry(printable_name(place), why), None
     ref, text = place.decode(), name.decode()
     staged = descriptors.facts(level.upper, text)
     if staged is None:  # removed meanwhile

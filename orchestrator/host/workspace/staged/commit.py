@@ -15,7 +15,7 @@ from orchestrator.host.workspace.staged.base import Base
 from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, walk
 from orchestrator.host.workspace.staged.cleanup import clear
 from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Expected
-from orchestrator.host.workspace.staged.names import shown
+from orchestrator.host.workspace.staged.names import printable_name
 
 Json = dict[str, Any]
 _MOST_REPORTED = 1000
@@ -80,7 +80,7 @@ def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
         if found.removes_directory and found.lower is not None:
             entries = descriptors.below(found.lower, found.name)
             removed[found.ref] = [
-                f"{found.ref}/{shown(os.fsencode(place))}" for place, _ in entries
+                f"{found.ref}/{printable_name(os.fsencode(place))}" for place, _ in entries
             ]
         changed = base.changed(found)
         all_unchanged = all_unchanged and not changed

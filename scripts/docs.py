@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from orchestrator.programs.turns.lisp import describe
+from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
 from orchestrator.rules.tools.schemas import manifest_schema
@@ -105,7 +105,7 @@ def _call(operation: TurnOperation) -> str:
 
 def lisp_names() -> str:
     """The module of the client with the names that its prompt completes."""
-    described = (*describe.forms(), *describe.builtins())
+    described = (*reference.forms(), *reference.builtins())
     names = sorted({*OPERATIONS, *(each.name for each in described)})
     rows = "".join(f"    {json.dumps(name)},\n" for name in names)
     return (
@@ -169,7 +169,7 @@ def peers() -> str:
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
-    described = describe.forms(), describe.builtins()
+    described = reference.forms(), reference.builtins()
     return "\n\n".join(
         _table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
         for names, all_of in zip(columns, described, strict=True)

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from api.http.auth import is_own
 from api.http.endpoint import read_query
-from api.http.origin import is_own
-from api.operations.live_terminal import wanted_size
-from api.operations.run_frames import wanted_run
+from api.operations.run_sockets import wanted_run
+from api.operations.terminal_frames import wanted_size
 from api.previews.headers import for_program
 from api.previews.paths import PreviewPath, read_path
 from api.shape.context import whole_position

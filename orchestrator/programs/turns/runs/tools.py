@@ -188,8 +188,8 @@ def _child_s_text(_: Any, value: Value) -> str:
     result = dict(plain(value))
     if not result["is-error"]:
         return str(result["text"]) or "[nothing]"
-    said = f"The child failed: {result['error']}"
-    return f"{said}\nIts last text: {result['text']}" if result["text"] else said
+    text = f"The child failed: {result['error']}"
+    return f"{text}\nIts last text: {result['text']}" if result["text"] else text
 
 
 # Others have a row here.

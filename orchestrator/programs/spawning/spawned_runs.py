@@ -1,17 +1,18 @@
 """Children that are spawned for one run: run, followed, and ended with it."""
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.inheritance import SpawnRequest
-from orchestrator.programs.turns.running import RunningTurn
 from orchestrator.programs.turns.runs.feed import RunFeed
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sessions.session_ends import SYSTEM
 from orchestrator.sessions.sessions import Sessions
@@ -193,16 +194,12 @@ class SpawnedRuns:
 
 async def _forward(source: RunFeed, spawned: SpawnedRun) -> None:
     """Passes on every event of the child's run, marked with the way that it took."""
-    known = 0
-    while True:
-        ended = source.ended
-        events = await source.wait(known, _WAIT_SECONDS)
-        for number, event in events:
-            known = number
-            path = [spawned.spawn_id, *event.members.get("spawn_path", ())]
-            spawned.feed.add(event.name, **{**event.members, "spawn_path": path})
-        if ended and not events:
-            return
+    async with aclosing(source.follow(_WAIT_SECONDS)) as events:
+        async for each in events:
+            if each is not None:
+                _, event = each
+                path = [spawned.spawn_id, *event.members.get("spawn_path", ())]
+                spawned.feed.add(event.name, **{**event.members, "spawn_path": path})
 
 
 def _handle(child: Session) -> Principal:
@@ -216,5 +213,5 @@ def _result(turn: TurnRecord) -> SpawnResult:
     text = value if isinstance(value, str) else None
     if tag in ("ok", "proposed"):
         return SpawnResult(text)
-    said = outcome.get("message") or outcome.get("description") or outcome.get("reason")
-    return SpawnResult(text, is_error=True, error=f"{tag}: {said}" if said else str(tag))
+    reason = outcome.get("message") or outcome.get("description") or outcome.get("reason")
+    return SpawnResult(text, is_error=True, error=f"{tag}: {reason}" if reason else str(tag))

@@ -14,19 +14,19 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
-from orchestrator.programs.turns.ending import INTERRUPTED, shown
 from orchestrator.programs.turns.operation_log import OperationLog
 from orchestrator.programs.turns.operations.context import Services
 from orchestrator.programs.turns.operations.queries import OF_TURNS
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.outcome import Outcome, error, nonconverged, ok
-from orchestrator.programs.turns.running import RunningTurn, TurnRunner, turn_end
 from orchestrator.programs.turns.runs import timeline_rows
 from orchestrator.programs.turns.runs.conversation import Conversation, saving
 from orchestrator.programs.turns.runs.queue import RunQueue
 from orchestrator.programs.turns.runs.timeline import TimelineEntry
 from orchestrator.programs.turns.script import PreparedScript, described, describes_run, prepared
 from orchestrator.programs.turns.turn import MOST_OPERATIONS, AgentRun, Script, TurnRecord
+from orchestrator.programs.turns.turn_end import INTERRUPTED, shown, turn_end
+from orchestrator.programs.turns.turn_runner import RunningTurn, TurnRunner
 from orchestrator.record.audit import query
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder
@@ -102,7 +102,7 @@ class SessionTurns:
         notes = await self._database.read(partial(turn_rows.notes_of, session_key=session.key))
         conversation = await self._conversation(session, number + 1, script)
         if conversation is not None and not conversation.entries:
-            return self._nothing(principal, session)
+            return self._unnumbered(principal, session, ok(""))
         program = prepared(script, notes, conversation)
         kind = session.budget.exhausted(datetime.now(UTC), OF_TURNS)
         if kind is not None:
@@ -113,7 +113,7 @@ class SessionTurns:
             permission_level=session.level.name,
             workspace_root=session.root_dir,
         )
-        said, size = saving(conversation)
+        timeline, size = saving(conversation)
         session.budget.consume(Kind.ITERATIONS, 1)
         try:
             await self._recorder.record(
@@ -127,7 +127,9 @@ class SessionTurns:
                     time=turn.started_at,
                 ),
                 together(
-                    turn_rows.starting(session.key, turn), session_rows.with_budget(session), said
+                    turn_rows.starting(session.key, turn),
+                    session_rows.with_budget(session),
+                    timeline,
                 ),
             )
         except BaseException:
@@ -137,7 +139,7 @@ class SessionTurns:
         self._recorder.count(session, size)
         if isinstance(script, AgentRun):
             seconds = script.seconds
-        log = OperationLog(before.operations)
+        log = OperationLog(earlier=before.operations)
         running = RunningTurn(principal, session, turn, notes, log, before, seconds, conversation)
         self._running[session.key] = running
         session.in_turn = True
@@ -173,10 +175,6 @@ class SessionTurns:
         """Ends the session, because its budget is used up."""
         self._budgets.exceed(session, kind, principal.name)
         self._ends.spawn(self._budgets.end(session))
-
-    def _nothing(self, principal: Principal, session: Session) -> TurnRecord:
-        """The end of a run that has nothing to do."""
-        return self._unnumbered(principal, session, ok(""))
 
     async def _refused(self, principal: Principal, session: Session) -> TurnRecord:
         """What a turn is told for which nothing is left."""
@@ -261,13 +259,9 @@ class SessionTurns:
 
     def interrupt(self, session: Session) -> None:
         """Ends the session's turn, if one runs."""
-        self._stop(session, "interrupted")
-
-    def _stop(self, session: Session, reason: str) -> RunningTurn | None:
         running = self._running.get(session.key)
         if running is not None:
-            running.stop(reason)
-        return running
+            running.stop("interrupted")
 
     async def on_gone(self, sandbox: Sandbox) -> None:
         """Ends the turn of a sandbox in which nothing runs any more.

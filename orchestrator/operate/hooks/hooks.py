@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,9 +19,9 @@ from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.tasks import Supervised, TaskName, Tasks
 from orchestrator.operate.hooks import delivery_rows, hook_rows
 from orchestrator.operate.hooks.clock import WallClock
-from orchestrator.operate.hooks.delivering import HookDeliveries, kept_since
 from orchestrator.operate.hooks.delivery_rows import Delivery, DeliveryCounts, DeliveryStatus
 from orchestrator.operate.hooks.hook import Hook
+from orchestrator.operate.hooks.hook_deliveries import HookDeliveries, kept_since
 from orchestrator.operate.hooks.hook_rules import HookRules, WantedHook, manager_of, may_see
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.recorder import Recorder
@@ -75,7 +76,7 @@ class Hooks:
             secret = self._sealer.open(sealed, hook_rows.bound(hook))
             if secret is None:
                 log.error("the secret of the hook %s is lost: add it again", hook.id)
-            self._hooks[hook.id] = hook.with_secret(secret)
+            self._hooks[hook.id] = replace(hook, secret=secret)
         try:
             await self._follow_configuration()
         except StoreError as error:
@@ -268,5 +269,5 @@ def _configured(name: str, hook: OperatorHook, created: str) -> Hook:
 
 
 def _draft(operation: str, principal: Principal, hook: Hook) -> EventDraft:
-    told = {"id": hook.id, "to": hook.origin, "events": list(hook.events), "key": hook.key}
-    return EventDraft(operation, actor=principal.name, decision="allow", args=told)
+    args = {"id": hook.id, "to": hook.origin, "events": list(hook.events), "key": hook.key}
+    return EventDraft(operation, actor=principal.name, decision="allow", args=args)

@@ -30,7 +30,7 @@ async def listen(
         with following as follower:
             watching = context.work.spawn(_watch_level(follower, conversation, news))
             try:
-                async for event in _told(news):
+                async for event in _events_of(news):
                     yield event
             finally:
                 watching.cancel()
@@ -41,7 +41,7 @@ async def listen(
             conversation.news = None
 
 
-async def _told(news: News) -> AsyncGenerator[Event | None]:
+async def _events_of(news: News) -> AsyncGenerator[Event | None]:
     while not news.closed:
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.events import now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.loop_slots import LoopSlots
@@ -16,13 +16,6 @@ from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
 from orchestrator.programs.turns.driver import ProgramDriver, SessionExceeded
-from orchestrator.programs.turns.ending import (
-    INTERRUPTED,
-    KNOWN,
-    outcome_of,
-    outcome_of_error,
-    shown,
-)
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.operation_log import OperationLog
 from orchestrator.programs.turns.operations.context import OperationContext, Services
@@ -34,6 +27,14 @@ from orchestrator.programs.turns.scopes import Scopes
 from orchestrator.programs.turns.script import PreparedScript
 from orchestrator.programs.turns.terminals import TurnTerminals
 from orchestrator.programs.turns.turn import StagedProposal, TurnRecord
+from orchestrator.programs.turns.turn_end import (
+    INTERRUPTED,
+    KNOWN,
+    outcome_of,
+    outcome_of_error,
+    shown,
+    turn_end,
+)
 from orchestrator.programs.turns.turn_rows import Before
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
@@ -183,7 +184,7 @@ class TurnRunner:
         FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
         form = shown(outcome, {**metadata, **running.refusal})
-        told = await self._recorder.cut(
+        recorded = await self._recorder.cut(
             session,
             {
                 "outcome": form,
@@ -198,14 +199,14 @@ class TurnRunner:
         turn = replace(
             running.turn,
             ended_at=now(),
-            outcome=told["outcome"],
-            printed=told["printed"],
-            proposals=tuple(told["proposals"]),
+            outcome=recorded["outcome"],
+            printed=recorded["printed"],
+            proposals=tuple(recorded["proposals"]),
             tokens_used=running.before.tokens_since(session.budget),
             operations=len(running.log.events),
             budget_remaining={str(kind): remaining[kind] for kind in OF_TURNS},
         )
-        kept = Notes.restored(told["notes"]) if running.finished else None
+        kept = Notes.restored(recorded["notes"]) if running.finished else None
         draft = turn_end(
             turn,
             running.principal.name,
@@ -213,16 +214,16 @@ class TurnRunner:
             is_run=running.conversation is not None,
         )
         ending, size = turn_rows.ending(session.key, turn, kept)
-        said, said_size = saving(running.conversation)
+        timeline, timeline_size = saving(running.conversation)
         kept_with = together(
             ending,
             session_rows.with_budget(session),
             session_rows.counting(session.key, size),
-            said,
+            timeline,
         )
         await self._recorder.record(session, draft, kept_with)
         FaultPoint.TURN_ENDED.reached()
-        self._recorder.count(session, size + said_size)
+        self._recorder.count(session, size + timeline_size)
         return turn
 
 
@@ -241,23 +242,3 @@ def _ends(session: Session) -> bool:
     """Whether the session is ending or has ended, which makes what runs in it fail."""
     frozen = session.sandbox is not None and session.sandbox.freezing is not None
     return frozen or session.ending or not session.live
-
-
-def turn_end(turn: TurnRecord, actor: str, duration_ms: int | None, *, is_run: bool) -> EventDraft:
-    """The event of a turn's end; `is_run`: its program was a model."""
-    outcome = turn.outcome or {}
-    return EventDraft(
-        "turn.end",
-        actor=actor,
-        result={
-            "kind": "run" if is_run else "program",
-            "tag": outcome.get("tag"),
-            "operations": turn.operations,
-            "tokens": turn.tokens_used,
-        },
-        error=outcome.get("message"),
-        turn=turn.number,
-        duration_ms=duration_ms,
-        time=turn.ended_at,
-        stop=True,
-    )

@@ -14,7 +14,7 @@ from paddock.contract.first_error import StopsEarly
 _Text = Annotated[str, Field(max_length=128 * 1024)]
 
 
-class SpokenForm(StopsEarly):
+class MessageForm(StopsEarly):
     """One message of the timeline."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -31,17 +31,17 @@ class SpokenForm(StopsEarly):
     @classmethod
     def of(cls, entry: TimelineEntry) -> Self:
         """The form of an entry."""
-        said = entry.message
+        message = entry.message
         return cls.model_validate(
             {
                 "seq": entry.seq,
                 "turn": entry.turn,
                 "time": entry.time,
-                "role": said.role,
-                "content": said.content,
-                "calls": [list(each) for each in said.calls],
-                "call": said.call,
-                "extra": said.extra,
+                "role": message.role,
+                "content": message.content,
+                "calls": [list(each) for each in message.calls],
+                "call": message.call,
+                "extra": message.extra,
             }
         )
 
@@ -52,11 +52,11 @@ class SpokenForm(StopsEarly):
         return TimelineEntry.made(self.seq, self.turn, self.time, message)
 
 
-Spoken = Annotated[list[SpokenForm], Field(max_length=MAX_TIMELINE_ENTRIES)]
+TimelineForm = Annotated[list[MessageForm], Field(max_length=MAX_TIMELINE_ENTRIES)]
 Waiting = Annotated[list[_Text], Field(max_length=queue.MOST_QUEUED)]
 
 
-class WhatWasSaid(NamedTuple):
+class StoredConversation(NamedTuple):
     """What was said in a session, and what waits to be said."""
 
     timeline: list[TimelineEntry]
@@ -70,6 +70,6 @@ class WhatWasSaid(NamedTuple):
         )
 
 
-def in_order(forms: Spoken) -> bool:
+def in_order(forms: TimelineForm) -> bool:
     """Whether each number is there once, in order."""
     return all(earlier.seq < later.seq for earlier, later in pairwise(forms))

@@ -1,15 +1,17 @@
-"""How a turn ends: its outcome, from what its program returned or raised. Pure."""
+"""How a turn ends: its outcome, from what its program returned or raised, and its event. Pure."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.events import EventDraft
 from orchestrator.programs.turns.driver import SessionExceeded
 from orchestrator.programs.turns.lisp.errors import LispError
 from orchestrator.programs.turns.operations.turn_operation import Needed
 from orchestrator.programs.turns.outcome import Outcome, Value, error, nonconverged, ok, proposed
 from orchestrator.programs.turns.programs import OperationFailed, PolicyViolation
+from orchestrator.programs.turns.turn import TurnRecord
 
 POLICY, RUNTIME, INTERRUPTED = "policy-violation", "runtime-error", "interrupted"
 _MOST_BYTES = 256 * 1024
@@ -94,3 +96,23 @@ def _unfit_form(form: dict[str, Any]) -> str | None:
     except ValueError:
         return "has a number that is not finite"
     return f"has more than {_MOST_BYTES} bytes" if size > _MOST_BYTES else None
+
+
+def turn_end(turn: TurnRecord, actor: str, duration_ms: int | None, *, is_run: bool) -> EventDraft:
+    """The event of a turn's end; `is_run`: its program was a model."""
+    outcome = turn.outcome or {}
+    return EventDraft(
+        "turn.end",
+        actor=actor,
+        result={
+            "kind": "run" if is_run else "program",
+            "tag": outcome.get("tag"),
+            "operations": turn.operations,
+            "tokens": turn.tokens_used,
+        },
+        error=outcome.get("message"),
+        turn=turn.number,
+        duration_ms=duration_ms,
+        time=turn.ended_at,
+        stop=True,
+    )

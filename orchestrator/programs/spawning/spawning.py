@@ -88,8 +88,8 @@ class Spawning:
         try:
             return await self._sessions.create(owner, request)
         except BaseException as error:
-            said = error.detail if isinstance(error, PaddockError) else "interrupted"
-            result = SpawnResult(is_error=True, error=f"the child could not be created: {said}")
+            reason = error.detail if isinstance(error, PaddockError) else "interrupted"
+            result = SpawnResult(is_error=True, error=f"the child could not be created: {reason}")
             ends = self._sessions.spawn_ends
             ends.record(child.parent, child.origin.spawn_id, result)
             await ends.recorded(child.parent)

@@ -10,8 +10,8 @@ from orchestrator.programs.turns.lisp.data import Cons, Datum, Function, chain, 
 from orchestrator.programs.turns.lisp.errors import LispError, Place, Problem
 from orchestrator.programs.turns.lisp.limits import FORM, Allowance, LispLimits
 from orchestrator.programs.turns.lisp.printer import written
-from orchestrator.programs.turns.lisp.quick import UNSET
 from orchestrator.programs.turns.lisp.reader import read
+from orchestrator.programs.turns.lisp.stackless import UNSET
 from orchestrator.programs.turns.outcome import Symbol
 from orchestrator.programs.turns.programs import Breath
 

@@ -19,9 +19,9 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store import directories, schema
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError, migrate_file
+from orchestrator.operate.backups.backup import check_whole
 from orchestrator.operate.backups.backup_file import BackupError, BackupReader, Report
 from orchestrator.operate.backups.contents import BELONGS_TO_DATABASE, DATABASE, roots
-from orchestrator.operate.backups.taking import check_whole
 from orchestrator.operate.backups.workspaces import SLOTS, check_slots, settle_slots
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.settings.settings import Settings, ensure_state_dir

@@ -3,9 +3,9 @@
 import asyncio
 
 from orchestrator.ground.errors import ConflictError
-from orchestrator.programs.turns.running import RunningTurn
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
 

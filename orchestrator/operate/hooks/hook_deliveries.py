@@ -20,7 +20,6 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.ground.tasks import Rounds
 from orchestrator.operate.hooks import delivery_rows, hook_rows
-from orchestrator.operate.hooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
 from orchestrator.operate.hooks.clock import WallClock
 from orchestrator.operate.hooks.delivery_rows import (
     Delivery,
@@ -41,6 +40,10 @@ MOST_WAITING = 1000
 # Messages that are being sent at the same time, of different sessions.
 AT_ONCE = 4
 TRY_SECONDS = 10.0
+# The pauses between them take about three hours in all.
+MOST_TRIES = 15
+_FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 3600.0
 KEPT = timedelta(days=7)
 _MOST_ANSWER_BYTES = 64 * 1024
 _MOST_ERROR = 200
@@ -221,6 +224,16 @@ class HookDeliveries:
             return partial(delivery_rows.postpone, failed=failed, due_at=due_at), ("failed",)
         give_up = partial(delivery_rows.give_up, failed=failed, now=now, kept_since=kept_since())
         return give_up, ("failed", "undelivered")
+
+
+def pause(tries: int, chance: float) -> float:
+    """Seconds to wait after that many tries, of which at least one was made. Pure.
+
+    They double from 1 s to an hour. `chance`, from 0 to 1, takes away up to half, so that
+    deliveries that failed together are not all tried again together.
+    """
+    longest = min(LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 30))
+    return longest * (1 - chance / 2)
 
 
 def kept_since() -> str:

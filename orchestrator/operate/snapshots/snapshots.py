@@ -27,8 +27,8 @@ from orchestrator.operate.snapshots.archive import (
     ArchiveReader,
     PartFacts,
 )
-from orchestrator.operate.snapshots.said import WhatWasSaid
-from orchestrator.operate.snapshots.snapshot import Received, Taken
+from orchestrator.operate.snapshots.conversation import StoredConversation
+from orchestrator.operate.snapshots.snapshot import ReceivedSnapshot, TakenSnapshot
 from orchestrator.operate.snapshots.spool import Spool
 from orchestrator.operate.snapshots.trees import SECONDS, SnapshotFailedError, TreeHelper
 from orchestrator.programs.turns import turn_rows
@@ -112,7 +112,7 @@ class Snapshots:
 
     # Taking.
 
-    async def take(self, principal: Principal, session: Session) -> Taken:
+    async def take(self, principal: Principal, session: Session) -> TakenSnapshot:
         """The session's snapshot, complete on disk; the caller must close it.
 
         The session has no sandbox meanwhile, and gets one at its next use. Raises: ConflictError,
@@ -132,11 +132,11 @@ class Snapshots:
             suspensions = self._sessions.suspensions
             async with suspensions.without_sandbox(principal, session, "snapshot"):
                 taken = await self._take(principal, session, spool)
-            return Taken(*taken, spool, held.pop_all())
+            return TakenSnapshot(*taken, spool, held.pop_all())
 
     async def _take(self, principal: Principal, session: Session, spool: Spool) -> _Parts:
         turns, notes = await self._turns(session)
-        said = await self._database.read(partial(_said, session_key=session.key))
+        conversation = await self._database.read(partial(_conversation, session_key=session.key))
         area = self._storage.area(session.workspace, session.key) if session.stages else None
         if area is not None and area.unsettled:
             raise ConflictError("a commit of the session is not settled: try again")
@@ -147,7 +147,7 @@ class Snapshots:
             skipped = helper.pack(staged)
             form = FORMS[0] if staged is None else FORMS[1]
             parts = [spool.facts(name) for name in form]
-            data = manifests.written(session, now(), turns, notes, said, parts, skipped)
+            data = manifests.written(session, now(), turns, notes, conversation, parts, skipped)
             return data, parts, skipped
 
         data, parts, skipped = await self._call(pack)
@@ -197,7 +197,7 @@ class Snapshots:
         principal: Principal,
         upload: AsyncIterator[bytes],
         check: Callable[[TurnRecord], object],
-    ) -> Received:
+    ) -> ReceivedSnapshot:
         """The snapshot in the upload, complete and unaltered; the caller must close it.
 
         `check` raises pydantic's error for a turn that can't be shown. Raises: SnapshotError,
@@ -205,7 +205,7 @@ class Snapshots:
         """
         held = ExitStack()
         held.enter_context(self._place(principal))
-        received = Received(self._spool(), held)
+        received = ReceivedSnapshot(self._spool(), held)
 
         def listed(data: bytes) -> list[PartFacts]:
             received.learn(data, manifests.read(data, check))
@@ -233,7 +233,7 @@ class Snapshots:
         return received
 
     async def restore(
-        self, principal: Principal, received: Received, request: NewSession
+        self, principal: Principal, received: ReceivedSnapshot, request: NewSession
     ) -> Registered:
         """Creates the session; nothing of it is left if that fails. Closes what was received.
 
@@ -259,7 +259,7 @@ class Snapshots:
             wanted = replace(request, policy=policy, carried=carried)
             return await self._sessions.create(principal, wanted)
 
-    async def _fill(self, received: Received, session: Session) -> None:
+    async def _fill(self, received: ReceivedSnapshot, session: Session) -> None:
         """Makes the new session's workspace, and what it has staged."""
         workspace, size = session.workspace, session.limits.workspace_bytes
         stages = session.key if session.stages else None
@@ -288,14 +288,14 @@ def _page(
     return page, more, sum(len(str(turn.outcome)) + len(turn.printed) for turn in page)
 
 
-def _said(connection: sqlite3.Connection, session_key: str) -> WhatWasSaid:
+def _conversation(connection: sqlite3.Connection, session_key: str) -> StoredConversation:
     timeline = timeline_rows.all_of(connection, session_key)
     waiting = queue.waiting_rows(connection, session_key)
-    return WhatWasSaid(timeline, [each.text for each in waiting])
+    return StoredConversation(timeline, [each.text for each in waiting])
 
 
-def _importing(received: Received, session_key: str) -> Effect:
+def _importing(received: ReceivedSnapshot, session_key: str) -> Effect:
     """Stores turns, notes, timeline and queue of a snapshot."""
     manifest = received.manifest
     turns = turn_rows.importing(session_key, received.turns, received.notes)
-    return both(turns, manifest.said().importing(session_key))
+    return both(turns, manifest.conversation().importing(session_key))

@@ -202,6 +202,8 @@ def test_engine_info_names_what_can_not_be_confined() -> None:
     plain = docker_records.engine_info({"ServerVersion": "20.10", "SecurityOptions": None})
     assert not plain.rootless
     assert not plain.userns_remap
+    assert not plain.apparmor
+    assert docker_records.engine_info({"SecurityOptions": ["name=apparmor"]}).apparmor
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,8 @@ class EngineInfo:
     unlimited: tuple[str, ...] = ()
     # The configured runtimes.
     runtimes: tuple[str, ...] = ()
+    # Whether it confines containers by AppArmor.
+    apparmor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,15 @@ def examine(system: System, options: argparse.Namespace) -> Result:
     cache.mkdir(parents=True, exist_ok=True)
     sources = system.sources(options.mirror, options.security)
     tree = disks.stock_tree(cache, system, sources, detail)
-    environment = disks.environment(cache, system, tree, detail)
     system_disk, kernel, initrd = disks.system_disk(cache, tree, detail)
     project, console = cache / f"{system.name}-project.disk", cache / f"{system.name}-console.log"
     tests = options.test or suite.tests(short=options.short)
-    handed = None if options.no_base else handed_base(cache)
+    handed: dict[str, Path | str] = {"job.json": json.dumps({"tests": tests})}
+    if not options.no_base and (image := handed_base(cache)) is not None:
+        handed["base.tar"] = image
     result = Result(system.title)
     try:
-        disks.project_disk(project, environment, handed, json.dumps({"tests": tests}), detail)
+        disks.project_disk(project, cache, system, tree, handed, detail)
         booted = Machine(kernel, initrd, system_disk, project, console)
         _run(booted, result, disks.mirrors(sources), options.minutes * 60)
     finally:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -115,25 +115,54 @@ def configure(root: Path) -> None:
     job.symlink_to("/etc/systemd/system/job.service")
 
 
-def environment(cache: Path, system: System, tree: Path, report: Report) -> Path:
-    """The archive of the project's `.venv`, made in the system's own tree, and kept."""
-    inputs = b"".join((ROOT / name).read_bytes() for name in _INSTALLED)
-    path = cache / f"{system.name}-venv-{_digest(inputs + tree.name.encode())}.tar"
-    if path.exists():
-        return path
-    report("installing the project's Python packages for it")
+def project_disk(
+    target: Path,
+    cache: Path,
+    system: System,
+    tree: Path,
+    handed: Mapping[str, Path | str],
+    report: Report,
+) -> None:
+    """Makes the disk with the project, its environment, and what is handed to the job.
+
+    All is made within the system's own tree, by its own Python, which spares the machine minutes.
+    `handed` has texts, and files to copy, by their names in the project. Raises: DiskError.
+    """
     with _unpacked(cache, tree) as root:
         project = root / PLACE
         copy_project(project)
-        _wheels(root / "wheels", system, report)
-        offline = ["PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheels"]
-        script = f"cd /{PLACE} && scripts/venv.sh dev"
-        _run(["chroot", str(root), "env", "-i", *_CLEAN, *offline, "sh", "-c", script], report)
-        unfinished = path.with_suffix(".part.tar")
-        made = [".venv", *(each.name for each in project.glob("*.egg-info"))]
-        _run(["tar", "-C", str(project), "-cf", str(unfinished), *made], report)
-        unfinished.rename(path)
-    return path
+        _environment(cache, system, tree, root, report)
+        report("making the project's disk")
+        _inside(root, "python3 -m compileall -q -j 0 [a-z]*/", report)
+        for name, content in handed.items():
+            if isinstance(content, Path):
+                shutil.copyfile(content, project / name)
+            else:
+                (project / name).write_text(content)
+        _file_system(project, target, PROJECT_GIB)
+
+
+def _environment(cache: Path, system: System, tree: Path, root: Path, report: Report) -> None:
+    """Makes the project's `.venv` in the unpacked tree, or takes the one that is kept."""
+    inputs = b"".join((ROOT / name).read_bytes() for name in _INSTALLED)
+    kept = cache / f"{system.name}-venv-{_digest(inputs + tree.name.encode())}.tar"
+    project = root / PLACE
+    if kept.exists():
+        _run(["tar", "-C", str(project), "-xf", str(kept)], report)
+        return
+    report("installing the project's Python packages")
+    _wheels(root / "wheels", system, report)
+    _inside(root, "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels scripts/venv.sh dev", report)
+    made = [".venv", *(each.name for each in project.glob("*.egg-info"))]
+    unfinished = kept.with_suffix(".part.tar")
+    _run(["tar", "-C", str(project), "-cf", str(unfinished), *made], report)
+    unfinished.rename(kept)
+
+
+def _inside(root: Path, command: str, report: Report) -> None:
+    """Runs a shell's command in the project within the tree."""
+    script = f"cd /{PLACE} && {command}"
+    _run(["chroot", str(root), "env", "-i", *_CLEAN, "sh", "-c", script], report)
 
 
 _INSTALLED = ("pyproject.toml", "requirements.lock", "requirements-dev.lock")
@@ -148,21 +177,6 @@ def _wheels(target: Path, system: System, report: Report) -> None:
     lock = ROOT / "requirements-dev.lock"
     _run([*pip, "--no-deps", "--require-hashes", f"--requirement={lock}"], report)
     _run([*pip, "setuptools>=69", "wheel"], report)
-
-
-def project_disk(
-    target: Path, environment_of: Path, base: Path | None, arguments: str, report: Report
-) -> None:
-    """Makes the disk with the project, its environment, the job and a base image to load."""
-    report("making the project's disk")
-    with tempfile.TemporaryDirectory(prefix="project-", dir=target.parent) as name:
-        project = Path(name)
-        copy_project(project)
-        _run(["tar", "-C", str(project), "-xf", str(environment_of)], report)
-        (project / "job.json").write_text(arguments)
-        if base is not None:
-            shutil.copyfile(base, project / "base.tar")
-        _file_system(project, target, PROJECT_GIB)
 
 
 def copy_project(target: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,11 @@ PLACE = "srv/paddock"
 SYSTEM_GIB, PROJECT_GIB = 16, 12
 # Of one program; a mirror may be slow.
 SECONDS = 1800
+
+# What decides the project's environment, and what is compiled before the boot.
+_INSTALLED = ("pyproject.toml", "requirements.lock", "requirements-dev.lock")
+_COMPILED = ("api", "images", "orchestrator", "paddock", "sandbox_agent", "scripts")
+_CLEAN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
 
 Report = Callable[[str], None]
 
@@ -133,7 +139,7 @@ def project_disk(
         copy_project(project)
         _environment(cache, system, tree, root, report)
         report("making the project's disk")
-        _inside(root, "python3 -m compileall -q -j 0 [a-z]*/", report)
+        _inside(root, f"python3 -m compileall -q {' '.join(_COMPILED)}", report)
         for name, content in handed.items():
             if isinstance(content, Path):
                 shutil.copyfile(content, project / name)
@@ -165,10 +171,6 @@ def _inside(root: Path, command: str, report: Report) -> None:
     _run(["chroot", str(root), "env", "-i", *_CLEAN, "sh", "-c", script], report)
 
 
-_INSTALLED = ("pyproject.toml", "requirements.lock", "requirements-dev.lock")
-_CLEAN = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"]
-
-
 def _wheels(target: Path, system: System, report: Report) -> None:
     """Fetches the locked packages for the system's Python; also what builds the project."""
     options = [f"--python-version={system.python}", "--implementation=cp", "--only-binary=:all:"]
@@ -176,7 +178,8 @@ def _wheels(target: Path, system: System, report: Report) -> None:
     pip = [sys.executable, "-m", "pip", "download", "--progress-bar=off", "-q", *options]
     lock = ROOT / "requirements-dev.lock"
     _run([*pip, "--no-deps", "--require-hashes", f"--requirement={lock}"], report)
-    _run([*pip, "setuptools>=69", "wheel"], report)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    _run([*pip, *project["build-system"]["requires"]], report)
 
 
 def copy_project(target: Path) -> None:

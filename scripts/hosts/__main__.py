@@ -8,6 +8,7 @@ tests.
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -108,6 +109,8 @@ def handed_base(cache: Path) -> Path | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Examines the systems and returns the exit status: 1 if anything is not as it must be."""
     options = parse(arguments)
+    # An end from outside ends the machine, too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     if os.geteuid() != 0:
         failure("system disks have files of root: run as root")
         return 1

@@ -32,7 +32,7 @@ class Result:
         try:
             said = json.loads(line)
             return self._take(said["kind"], said)
-        except (ValueError, KeyError, TypeError, StopIteration):
+        except (ValueError, KeyError, TypeError):
             return None
 
     def _take(self, kind: str, said: Mapping[str, Any]) -> str | None:
@@ -50,9 +50,9 @@ class Result:
             faulty = [name for name, (status, _) in self.checks.items() if status not in _HEALTHY]
             return f"doctor: {', '.join(faulty) or 'well'}"
         if kind == "test":
-            topic_of(said["id"])
+            line = f"{said['outcome']}: {said['id']} ({said['seconds']} s)"
             self.tests[said["id"]] = str(said["outcome"])
-            return f"{said['outcome']}: {said['id']} ({said['seconds']} s)"
+            return line
         self.complete = self.complete or kind == "end"
         return None
 

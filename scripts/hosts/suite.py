@@ -156,7 +156,7 @@ def tests(*, short: bool) -> list[str]:
     return [test for topic in chosen for test in topic]
 
 
-def topic_of(test: str) -> str:
+def topic_of(test: str) -> str | None:
     """The title of the topic with that test; parameters in brackets don't count."""
     name = test.partition("[")[0]
-    return next(topic.title for topic in TOPICS if name in topic.first + topic.then)
+    return next((topic.title for topic in TOPICS if name in topic.first + topic.then), None)

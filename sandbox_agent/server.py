@@ -28,11 +28,12 @@ from sandbox_agent.decide.protocol import (
     request,
     result,
 )
-from sandbox_agent.enforce import privileges, profile, seccomp, syscalls
+from sandbox_agent.enforce import privileges, profile, syscalls
+from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.run.session_secrets import SessionSecrets
-from sandbox_agent.service import Service
+from sandbox_agent.session import Session
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096
@@ -57,7 +58,7 @@ class Agent:
         self.secrets = SessionSecrets()
         self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut_reported)
         # Until it is configured, every request but that one is refused.
-        self._service: Service | None = None
+        self._session: Session | None = None
         self._told = False
         # The commands that were announced, and what they need.
         self._announced: tuple[list[str], Libraries] | None = None
@@ -91,10 +92,10 @@ class Agent:
             commands, programs = self._announced or (None, None)
             if commands != configuration.commands:
                 programs = None
-            service = Service(
+            session = Session(
                 *(self._loop, configuration, self._abi, self._events, self.secrets, programs)
             )
-            service.guards.confine()
+            session.guards.confine()
         except (AgentError, BudgetError) as error:
             self._refuse(f"cannot be configured: {error}")
         except ConfinementError as error:
@@ -102,13 +103,13 @@ class Agent:
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing may run
             self._refuse(f"cannot be configured: {type(error).__name__}")
         else:
-            self._serve(service)
+            self._serve(session)
             # Only now: a sandbox that can't confine commands must not count as started.
             reply({})
             # Everything that exists now stays forever. Without collections, its memory stays
             # shared with forks.
             gc.freeze()
-            service.prepare()
+            session.prepare()
 
     def _refuse(self, reason: str) -> None:
         """Ends the agent, and with it the sandbox."""
@@ -116,14 +117,14 @@ class Agent:
         self._exit_code = _EXIT_REFUSED
         self._loop.stop()
 
-    def _serve(self, service: Service) -> None:
-        self._service = service
+    def _serve(self, session: Session) -> None:
+        self._session = session
         del self._methods["prepare"]
-        self._methods |= service.methods
+        self._methods |= session.methods
         self._methods |= {
             "secrets": self._take_secrets,
-            "stats": functools.partial(self._stats, service),
-            "shutdown": functools.partial(self._shut_down, service),
+            "stats": functools.partial(self._stats, session),
+            "shutdown": functools.partial(self._shut_down, session),
         }
 
     def _send_event(self, message: Message) -> None:
@@ -131,25 +132,25 @@ class Agent:
             self._connection.send(message)
 
     def _say_hello(self) -> None:
-        service = self._service
+        session = self._session
         hello = {
             "protocol": PROTOCOL_VERSION,
             "boot_id": self._boot_id,
-            "configured": service is not None,
-            "running": service.running if service else [],
-            "finished": service.finished if service else [],
-            "terminals": service.terminals if service else [],
+            "configured": session is not None,
+            "running": session.running if session else [],
+            "finished": session.finished if session else [],
+            "terminals": session.terminals if session else [],
             "landlock_abi": self._abi,
             "seccomp": seccomp.available(os.uname().machine),
             "secrets": self.secrets.message(),
-            **(service.work.totals() if service else {}),
+            **(session.work.totals() if session else {}),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
     def _on_close(self) -> None:
         self._greeted = False
-        if self._service is not None:
-            self._service.forget_callers()
+        if self._session is not None:
+            self._session.forget_callers()
 
     def _on_message(self, message: Message) -> None:
         """Raises: FrameError if the message is not valid from a control plane."""
@@ -166,10 +167,10 @@ class Agent:
     def _take_word(self, word: str, params: object) -> None:
         if not isinstance(params, dict) or not isinstance(params.get("command_id"), str):
             raise FrameError(f"{word} names no command")
-        if self._service is None:
+        if self._session is None:
             return
         try:
-            self._service.notices[word](params)
+            self._session.notices[word](params)
         except Exception as error:  # noqa: BLE001 - any error ends this connection only
             # Whoever waits for the command's start learns that the connection is lost.
             raise FrameError(f"{word} failed: {type(error).__name__}") from None
@@ -211,7 +212,7 @@ class Agent:
             reply(AgentError("validation_error", f"bad parameters: {type(error).__name__}"))
 
     def _unknown(self, method: str) -> AgentError:
-        if self._service is None:
+        if self._session is None:
             return AgentError("conflict", "the sandbox is not configured yet")
         return AgentError("validation_error", f"unknown method: {method:.100}")
 
@@ -232,24 +233,24 @@ class Agent:
         self.secrets.replace(params)
         reply({})
 
-    def _stats(self, service: Service, _params: Message, reply: Reply) -> None:
+    def _stats(self, session: Session, _params: Message, reply: Reply) -> None:
         reply(
             {
-                "running": service.running,
-                "terminals": service.terminals,
-                "finished": service.finished,
+                "running": session.running,
+                "terminals": session.terminals,
+                "finished": session.finished,
                 "buffered_events": len(self._events),
                 "uptime_ms": int((time.monotonic() - self._started) * 1000),
             }
         )
 
-    def _shut_down(self, service: Service, params: Message, reply: Reply) -> None:
+    def _shut_down(self, session: Session, params: Message, reply: Reply) -> None:
         def drained() -> None:
             reply({})
             # The control plane removes the container. This timer only ends a stray agent.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
-        service.work.stop(
+        session.work.stop(
             given.text(params, "reason"),
             params.get("at_once") is True,
             lambda: self._events.when_empty(drained),

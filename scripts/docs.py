@@ -37,7 +37,7 @@ LISP_NAMES = ROOT / "paddock" / "cli" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
 _FIRST_READ = (
     *("guard", "guard_process", "spawn", "command_process"),
-    *("profile", "landlock", "seccomp"),
+    *("profile", "landlock", "filters/seccomp"),
 )
 _THEN_READ = (
     *("enforce/tree", "enforce/strays", "enforce/privileges", "enforce/syscalls"),

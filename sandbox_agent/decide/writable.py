@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from sandbox_agent.decide.outside import TMP
+from sandbox_agent.decide.outside_paths import TMP
 
 # Only devices and shared memory are writable in it.
 _DEVICES = "/dev"

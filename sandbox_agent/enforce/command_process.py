@@ -9,7 +9,8 @@ import socket
 import termios
 from typing import NamedTuple, NoReturn
 
-from sandbox_agent.enforce import beneath, execution, guard_messages, privileges, seccomp, syscalls
+from sandbox_agent.enforce import beneath, execution, guard_messages, privileges, syscalls
+from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Failed, Step
 from sandbox_agent.enforce.profile import Profile, Reads
 from sandbox_agent.enforce.reads.contents import Contents

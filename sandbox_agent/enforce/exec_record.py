@@ -8,8 +8,9 @@ from collections import deque
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.loop import READ, Loop, Timer
 from sandbox_agent.decide.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
-from sandbox_agent.enforce import notify, own_threads
+from sandbox_agent.enforce import notify
 from sandbox_agent.enforce.caller import UNKNOWN, Process, Program
+from sandbox_agent.enforce.filters import own_threads
 from sandbox_agent.enforce.images import Images
 from sandbox_agent.enforce.notify import Notice
 from sandbox_agent.enforce.second_look import Expected, SecondLooks

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from sandbox_agent.enforce.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.syscalls import checked
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

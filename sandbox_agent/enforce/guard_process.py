@@ -17,11 +17,11 @@ from sandbox_agent.enforce import (
     guard_messages,
     privileges,
     processes,
-    seccomp,
     spawn,
     syscalls,
 )
 from sandbox_agent.enforce.command_process import Pipes, Plan
+from sandbox_agent.enforce.filters import seccomp
 from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Report, Step
 from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.spawn import Spawner

@@ -10,7 +10,8 @@ from sandbox_agent.decide.denials import Denials
 from sandbox_agent.decide.manifest import Consume, ReadManifest
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.decide.writable import places
-from sandbox_agent.enforce import landlock, read_filter, seccomp, syscalls
+from sandbox_agent.enforce import landlock, syscalls
+from sandbox_agent.enforce.filters import read_filter, seccomp
 from sandbox_agent.enforce.landlock import (
     CHANGE,
     EXECUTE,

@@ -9,7 +9,7 @@ import posixpath
 from typing import NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.outside import TMP, is_file_of_image, outside
+from sandbox_agent.decide.outside_paths import TMP, is_file_of_image, outside
 from sandbox_agent.enforce.syscalls import open_beneath, open_in_root
 
 RULE = "path-outside-workspace"

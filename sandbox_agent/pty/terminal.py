@@ -16,10 +16,10 @@ from sandbox_agent.enforce.command_process import Pipes
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.tree import Tree
 from sandbox_agent.pty import device, gate
-from sandbox_agent.pty.held import Held
 from sandbox_agent.pty.kept_files import KeptFiles
 from sandbox_agent.pty.request import Request
-from sandbox_agent.pty.typed import Typed
+from sandbox_agent.pty.unread_output import UnreadOutput
+from sandbox_agent.pty.untaken_input import UntakenInput
 from sandbox_agent.pty.waiting import Program, Waiting
 
 _READ_BYTES = 65536
@@ -58,8 +58,8 @@ class Terminal:
         self._waiting = waiting
         self._on_progress = on_progress
         self._on_end = on_end
-        self.output = Held()
-        self._input = Typed(loop)
+        self.output = UnreadOutput()
+        self._input = UntakenInput(loop)
         self._kept = KeptFiles({})
         # The program that waits at the prompt when the first line is sent. It can only be the tool,
         # so no program that the tool starts later is mistaken for it.

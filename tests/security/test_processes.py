@@ -11,7 +11,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from sandbox_agent.enforce.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from tests.support.attack import Attacks, assert_well, numbers
 from tests.support.attempts import attempt, attempts
 from tests.support.box import Box, Outcome, ended, inner_pid

@@ -2,7 +2,7 @@
 
 import struct
 
-from sandbox_agent.enforce.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 
 KILL, NOTIFY, ALLOW = "kill", "notify", "allow"
 

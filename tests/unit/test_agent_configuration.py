@@ -15,7 +15,7 @@ from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.server import Agent
-from sandbox_agent.service import Service
+from sandbox_agent.session import Session
 
 CONFIGURATION = Configuration(
     level="low",
@@ -105,10 +105,10 @@ def test_it_is_configured_once(told: Told) -> None:
     assert hello["configured"] is True
     assert "session_cpu_us" in hello
     assert told.ask("stats", {})["running"] == []
-    first = told.agent._service
+    first = told.agent._session
     assert told.ask("configure", {**MESSAGE, "level": "high", "commands": None}) == "conflict"
     assert told.ask("configure", {}) == "conflict"
-    assert told.agent._service is first
+    assert told.agent._session is first
     assert told.confined == 1
     assert told.stopped == 0
 
@@ -155,7 +155,7 @@ def test_a_wrong_one_ends_the_agent(
 ) -> None:
     assert told.ask("configure", {**MESSAGE, name: value}) is None
     assert (told.stopped, told.agent._exit_code) == (1, REFUSED)
-    assert told.agent._service is None
+    assert told.agent._session is None
     assert told.confined == 0
     assert "cannot be configured" in capsys.readouterr().err
     assert told.ask("stats", {}) == "conflict"
@@ -168,7 +168,7 @@ def test_a_member_that_is_missing_ends_the_agent(told: Told, name: str) -> None:
     if name != "confinement":
         message["confinement"] = confinement
     assert told.ask("configure", message) is None
-    assert (told.stopped, told.agent._service) == (1, None)
+    assert (told.stopped, told.agent._session) == (1, None)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +231,13 @@ def test_nothing_but_a_refusal_comes_of_wild_members(
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What services are told of what their commands need."""
     used: list[Any] = []
-    real = Service.__init__
+    real = Session.__init__
 
-    def init(service: Service, *arguments: Any) -> None:
+    def init(session: Session, *arguments: Any) -> None:
         used.append(arguments[-1])
-        real(service, *arguments)
+        real(session, *arguments)
 
-    monkeypatch.setattr(Service, "__init__", init)
+    monkeypatch.setattr(Session, "__init__", init)
     return used
 
 

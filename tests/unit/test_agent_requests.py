@@ -35,7 +35,7 @@ from sandbox_agent.enforce.profile import ConfinementError, Tool
 from sandbox_agent.files.file_helper import FileHelper, parse_answer
 from sandbox_agent.files.transfers import Transfers
 from sandbox_agent.server import Agent
-from sandbox_agent.service import Service
+from sandbox_agent.session import Session
 
 METHODS = [
     "exec",
@@ -160,7 +160,7 @@ class Told:
 def agent() -> Agent:
     """Everything but the confinement, so that no process is started."""
     agent = Agent("/nonexistent")
-    agent._serve(Service(agent._loop, CONFIGURATION, agent._abi, agent._events, agent.secrets))
+    agent._serve(Session(agent._loop, CONFIGURATION, agent._abi, agent._events, agent.secrets))
     return agent
 
 

@@ -91,6 +91,8 @@ def status(check: Check) -> str:
         (replace(INFO, version="dev"), "ok", "dev"),
         (replace(INFO, rootless=True), "failure", "rootless"),
         (replace(INFO, userns_remap=True), "failure", "userns-remap"),
+        (replace(INFO, podman=True, version="4.3.1"), "failure", "Podman is not supported"),
+        (replace(INFO, selinux=True), "failure", "SELinux labels"),
         (replace(INFO, unlimited=("memory", "pids")), "failure", "memory, pids"),
     ],
 )

@@ -193,17 +193,23 @@ def test_engine_info_names_what_can_not_be_confined() -> None:
         {
             "ServerVersion": "27.1",
             "CgroupVersion": "2",
-            "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless", "name=userns"],
-        }
+            "SecurityOptions": [
+                *("name=seccomp,profile=builtin", "name=rootless", "name=userns", "name=selinux"),
+            ],
+        },
+        {"Components": [{"Name": "Podman Engine", "Version": "4.3.1"}, {"Name": "Conmon"}]},
     )
     assert (info.version, info.cgroup_version) == ("27.1", "2")
     assert info.rootless
     assert info.userns_remap
-    plain = docker_records.engine_info({"ServerVersion": "20.10", "SecurityOptions": None})
-    assert not plain.rootless
-    assert not plain.userns_remap
+    assert info.selinux
+    assert info.podman
+    plain = docker_records.engine_info(
+        {"ServerVersion": "20.10", "SecurityOptions": None}, {"Components": [{"Name": "Engine"}]}
+    )
+    assert not any((plain.rootless, plain.userns_remap, plain.selinux, plain.podman))
     assert not plain.apparmor
-    assert docker_records.engine_info({"SecurityOptions": ["name=apparmor"]}).apparmor
+    assert docker_records.engine_info({"SecurityOptions": ["name=apparmor"]}, {}).apparmor
 
 
 @pytest.mark.parametrize(

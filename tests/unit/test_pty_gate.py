@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_agent.pty.gate import SANITIZERS, RefusedError, check
-from sandbox_agent.pty.held import HELD_BYTES, Held
+from sandbox_agent.pty.unread_output import HELD_BYTES, UnreadOutput
 from tests.support.raised import raised
 
 DECLARED = frozenset({"select"})
@@ -48,7 +48,7 @@ def test_no_control_character_passes(text: str) -> None:
 
 @given(st.lists(st.binary(max_size=20)), st.lists(st.integers(1, 15)))
 def test_everything_said_is_read_once_and_in_order(said: list[bytes], limits: list[int]) -> None:
-    held, read = Held(), b""
+    held, read = UnreadOutput(), b""
     for data in said:
         held.add(data)
         for limit in limits:
@@ -62,7 +62,7 @@ def test_everything_said_is_read_once_and_in_order(said: list[bytes], limits: li
 
 
 def test_places_that_are_not_held_are_refused() -> None:
-    held = Held()
+    held = UnreadOutput()
     held.add(b"abcdef")
     assert held.room == HELD_BYTES - 6
     assert held.take(4, 10) == b"ef"

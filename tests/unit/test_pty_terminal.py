@@ -19,7 +19,7 @@ from sandbox_agent.enforce.profile import Tool
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.terminal import Terminal
-from sandbox_agent.pty.typed import MOST_BYTES
+from sandbox_agent.pty.untaken_input import MOST_BYTES
 from sandbox_agent.pty.waiting import Program as File
 from sandbox_agent.pty.waiting import Waiting
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from sandbox_agent.enforce import read_filter
-from sandbox_agent.enforce.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters import read_filter
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from tests.support.filters import ALLOW, KILL, NOTIFY, decision
 
 COOKIE = (0xDEADBEEF, 0x01234567)

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from sandbox_agent.enforce import read_filter
-from sandbox_agent.enforce.architectures import ARCHITECTURES
-from sandbox_agent.enforce.seccomp import Filter, program
+from sandbox_agent.enforce.filters import read_filter
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.seccomp import Filter, program
 from tests.support.filters import ALLOW, KILL, NOTIFY, decision
 
 COOKIE = (0xDEADBEEF, 0x01234567)

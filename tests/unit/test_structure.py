@@ -71,7 +71,7 @@ FLOORS = {
         "pty",
         "files",
         "net",
-        "service",
+        "session",
         "server",
         "__main__",
     ),

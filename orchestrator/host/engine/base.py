@@ -136,6 +136,10 @@ class EngineInfo:
     runtimes: tuple[str, ...] = ()
     # Whether it confines containers by AppArmor.
     apparmor: bool = False
+    # Whether it labels containers for SELinux, which then may use labelled files only.
+    selinux: bool = False
+    # Whether it is Podman, which answers a part of Docker's API.
+    podman: bool = False
 
 
 @dataclass(frozen=True, slots=True)

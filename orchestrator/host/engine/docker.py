@@ -85,7 +85,9 @@ class DockerEngine(Engine):
 
     async def info(self) -> EngineInfo:
         """See `Engine.info`."""
-        return await self._call("describe itself", lambda c: docker_records.engine_info(c.info()))
+        return await self._call(
+            "describe itself", lambda c: docker_records.engine_info(c.info(), c.version())
+        )
 
     async def image(self, name: str) -> Image | None:
         """See `Engine.image`."""

@@ -25,7 +25,9 @@ BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 # Packets from the bridge to any address of the host pass INPUT; packets to link-local addresses
 # elsewhere (cloud metadata) pass DOCKER-USER. Of the two iptables back ends, the rules must go to
 # the one that Docker uses. Docker removes its rule for a moment whenever it makes a network, so the
-# script looks for the rule more than once. Name servers that the operator set may be at those
+# script looks for the rule more than once. Packets between sandboxes stay within the bridge; the
+# kernel shows them to iptables only while a setting of the host says so. Docker turns it on when it
+# makes the bridge, but anyone may turn it off. Name servers that the operator set may be at those
 # addresses, too. A chain with the bridge's name, refilled each time and placed before the other
 # rules, accepts lookups to them.
 RULES_SCRIPT = """\
@@ -44,6 +46,11 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
 done
 if [ -z "$backend" ]; then
     echo "the engine's DOCKER-USER chain was not found" >&2
+    exit 1
+fi
+if [ "$action" = install ] && grep -q "^ *$bridge:" /proc/net/dev &&
+    ! grep -qs 1 /proc/sys/net/bridge/bridge-nf-call-iptables; then
+    echo "sandboxes could reach each other: set net.bridge.bridge-nf-call-iptables to 1" >&2
     exit 1
 fi
 drop() {
@@ -114,6 +121,8 @@ class Bridge:
     def ensure(self, client: docker.APIClient, image: str) -> None:
         """Installs the rules, then makes the bridge, so it never exists without them.
 
+        The kernel's setting for the bridge's packets can only be checked once there is a bridge.
+
         Raises: EngineUnavailableError, docker's errors; whatever was made is removed.
         """
         with self._lock:
@@ -121,7 +130,8 @@ class Bridge:
                 return
             try:
                 self._run_helper(client, image, "install")
-                self._ensure_bridge(client)
+                if self._ensure_bridge(client):
+                    self._run_helper(client, image, "install")
                 if not self._set_resolvers:
                     self.resolvers = host_resolvers(client, image, self._instance)
             except BaseException:
@@ -144,7 +154,8 @@ class Bridge:
             # Without the bridge, the rules match nothing.
             _log.warning("the rules of %s could not be removed: %s", self.bridge, str(error))
 
-    def _ensure_bridge(self, client: docker.APIClient) -> None:
+    def _ensure_bridge(self, client: docker.APIClient) -> bool:
+        """Whether the bridge is new."""
         options = {BRIDGE_NAME: self.bridge, BRIDGE_ICC: "false"}
         try:
             found = client.inspect_network(self.name)
@@ -156,11 +167,12 @@ class Bridge:
                 labels={LABEL_INSTANCE: self._instance},
                 enable_ipv6=False,
             )
-            return
+            return True
         if found.get("Driver") != "bridge" or not options.items() <= found["Options"].items():
             raise EngineUnavailableError(
                 f"the network {self.name} has the wrong options: remove it"
             )
+        return False
 
     def _remove_bridge(self, client: docker.APIClient) -> bool:
         """Whether the bridge is gone; a bridge in use stays."""

@@ -27,8 +27,8 @@ _CAN_LIMIT = {
 _EXITED = re.compile(r"Exited \((\d+)\)")
 
 
-def engine_info(raw: dict[str, Any]) -> EngineInfo:
-    """Converts `GET /info`."""
+def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
+    """Converts `GET /info` and `GET /version`."""
     options = {
         part.removeprefix("name=")
         for option in raw.get("SecurityOptions") or []
@@ -43,6 +43,11 @@ def engine_info(raw: dict[str, Any]) -> EngineInfo:
         unlimited=tuple(name for name, key in _CAN_LIMIT.items() if raw.get(key) is False),
         runtimes=tuple(sorted(raw.get("Runtimes") or {})),
         apparmor="apparmor" in options,
+        selinux="selinux" in options,
+        podman=any(
+            str(each.get("Name", "")).startswith("Podman")
+            for each in version.get("Components") or []
+        ),
     )
 
 

@@ -44,6 +44,7 @@ class FakeEngine(Engine):
         self.specs: dict[str, SandboxSpec] = {}
         self.calls: list[str] = []
         self.open_network = False
+        self.described = EngineInfo("fake", "2", rootless=False, userns_remap=False)
         self.sandbox_kernel = SandboxKernel(landlock_abi=7, seccomp=True)
         self.closed = False
         self._instance = instance
@@ -87,7 +88,7 @@ class FakeEngine(Engine):
     async def info(self) -> EngineInfo:
         """See `Engine.info`."""
         await self._enter("info")
-        return EngineInfo(version="fake", cgroup_version="2", rootless=False, userns_remap=False)
+        return self.described
 
     async def image(self, name: str) -> Image | None:
         """See `Engine.image`."""

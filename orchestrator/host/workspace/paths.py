@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.words import ID_PATTERN
-from sandbox_agent.decide.outside import outside
+from sandbox_agent.decide.outside_paths import outside
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 SLOT_PATTERN = r"[0-9a-f]{16}"

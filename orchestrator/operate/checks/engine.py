@@ -14,6 +14,7 @@ from orchestrator.host.engine.base import (
     EngineInfo,
     Image,
 )
+from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.engine.image_names import build_command, how_to_get
 from orchestrator.host.node.mounts import apart
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
@@ -57,9 +58,9 @@ def engine_check(info: EngineInfo, runtime: str | None = None, *, parser: bool =
     start a container.
     """
     detail = f"version {info.version}, cgroup {info.cgroup_version}"
-    if info.rootless or info.userns_remap:
-        mode = "rootless" if info.rootless else "userns-remap"
-        return failure(ENGINE, f"{detail}, {mode}", "use a rootful engine without userns-remap")
+    refused = unfit(info)
+    if refused is not None:
+        return failure(ENGINE, f"{detail}: {refused.reason}", refused.remedy)
     if info.apparmor and not parser:
         return failure(
             ENGINE,

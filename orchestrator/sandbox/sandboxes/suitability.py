@@ -5,6 +5,7 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
 )
 from orchestrator.host.engine.base import Engine
+from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.link.messages import Hello
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.requirements import check
@@ -37,11 +38,9 @@ class Suitability:
     async def _check_engine(self) -> None:
         """Raises: EngineUnavailableError if this engine can't confine sandboxes."""
         if not self._engine_checked:
-            info = await self._engine.info()
-            if info.rootless or info.userns_remap:
-                raise EngineUnavailableError(
-                    "rootless engines and userns-remap are not supported: use a rootful engine"
-                )
+            refused = unfit(await self._engine.info())
+            if refused is not None:
+                raise EngineUnavailableError(f"{refused.reason}; {refused.remedy}")
             self._engine_checked = True
 
     async def check_sandbox(self, level: Level, hello: Hello | None) -> None:

@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from sandbox_agent.enforce import caller, notify, own_threads, privileges, syscalls
-from sandbox_agent.enforce.architectures import ARCHITECTURES
+from sandbox_agent.enforce import caller, notify, privileges, syscalls
 from sandbox_agent.enforce.caller import UNKNOWN
+from sandbox_agent.enforce.filters import own_threads
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.notify import Notice
 from sandbox_agent.enforce.profile import Profile, Reads
 from sandbox_agent.enforce.reads.memories import Memories

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.outside import is_file_of_image
+from sandbox_agent.decide.outside_paths import is_file_of_image
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 from sandbox_agent.enforce.syscalls import open_beneath
 from sandbox_agent.files.archives import names

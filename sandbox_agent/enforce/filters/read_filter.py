@@ -7,9 +7,9 @@ that one would report is reported here, because a process has one listener.
 
 import os
 
-from sandbox_agent.enforce import bpf, own_threads
-from sandbox_agent.enforce.architectures import ARCHITECTURES
-from sandbox_agent.enforce.bpf import (
+from sandbox_agent.enforce.filters import bpf, own_threads
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.bpf import (
     ALLOWED,
     AND,
     JUMP_ANY_BIT,

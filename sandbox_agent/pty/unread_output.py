@@ -4,7 +4,7 @@
 HELD_BYTES = 256 * 1024
 
 
-class Held:
+class UnreadOutput:
     """The output from offset `start` to `end`."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 import struct
 
-from sandbox_agent.enforce.architectures import Architecture
+from sandbox_agent.enforce.filters.architectures import Architecture
 
 KILL_PROCESS = 0x80000000
 USER_NOTIF = 0x7FC00000

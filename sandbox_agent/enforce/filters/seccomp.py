@@ -10,9 +10,9 @@ import errno
 import os
 from typing import NamedTuple
 
-from sandbox_agent.enforce import bpf, own_threads
-from sandbox_agent.enforce.architectures import ARCHITECTURES
-from sandbox_agent.enforce.bpf import (
+from sandbox_agent.enforce.filters import bpf, own_threads
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.bpf import (
     ALLOW,
     ALLOWED,
     AND,

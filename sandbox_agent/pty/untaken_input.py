@@ -12,7 +12,7 @@ MOST_BYTES = 64 * 1024
 PATIENCE_SECONDS = 20.0
 
 
-class Typed:
+class UntakenInput:
     """Bytes on their way to a terminal, and the caller who waits until they are taken."""
 
     def __init__(self, loop: Loop) -> None:

@@ -9,8 +9,8 @@ import errno
 import os
 
 from sandbox_agent.enforce import notify
-from sandbox_agent.enforce.architectures import ARCHITECTURES
-from sandbox_agent.enforce.bpf import ALLOWED, JUMP_EQUAL, Block, loaded, refused, returned
+from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
+from sandbox_agent.enforce.filters.bpf import ALLOWED, JUMP_EQUAL, Block, loaded, refused, returned
 from sandbox_agent.enforce.notify import Notice
 
 # Where the number is among the arguments; before it may be what kind of number it is.

@@ -18,7 +18,7 @@ from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.run.work import Work
 
 
-class Service:
+class Session:
     """Everything that depends on the session."""
 
     def __init__(

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from images.site import platform_options
-from scripts.hosts.machine import PROXY
+from scripts.hosts.machine import NICE, PROXY
 from scripts.hosts.systems import STOCK, System
 
 ROOT = Path(__file__).parents[2]
@@ -219,7 +219,7 @@ def _digest(content: bytes) -> str:
 def _run(arguments: list[str], report: Report) -> None:
     """Runs a program to its end and shows its output if it fails. Raises: DiskError."""
     done = subprocess.run(
-        ["nice", *arguments],
+        [*NICE, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -30,7 +30,7 @@ with open("base.tar", "rb") as image:
 
 def tell(**said: Any) -> None:
     """Writes one result."""
-    with open(RESULTS, "w", encoding="utf-8") as results:
+    with open(RESULTS, "a", encoding="utf-8") as results:
         results.write(json.dumps(said) + "\n")
 
 

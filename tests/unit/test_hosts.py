@@ -196,6 +196,38 @@ def test_the_table_has_a_column_for_each_system() -> None:
     assert "quotas and limits  1 of 2" in results.shown(rows)
 
 
+def test_the_job_tries_everything_whatever_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs are stand-ins: `make run` fails, and the doctor finds a fault."""
+    programs, told_in = tmp_path / ".venv/bin", tmp_path / "told"
+    programs.mkdir(parents=True)
+    for name, script in {
+        "make": '[ "$1" != run ]',
+        "python": f'[ "$2" != pytest ] || echo "$@" >{tmp_path}/tests',
+        "paddock": f"echo '{json.dumps({'checks': DOCTOR['checks']})}'; exit 1",
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    (tmp_path / "job.json").write_text('{"tests": ["a", "b"]}')
+    (tmp_path / "base.tar").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setattr(job, "RESULTS", str(told_in))
+    job.main()
+    result = told(*map(json.loads, told_in.read_text().splitlines()))
+    assert list(result.steps.items()) == [
+        ("make engine", 0),
+        ("load the base image", 0),
+        ("make run", 1),
+        ("make stop", 0),
+        ("tests", 0),
+    ]
+    assert result.complete
+    assert result.checks["level high"][0] == "failure"
+    assert (tmp_path / "tests").read_text().endswith(" -p no:cacheprovider a b\n")
+
+
 def test_results_are_kept_for_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docs, "EXAMINED", tmp_path / "hosts.json")
     monkeypatch.setattr(docs, "_write_parts", lambda: None)

@@ -36,7 +36,10 @@ if lacks_apparmor_parser; then missing="$missing apparmor"; fi
 {
     echo "error: this is missing here:"
     for need in $missing; do echo "    $(describe "$need")"; done
-    echo "Run this as root, then \`make run\` again, as root:"
+    case $(system_name) in
+        debian | jammy) echo "As root, \`make run\` installs it. By hand, also as root:" ;;
+        *) echo "Run this as root, then \`make run\` again, as root:" ;;
+    esac
     # shellcheck disable=SC2086 # a list of words
     how_to_get $missing | sed 's/^/    /'
 } >&2

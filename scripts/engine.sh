@@ -12,19 +12,16 @@ run=${HOST_ROOT:-}/run
 # Waits up to $1 seconds.
 answers() { .venv/bin/python -m images engine --wait "$1"; }
 
-if ! command -v mkfs.ext4 >/dev/null; then
-    if can_install; then
-        require filesystem
-    else
-        step "no mkfs.ext4 here: workspaces are not held to their size; \`$(how_to_get filesystem)\`"
-    fi
-fi
+missing=()
+has_engine || missing+=(engine)
+command -v mkfs.ext4 >/dev/null || missing+=(filesystem)
 # Also for an engine that is already there: it loads its profile when it starts a container.
-if lacks_apparmor_parser; then
-    if can_install; then
-        require apparmor
+if lacks_apparmor_parser; then missing+=(apparmor); fi
+if [ ${#missing[@]} != 0 ]; then
+    if can_install || ! has_engine; then
+        require "${missing[@]}"
     else
-        step "AppArmor is enabled, but its parser is missing; \`$(how_to_get apparmor)\`"
+        step "missing here: $(descriptions "${missing[@]}"); as root: $(how_to_get "${missing[@]}")"
     fi
 fi
 
@@ -32,7 +29,6 @@ answers 0 && exit 0
 
 host=${PADDOCK_DOCKER_HOST:-${DOCKER_HOST:-}}
 [ -z "$host" ] || fail "the Docker engine at $host does not answer: start it, or unset DOCKER_HOST"
-has_engine || require engine
 [ "$(id -u)" = 0 ] || fail "the Docker engine does not answer this user: run as root"
 
 step "starting the Docker engine"

@@ -49,10 +49,12 @@ require() {
         apt_install $names
         return
     fi
-    local what how
-    what=$(for need in "$@"; do describe "$need"; done | paste -sd, - | sed 's/,/, /g')
-    how=$(how_to_get "$@" | sed 's/^/    /')
-    fail "missing here: $what; as root:"$'\n'"$how"
+    fail "missing here: $(descriptions "$@"); as root:"$'\n'"$(how_to_get "$@" | sed 's/^/    /')"
+}
+
+# What the needs are, in one line.
+descriptions() {
+    for need in "$@"; do describe "$need"; done | paste -sd, - | sed 's/,/, /g'
 }
 
 apt_install() {

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 from docker.errors import DockerException
@@ -35,7 +36,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make hosts", description=(__doc__ or "").split("\n")[0])
     option = parser.add_argument
     option("--system", action="append", choices=SYSTEMS, help="only this one; may be repeated")
-    option("--short", action="store_true", help="the first third of the tests; stores no results")
+    option("--short", action="store_true", help="the first third of the tests")
     option("--test", action="append", help="only this test, as pytest names it; stores no results")
     option("--keep", action="store_true", help="keep the disk of the project and the console's log")
     option("--cache", type=Path, default=_default_cache(), metavar="DIR", help="for disks")
@@ -63,7 +64,7 @@ def examine(system: System, options: argparse.Namespace) -> Result:
     handed: dict[str, Path | str] = {"job.json": json.dumps({"tests": tests})}
     if not options.no_base and (image := handed_base(cache)) is not None:
         handed["base.tar"] = image
-    result = Result(system.title)
+    result = Result(system.title, _described(options.short))
     try:
         disks.project_disk(project, cache, system, tree, handed, detail)
         booted = Machine(kernel, initrd, system_disk, project, console)
@@ -79,12 +80,20 @@ def examine(system: System, options: argparse.Namespace) -> Result:
 
 
 def _run(booted: Machine, result: Result, mirrors: tuple[str, ...], seconds: float) -> None:
-    kvm = machine.has_kvm(Path("/proc/cpuinfo").read_text())
-    step(f"booting {result.title} {'with KVM' if kvm else 'by emulation, which is slow'}")
-    with machine.running(machine.command(booted, mirrors, kvm=kvm), seconds) as lines:
+    step(f"booting {result.title} {'with KVM' if _kvm() else 'by emulation, which is slow'}")
+    with machine.running(machine.command(booted, mirrors, kvm=_kvm()), seconds) as lines:
         for line in lines:
             if said := result.take(line):
                 detail(said)
+
+
+def _described(short: bool) -> str:
+    form = "a third of the tests" if short else "all tests"
+    return f"{date.today()}, {form}, {'KVM' if _kvm() else 'emulated'}"
+
+
+def _kvm() -> bool:
+    return machine.has_kvm(Path("/proc/cpuinfo").read_text())
 
 
 def handed_base(cache: Path) -> Path | None:
@@ -121,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except disks.DiskError as error:
             failure(f"{name}: {error}")
             return 1
-    if not (options.short or options.test):
+    if not options.test:
         docs.keep_hosts(found)
     print(results.shown(results.table(list(found.values()))))
     faults = [f"{result.title}: {fault}" for result in found.values() for fault in result.faults()]

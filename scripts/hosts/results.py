@@ -17,6 +17,7 @@ class Result:
     """What one machine's job said; `complete` if it said everything."""
 
     title: str
+    run: str = ""  # when and how, for people
     facts: dict[str, str] = field(default_factory=dict)  # system, kernel, python, uptime
     steps: dict[str, int] = field(default_factory=dict)  # exit statuses by the step's name
     seconds: dict[str, int] = field(default_factory=dict)  # by the step's name
@@ -87,6 +88,7 @@ def save(path: Path, results: Mapping[str, Result]) -> None:
 def table(results: Sequence[Result]) -> list[list[str]]:
     """A row for each fact and topic, a column for each system; titles are in the first row."""
     rows = [["", *(result.title for result in results)]]
+    rows.append(["run", *(_said(result.run) for result in results)])
     rows.append(["kernel", *(_said(result.facts.get("kernel")) for result in results)])
     for name in DESCRIPTION:
         rows.append([name, *(_said(_detail(result, name)) for result in results)])

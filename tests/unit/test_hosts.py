@@ -46,7 +46,7 @@ LINES = [
 
 
 def told(*lines: object) -> Result:
-    result = Result("Debian 12")
+    result = Result("Debian 12", "today")
     for line in lines:
         result.take(json.dumps(line) + "\r\n")
     return result
@@ -187,6 +187,7 @@ def test_the_table_has_a_column_for_each_system() -> None:
     rows = results.table([told(*LINES), Result("Debian 13")])
     said = {row[0]: row[1:] for row in rows}
     assert rows[0] == ["", "Debian 12", "Debian 13"]
+    assert said["run"] == ["today", "?"]
     assert said["kernel"] == ["6.1.0", "?"]
     assert said["engine"] == ["version 20.10, cgroup 2", "?"]
     assert said["`make run`"] == ["well", "?"]

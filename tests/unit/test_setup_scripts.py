@@ -217,7 +217,7 @@ def test_a_system_without_bash_is_told_so(tmp_path: Path) -> None:
         ("emulator.sh", "mmdebstrap", "qemu-system-x86-core mmdebstrap e2fsprogs"),
         ("compose.sh", "docker-compose", "docker-compose"),
         ("venv.sh", "python3", "python3"),
-        ("engine.sh", "dockerd", "moby-engine"),
+        ("engine.sh", "dockerd", "moby-engine e2fsprogs"),
     ],
 )
 def test_each_script_names_its_packages_and_installs_none(
@@ -261,9 +261,11 @@ def test_the_parser_of_profiles_comes_with_the_engine(tmp_path: Path) -> None:
         host.program("mkfs.ext4")
         host.noted("apt-get")
         host.file("sys/module/apparmor/parameters/enabled", "Y\n")
-        calls = "\n".join(host.run("engine.sh").calls)
-        assert "--no-install-recommends apparmor" in calls
-        assert ("docker.io" in calls) == (answers == "exit 1")
+        if answers == "exit 0":
+            host.program("dockerd")
+        packages = "apparmor" if answers == "exit 0" else "docker.io iptables apparmor"
+        (install,) = [line for line in host.run("engine.sh").calls if " install " in line]
+        assert install.endswith(f"--no-install-recommends {packages}")
 
 
 @pytest.mark.parametrize("enabled", ["N\n", None])
@@ -271,6 +273,7 @@ def test_without_apparmor_no_parser_is_installed(tmp_path: Path, enabled: str | 
     host = Host(tmp_path, SYSTEMS["debian-12"])
     host.engine_answers()
     host.program("mkfs.ext4")
+    host.program("dockerd")
     host.noted("apt-get")
     if enabled is not None:
         host.file("sys/module/apparmor/parameters/enabled", enabled)

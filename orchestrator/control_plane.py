@@ -4,7 +4,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self
 
-from orchestrator.ground.check import Check
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.open import lock, open_ground
@@ -97,7 +96,3 @@ class ControlPlane(Instance):
     async def close(self) -> None:
         """Closes everything in reverse order; sandboxes keep running."""
         await self._closers.aclose()
-
-    async def readiness(self) -> dict[str, Check]:
-        """Whether sessions can be created and recorded: the checks by name."""
-        return {check.name: check for check in await self.ready.checks()}

@@ -33,7 +33,7 @@ MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
 EXAMINED = DOCS / "hosts.json"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
-LISP_NAMES = ROOT / "paddock" / "cli" / "lisp_names.py"
+LISP_NAMES = ROOT / "paddock" / "cli" / "prompt" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
 _FIRST_READ = (
     *("guard", "guard_process", "spawn", "command_process"),

@@ -7,7 +7,7 @@ import typer
 
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example
-from paddock.cli.terminal import complain, note, print_json, print_table
+from paddock.cli.output import complain, note, print_json, print_table
 
 app = typer.Typer()
 

@@ -18,7 +18,7 @@ from orchestrator.rules.policy.layers import Reaches
 from orchestrator.rules.policy.operation_explain import explain_operation
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.policy.session_policy import SessionPolicy
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.operator_mounts import writable_targets
 from orchestrator.settings.settings import Settings
 from paddock.contract.policies import OperationArgs
@@ -138,7 +138,7 @@ def _judges(
     listed = settings.mounts
     if body.session is not None:
         session = sessions.finder.find(context.principal, body.session)
-        mounts = writable_targets(listed, (*session.level.mounts, *session.mounts))
+        mounts = writable_targets(listed, (*session.level.mounts, *session.terms.mounts))
         return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
     _check_host(context)
     named = known.named(body.level or "")

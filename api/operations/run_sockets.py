@@ -12,8 +12,8 @@ from api.shape.operation import SESSION, Frames, operation
 from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.service import SessionTurns
 from orchestrator.rules.policy.levels import Levels
-from orchestrator.sessions.service import Sessions
-from orchestrator.work.models.service import Models
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.work.models.models import Models
 from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.run_sockets import RunFrame, RunSocketFrame
 

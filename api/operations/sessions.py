@@ -11,7 +11,7 @@ from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
 from orchestrator.programs.turns.service import SessionTurns
-from orchestrator.sessions.service import Sessions as SessionsService
+from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
 from paddock.contract.inspection import InspectedSession
@@ -110,7 +110,7 @@ async def list_sessions(
 async def inspect_session(context: Context, sessions: SessionsService) -> InspectedSession:
     """One session with its current activity."""
     session = context.session()
-    return views.inspected(session, await sessions.inspect(session))
+    return views.inspected(session, await sessions.inspector.inspect(session))
 
 
 @operation(
@@ -258,7 +258,7 @@ async def interrupt_session(
     session = context.session()
     for each in (session, *session.family.descendants):
         turns.interrupt(each)
-    await context.work.complete(sessions.interrupt(context.principal, session))
+    await context.work.complete(sessions.interrupt(session))
     if body.message is not None:
         queue = turns.queue
         await context.work.complete(queue.add(context.principal, session, [body.message]))
@@ -276,7 +276,7 @@ async def interrupt_session(
 )
 async def rotate_handle(context: Context, sessions: SessionsService, body: NoBody) -> Handle:
     """Creates a new handle, which invalidates the old one."""
-    work = sessions.rotate_handle(context.principal, context.session())
+    work = sessions.changes.rotate_handle(context.principal, context.session())
     handle = await context.work.complete(work)
     context.work.recheck()
     return Handle(handle=handle)
@@ -295,7 +295,7 @@ async def rotate_handle(context: Context, sessions: SessionsService, body: NoBod
 async def set_episode(context: Context, sessions: SessionsService, body: EpisodeBody) -> Session:
     """Names the episode of the session's work; each change is recorded."""
     session = context.session()
-    work = sessions.set_episode(context.principal, session, body.episode_id)
+    work = sessions.changes.set_episode(context.principal, session, body.episode_id)
     await context.work.complete(work)
     return views.session(session, live=True)
 
@@ -316,7 +316,7 @@ async def created(
         if not session.wanted:
             work.detach(sessions.close(principal, session, purge=not named))
 
-    turn = await sessions.shares.turn(principal)
+    turn = await sessions.shares.slot(principal)
     registered = await work.complete(
         sessions.create(principal, request, turn),
         lambda created: leave(created.session),

@@ -15,8 +15,8 @@ from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sessions.service import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.sessions.shares import Streams
 from orchestrator.state.session import Session
 from paddock.contract.problem import Problem
 

@@ -20,5 +20,5 @@ async def performing(
     if not operation.restores:
         yield await operation.handler(context, **given, **inputs)
         return
-    async with context.shared.sessions.using(context.principal, context.session()):
+    async with context.shared.sessions.suspensions.using(context.principal, context.session()):
         yield await operation.handler(context, **given, **inputs)

@@ -148,7 +148,12 @@ class EventDraft(NamedTuple):
 
 def now() -> str:
     """The time in the form of events and records: RFC 3339, UTC, microseconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return time_text(datetime.now(UTC))
+
+
+def time_text(moment: datetime) -> str:
+    """A time in UTC, in that form."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def members(draft: EventDraft) -> Event:

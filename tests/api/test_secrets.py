@@ -24,9 +24,9 @@ from orchestrator.ground.store.database import Database
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.link import agent_link
 from orchestrator.host.node.processes import Earlier, Measured, Process, Usage
-from orchestrator.record.audit.cutting import MOST_AT_ONCE
+from orchestrator.record.audit.secret_cutting import MOST_AT_ONCE
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sessions.inspect import Inspection
+from orchestrator.sessions.inspection import Inspection
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
 from orchestrator.state.requests import ExecRequest, NewSession

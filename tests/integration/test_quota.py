@@ -20,7 +20,7 @@ from orchestrator.state.requests import NewSession
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.leaks import devices_below, unmount_all
-from tests.support.plane import clear, running, state
+from tests.support.plane import clear, readiness, running, state
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -135,7 +135,7 @@ async def test_the_limit_is_hard(small: Box, attempt: str) -> None:
 async def test_most_of_the_limit_can_be_used(small: Box) -> None:
     result = await small.python(FRAME, env={"ATTEMPT": ATTEMPTS["one file"]}, timeout=120)
     assert int(result.stdout.split()[0]) > LIMIT * 7 // 8
-    disk = (await small.plane.sessions.inspect(small.session)).disk
+    disk = (await small.plane.sessions.inspector.inspect(small.session)).disk
     assert disk is not None
     assert disk.limit_bytes > LIMIT * 7 // 8
     assert disk.limit_bytes - disk.used_bytes < MIB
@@ -163,7 +163,7 @@ async def test_a_closed_session_s_files_stay_and_come_back(new_box: BoxFactory) 
     await box.write("file", b"content")
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert (box.workspace / "file").read_bytes() == b"content"
-    disk = (await box.plane.sessions.inspect(box.session)).disk
+    disk = (await box.plane.sessions.inspector.inspect(box.session)).disk
     assert disk is not None
     assert disk.used_bytes > 0
     again = await new_box("medium", id="kept-files")
@@ -173,7 +173,7 @@ async def test_a_closed_session_s_files_stay_and_come_back(new_box: BoxFactory) 
     assert not slot.exists()
     assert devices_below(slot) == []
     assert mounts_under(str(slot)) == []
-    assert (await again.plane.sessions.inspect(again.session)).disk is None
+    assert (await again.plane.sessions.inspector.inspect(again.session)).disk is None
 
 
 async def test_another_limit_at_the_next_session(new_box: BoxFactory) -> None:
@@ -193,7 +193,7 @@ async def test_a_level_change_moves_the_limit(new_box: BoxFactory) -> None:
     await box.write("file", b"content")
     sizes = {}
     for level in ("medium", "high", "low"):
-        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
         sizes[level] = (slot_of(box) / "workspace.img").stat().st_size
         assert sizes[level] == box.session.limits.workspace_bytes
         assert await box.read("file") == b"content"
@@ -239,11 +239,11 @@ async def test_what_was_made_without_a_limit_stays_so(sandbox_image: str) -> Non
         async with running(settings) as plane:
             box = await Box.create(plane, "low", id="plain")
             await box.write("file", b"content")
-            assert (await plane.sessions.inspect(box.session)).disk is None
-            assert (await plane.readiness())["workspace quota"].status == "warning"
+            assert (await plane.sessions.inspector.inspect(box.session)).disk is None
+            assert (await readiness(plane))["workspace quota"].status == "warning"
             await plane.sessions.close(TESTER, box.session, purge=False)
         async with running(settings.model_copy(update={"workspace_quota": "image"})) as plane:
-            assert (await plane.readiness())["workspace quota"].status == "ok"
+            assert (await readiness(plane))["workspace quota"].status == "ok"
             box = await Box.create(plane, "low", id="plain")
             assert box.session.workspace.quota is Quota.NONE
             assert await box.read("file") == b"content"
@@ -259,7 +259,7 @@ async def test_a_control_plane_that_can_not_hold_limits_does_not_start(
             async with running(settings.model_copy(update={"workspace_quota": "image"})):
                 pass
         async with running(settings) as plane:  # it may run without quotas, and warns about it
-            assert (await plane.readiness())["workspace quota"].status == "warning"
+            assert (await readiness(plane))["workspace quota"].status == "warning"
 
 
 async def test_a_host_without_room_refuses_a_session(

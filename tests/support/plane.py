@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.check import Check
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.uid_range import is_free
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.settings.groups.capacity import FIRST_UID
 from orchestrator.settings.settings import Settings
@@ -29,6 +30,11 @@ from tests.support.leaks import (
     unmount_all,
     workspaces_left,
 )
+
+
+async def readiness(plane: ControlPlane) -> dict[str, Check]:
+    """Its checks of readiness, by their names."""
+    return {check.name: check for check in await plane.ready.checks()}
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def test_only_so_many_connections_are_open(relayed: Relayed) -> None:
     for each in (*clients, *served):
         each.close()
     steps(relayed, 300)
-    # The others got their turn.
+    # The others were served.
     with suppress(BlockingIOError):
         while True:
             served.append(relayed.proxy.accept()[0])

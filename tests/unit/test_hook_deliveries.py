@@ -21,7 +21,7 @@ from orchestrator.operate.hooks import delivering, delivery_rows
 from orchestrator.operate.hooks.backoff import MOST_TRIES
 from orchestrator.operate.hooks.delivering import AT_ONCE, HookDeliveries, kept_since
 from orchestrator.operate.hooks.hook import Hook
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from paddock.webhooks import verify
 from tests.support.limits import WAIT_SECONDS

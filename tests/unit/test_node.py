@@ -24,8 +24,8 @@ from orchestrator.operate.checks.host import resource_checks
 from orchestrator.operate.observe.gauges import Gauges
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.sandboxes.stopping import Stopper
-from orchestrator.sessions.inspect import Inspector
+from orchestrator.sandbox.sandboxes.stopper import Stopper
+from orchestrator.sessions.inspection import Inspector
 from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Looks, Sandbox
 from orchestrator.state.session import Session
@@ -121,8 +121,8 @@ def test_what_is_left_is_held_against_the_minimums(tmp_path: Path) -> None:
 def test_metrics_of_the_host_are_the_node_s() -> None:
     registry = CollectorRegistry()
     nothing = SimpleNamespace(all=[])
-    turns = SimpleNamespace(waiting=0, working=0)
-    sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(turns=turns))
+    slots = SimpleNamespace(waiting=0, working=0)
+    sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(slots=slots))
     lag = SimpleNamespace(pending=0, oldest_seconds=0.0)
     ledger = SimpleNamespace(lag=lambda: lag, committed=0)
     pool = cast(Any, SimpleNamespace(shapes=[]))

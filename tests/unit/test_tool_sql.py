@@ -366,7 +366,7 @@ async def test_a_caller_that_leaves_does_not_have_the_next_line_refused(
     with pytest.raises(asyncio.CancelledError):
         await leaving
     again = asyncio.create_task(reader.read("session", manifest, "SELECT 1"))
-    await until(lambda: again.done() or reader._turns.waiting == 1)
+    await until(lambda: again.done() or reader._queue.waiting == 1)
     release.set()
     reading = await again
     assert reading is not None

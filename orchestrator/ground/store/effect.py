@@ -2,9 +2,19 @@
 
 import functools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 Effect = Callable[[sqlite3.Connection], None]
+
+
+def executing(statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Effect:
+    """An effect that executes one statement with these values."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, values)
+
+    return apply
 
 
 def both(first: Effect, second: Effect) -> Effect:

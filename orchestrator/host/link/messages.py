@@ -134,10 +134,15 @@ def answer_of(method: str, answer: Message) -> Message:
     return value
 
 
+def malformed() -> SandboxUnavailableError:
+    """The error for an agent's answer that can't be trusted."""
+    return SandboxUnavailableError("the sandbox agent sent a malformed answer")
+
+
 def domain_error(error: Any) -> PaddockError:
     """The error that an agent returned, with a code that agents may use."""
     if not isinstance(error, dict):
-        return SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        return malformed()
     data = error.get("data")
     if not isinstance(data, dict):
         data = {}

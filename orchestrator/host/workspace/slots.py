@@ -9,11 +9,11 @@ import secrets
 import sqlite3
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
+from orchestrator.ground.events import now
 from orchestrator.host.workspace.paths import validate_id, visible_path
 from orchestrator.host.workspace.quota import Quota
 
@@ -80,7 +80,7 @@ def claim(
         owner=owner,
         uid=_free_uid(conn, uid_base, uid_count),
         slot=secrets.token_hex(8),
-        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        created_at=now(),
         quota=quota,
     )
     conn.execute(

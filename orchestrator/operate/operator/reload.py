@@ -18,7 +18,7 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.configured import ConfiguredSecrets
+from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.policy.levels import Levels, load_levels

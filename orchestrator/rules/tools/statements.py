@@ -6,7 +6,7 @@
 from functools import partial
 from typing import NamedTuple
 
-from orchestrator.ground.fair_queue import FairQueue, Turn
+from orchestrator.ground.fair_queue import FairQueue, Slot
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import KeyedThreads
 from orchestrator.rules.tools.manifest import UNPARSED, Manifest, ToolCommand
@@ -69,7 +69,7 @@ class Reader:
     """Reads lines off the event loop, one at a time for each session."""
 
     def __init__(self) -> None:
-        self._turns = FairQueue(_AT_ONCE, _AT_ONCE_PER_SESSION, _MOST_WAITING)
+        self._queue = FairQueue(_AT_ONCE, _AT_ONCE_PER_SESSION, _MOST_WAITING)
         self._threads = KeyedThreads("lines that are parsed", _MOST_THREADS)
         self._tasks = TaskScope("the reading of a line")
 
@@ -80,18 +80,18 @@ class Reader:
         """
         if manifest.dialect is None:
             return None
-        turn = await self._turns.take(session_key)
+        slot = await self._queue.take(session_key)
         # A cancelled caller does not cancel the reading: its session's next line waits for it.
-        return await self._tasks.shield(self._read(turn, session_key, manifest, text))
+        return await self._tasks.shield(self._read(slot, session_key, manifest, text))
 
     async def close(self) -> None:
         """Stops all waiting for lines."""
         await self._tasks.close()
 
     async def _read(
-        self, turn: Turn, session_key: str, manifest: Manifest, text: str
+        self, slot: Slot, session_key: str, manifest: Manifest, text: str
     ) -> Reading | None:
-        with turn:
+        with slot:
             read = partial(read_line, manifest, text)
             try:
                 return await self._threads.call(session_key, read, _SECONDS)

@@ -189,10 +189,10 @@ class Assembly:
                 FaultPoint.CREATE_PART_OPENED.reached()
         except PaddockError as error:
             await self.close()
-            told = with_steps(error, self._seconds)
-            if told is error:
+            explained = with_steps(error, self._seconds)
+            if explained is error:
                 raise
-            raise told from error
+            raise explained from error
         except BaseException:
             await self.close()
             raise

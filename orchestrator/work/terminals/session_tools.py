@@ -22,8 +22,8 @@ class SessionTools:
         asker = Asker(
             level.risk_tier,
             level.name,
-            session.role,
-            session.tools,
+            session.terms.role,
+            session.terms.tools,
             level.confinement.ptrace,
             _mounts(session),
             self._keys.bounds(principal),
@@ -47,5 +47,5 @@ class SessionTools:
 def _mounts(session: Session) -> tuple[str, ...]:
     """The operator's mounts that it has, or will have when it is restored."""
     if session.suspended:
-        return (*session.level.mounts, *session.mounts)
+        return (*session.level.mounts, *session.terms.mounts)
     return () if session.sandbox is None else session.sandbox.mounts

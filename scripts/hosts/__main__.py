@@ -131,7 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failure(f"{name}: {error}")
             return 1
     if not options.test:
-        docs.keep_hosts(found)
+        # What was cut short replaces nothing.
+        known = results.load(docs.EXAMINED)
+        docs.keep_hosts(
+            {name: it for name, it in found.items() if it.complete or name not in known}
+        )
     print(results.shown(results.table(list(found.values()))))
     faults = [f"{result.title}: {fault}" for result in found.values() for fault in result.faults()]
     for fault in faults:

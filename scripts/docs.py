@@ -19,6 +19,7 @@ from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
+from sandbox_agent.decide.facilities import FACILITIES
 from scripts.attempts import Attempt, attempts_of, modules
 from scripts.floors import Floor, contents, floors, lines, title
 from scripts.hosts import results
@@ -184,6 +185,21 @@ def lisp() -> str:
     )
 
 
+def facilities() -> str:
+    """What confines commands, and what takes its place on older kernels."""
+    columns = ("what is decided", "by what", "since kernel", "before that")
+    rows = [
+        (
+            each.decides,
+            each.means,
+            each.since,
+            each.substitute or f"{each.needed_by} are refused",
+        )
+        for each in FACILITIES
+    ]
+    return _table(columns, rows)
+
+
 def floors_of_the_domain() -> str:
     """The picture of the domain: its floors from the top, by their imports."""
     top = ("`control_plane.py`", "opens the floors in their order, and closes them", "", "all")
@@ -262,6 +278,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "peers": peers,
     "hosts": hosts,
     "lisp": lisp,
+    "facilities": facilities,
     "floors": floors_of_the_domain,
     "rooms": rooms_of_all,
     "agent_folders": agent_folders,

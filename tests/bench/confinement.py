@@ -16,7 +16,7 @@ import json, os, struct, sys, time
 sys.path.insert(0, "/opt/paddock")
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.enforce.command_process import Plan
-from sandbox_agent.enforce import profile, syscalls
+from sandbox_agent.enforce import kernel, profile
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.guard_process import Setup
@@ -33,10 +33,10 @@ NAMES = ["cat", "cp", "find", "grep", "head", "ls", "mkdir", "mv", "pwd", "rm", 
 def built(paths, record):
     confinement = Confinement(paths, [], [], not paths, False, record)
     boot = Configuration("low", 54321, NAMES, [], confinement, "/", 1.0, 2**28, 64, 2**20, 16)
-    return profile.build(boot, syscalls.landlock_abi())
+    return profile.build(boot, kernel.probe())
 
 confined = built(True, True)
-bare = confined._replace(ruleset=None, code=ALLOW, writable_code=True, cookie=None)
+bare = confined._replace(ruleset=None, code=ALLOW, mdwe=False, cookie=None)
 loop, meter = Loop(), Meter()
 events = EventBuffer("0" * 16, lambda message: None)
 recorder = ExecRecorder(loop, events, 54321)

@@ -45,6 +45,7 @@ _THEN_READ = (
     *("enforce/beneath", "enforce/exec_record", "enforce/notify", "enforce/caller"),
     *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
     *("enforce/reads/broker", "enforce/reads/opener"),
+    *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
 )
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"

@@ -19,7 +19,6 @@ from orchestrator.ground.errors import (
     PermissionDeniedError,
     ValidationError,
 )
-from orchestrator.host.node.kernel import kernel_facts
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.state.requests import NewSession
 from orchestrator.state.terms import Terms
@@ -231,8 +230,8 @@ async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
 async def test_a_container_tells_what_a_sandbox_has(
     plane: ControlPlane, sandbox_image: str
 ) -> None:
-    kernel, host = await plane.engine.kernel(sandbox_image, None), kernel_facts()
-    assert kernel == host.kernel
+    kernel = await plane.engine.kernel(sandbox_image, None)
+    assert kernel == (await plane.node.facts()).kernel
     with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
         await plane.engine.kernel(sandbox_image, "no-such-runtime")
     assert left_behind(plane.settings.state_dir) == NOTHING

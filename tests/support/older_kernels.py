@@ -4,7 +4,6 @@ An image with the agent's variable for tests makes agents use what an older kern
 control plane in this process is told the same of its host.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,11 +17,6 @@ from tests.support.arsenal import build_image, remove_image
 
 # What has a substitute, and what kernels of 5.15 and 6.1 lack.
 LEAST = ("moves", "truncation", "mdwe", "scopes")
-
-
-def asked_for() -> tuple[str, ...]:
-    """The facilities that a whole run of tests is to do without, by the same variable."""
-    return tuple(filter(None, os.environ.get(WITHOUT, "").split(",")))
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def landlock_check(facts: KernelFacts) -> Check:
     return failure(
         LANDLOCK,
         f"kernel {facts.release} has no Landlock: {os.strerror(facts.landlock_error)}",
-        "use a kernel of 6.12 or later with CONFIG_SECURITY_LANDLOCK",
+        "use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK",
     )
 
 

@@ -4,14 +4,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self
 
-from orchestrator.ground.check import Check
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.open import lock, open_ground
 from orchestrator.ground.threads import bounded
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.open import open_host
-from orchestrator.operate.backups.restoring import settle
+from orchestrator.operate.backups.restoration import settle
 from orchestrator.operate.instance import Instance
 from orchestrator.operate.open import open_operate
 from orchestrator.operate.operator.reload import Reload
@@ -97,7 +96,3 @@ class ControlPlane(Instance):
     async def close(self) -> None:
         """Closes everything in reverse order; sandboxes keep running."""
         await self._closers.aclose()
-
-    async def readiness(self) -> dict[str, Check]:
-        """Whether sessions can be created and recorded: the checks by name."""
-        return {check.name: check for check in await self.ready.checks()}

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.programs.turns.lisp import describe
+from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
-from orchestrator.rules.tools.schema import manifest_schema
+from orchestrator.rules.tools.schemas import manifest_schema
 from paddock.cli.exits import MEANINGS
 from paddock.contract.remedies import REMEDIES
 from scripts.attempts import Attempt, attempts_of, modules
@@ -63,7 +63,7 @@ def _call(operation: TurnOperation) -> str:
 
 def lisp_names() -> str:
     """The module of the client with the names that its prompt completes."""
-    described = (*describe.forms(), *describe.builtins())
+    described = (*reference.forms(), *reference.builtins())
     names = sorted({*OPERATIONS, *(each.name for each in described)})
     rows = "".join(f"    {json.dumps(name)},\n" for name in names)
     return (
@@ -121,7 +121,7 @@ def peers() -> str:
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
-    described = describe.forms(), describe.builtins()
+    described = reference.forms(), reference.builtins()
     return "\n\n".join(
         table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
         for names, all_of in zip(columns, described, strict=True)

@@ -6,15 +6,18 @@ from contextlib import suppress
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http import stream
-from api.http.ticket import PROTOCOLS
 from orchestrator.ground.errors import ValidationError
 
+# The subprotocols, of which the server picks the one of the address.
+TERMINAL = "paddock.terminal"
+RUN = "paddock.run"
+PROTOCOLS = (TERMINAL, RUN)
 # A connection that answers no ping is dropped.
 _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 # Of the text with which a WebSocket is closed.
 _MOST_REASON_BYTES = 123
-# What is parsed at once, without a turn for others: a burst may be thousands of frames.
+# What is parsed at once, before others are served: a burst may be thousands of frames.
 SLICE_BYTES = 16 * 1024
 
 

@@ -24,7 +24,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
 from orchestrator.ground.errors import BusyError, PaddockError, ValidationError
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
@@ -119,7 +119,7 @@ async def listen_to_conversation(
     context: Context, reload: Reload, followers: Followers
 ) -> EventStream:
     """The notifications of a conversation: that the session's tools have changed."""
-    from api.mcp.listening import listen
+    from api.mcp.notifications import listen
 
     conversation = _conversation(context)
     with ExitStack() as held:

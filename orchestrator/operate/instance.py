@@ -12,32 +12,32 @@ from orchestrator.host.engine.base import Engine
 from orchestrator.host.node.base import Node
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
-from orchestrator.operate.hooks.service import Hooks
+from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.snapshots.service import Snapshots
+from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.programs.open import ProgramsFloor
-from orchestrator.programs.spawning.runs import SpawnedRuns
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.host_tools import HostTools
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.archiving import Archiving
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.open import RecordFloor
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.open import RulesFloor
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.egress.service import SessionEgress
+from orchestrator.sandbox.egress.session_egress import SessionEgress
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sandbox.ports.service import Ports
+from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
@@ -88,7 +88,7 @@ class Instance:
     session_policies: SessionPolicies
 
     ledger: Ledger
-    secrets: OutsideSecrets
+    secrets: ProxySecrets
 
     images: AllowedImages
     key_bytes: KeyBytes

@@ -10,7 +10,7 @@ from orchestrator.ground.errors import (
     PaddockError,
 )
 from orchestrator.ground.events import EventDraft
-from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.effect import both
@@ -25,9 +25,9 @@ from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
 from orchestrator.settings.settings import Settings
 from orchestrator.state import pack_rows, stored_sessions
-from orchestrator.state.carrying import Carried
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
+from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
@@ -61,14 +61,14 @@ class Creation:
         self._metrics = ground.metrics
         self.running = RunningCreations()
 
-    async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
+    async def run(self, principal: Principal, request: NewSession, slot: Slot) -> Registered:
         """A registered session whose sandbox has said hello.
 
         Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
         SandboxUnavailableError, AuditUnavailableError.
         """
-        with turn, self._metrics.creation() as created:
+        with slot, self._metrics.creation() as created:
             registered = await self._run(principal, request)
             created(registered.session.level.name)
         return registered
@@ -92,9 +92,9 @@ class Creation:
             "consume": None if request.consume is None else request.consume.stored(),
             "policy": session.policy.stored(),
         }
-        check_not_stored(stored, await self._recorder.told(session, stored))
+        check_not_stored(stored, await self._recorder.cut(session, stored))
         await self._sandboxes.check_level(session.level)
-        looking = self._sandboxes.look_up(session.image)
+        looking = self._sandboxes.look_up(session.terms.image)
         # Also checked before anything gives way: a refused creation must not cost others anything.
         self._check_share(principal, session)
         room = await self._room.make()
@@ -127,7 +127,7 @@ class Creation:
 
     async def _count_refinements(self, session: Session) -> None:
         """Raises: MaxRefinementsError if the pack of its work item was refined too often."""
-        work_id = session.work_id
+        work_id = session.terms.work_id
         if session.pack is None or work_id is None:
             return
         session.reissues = await self._database.read(
@@ -202,7 +202,7 @@ class Creation:
             ),
             effect=self._workspaces.forgetting(session),
         )
-        if session.env:
+        if session.terms.env:
             self._scrub()
         try:
             await self._workspaces.finish_purge(session.workspace)
@@ -215,8 +215,8 @@ def _recorded(session: Session, carried: Carried | None) -> dict[str, Any]:
     return {
         **session.terms.recorded(),
         "secrets": list(session.secrets.names),
-        "mounts": [*session.level.mounts, *session.mounts],
-        "tools": session.tools,
+        "mounts": [*session.level.mounts, *session.terms.mounts],
+        "tools": session.terms.tools,
         "policy": session.policy.recorded(),
         **_narrowed(session),
         **_consumed(session),

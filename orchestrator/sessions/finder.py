@@ -53,7 +53,7 @@ class Finder:
             if principal.may_see(session.key, session.owner)
             and (status is None or session.status == status)
             and (label is None or session.terms.labels.get(label[0]) == label[1])
-            and work_id in (None, session.work_id)
+            and work_id in (None, session.terms.work_id)
             and session.family.parent_key == parent_key
         ]
         return sorted(found, key=lambda session: session.created_at, reverse=True)

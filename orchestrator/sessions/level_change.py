@@ -23,8 +23,8 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.levels import Level, SessionLimits
-from orchestrator.sandbox.sandboxes.service import Sandboxes
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.level_records import LevelRecords
 from orchestrator.sessions.sandbox_exchange import SandboxExchange
 from orchestrator.state.session import Session

@@ -24,8 +24,9 @@ from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state.budget import Budget, limits_of
+from orchestrator.state.family import Family
 from orchestrator.state.requests import NewSession
-from orchestrator.state.session import Family, Session
+from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Status

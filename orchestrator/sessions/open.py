@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor

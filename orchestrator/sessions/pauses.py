@@ -7,7 +7,7 @@ from orchestrator.host.engine.base import Engine
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadlines
 from orchestrator.state import session_rows
 from orchestrator.state.lifecycle import check_transition

@@ -98,7 +98,7 @@ class Recovery:
         known = {row.session.key: row.session for row in rows if row.acknowledged}
         families = SpawnRecovery(self._database, self._sessions)
         await families.join(known)
-        await connections.tell_lost(self._database, self._recorder, known)
+        await connections.record_lost(self._database, self._recorder, known)
         await asyncio.gather(
             *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
         )

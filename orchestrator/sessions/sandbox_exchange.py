@@ -6,7 +6,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.rules.policy.levels import Level, SessionLimits
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session

@@ -53,7 +53,7 @@ class SandboxRoom:
 
     def admit(self, made: RoomMade) -> None:
         """Raises CapacityExhaustedError if there is no room for another sandbox."""
-        self._admit(self._registry.holding, made.left)
+        self._admit(self._registry.with_sandbox, made.left)
 
     async def check(self, sandboxes: int, memory_bytes: int) -> None:
         """Raises CapacityExhaustedError if the host has no room beside that many sandboxes.
@@ -64,7 +64,7 @@ class SandboxRoom:
 
     @property
     def _full(self) -> bool:
-        return self._registry.holding >= self._settings.max_active
+        return self._registry.with_sandbox >= self._settings.max_active
 
     def _short_of_memory(self, left: Resources) -> bool:
         return left.free_memory_bytes < self._settings.min_free_memory_bytes

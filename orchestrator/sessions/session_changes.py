@@ -16,7 +16,7 @@ from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.shares import Shares
 from orchestrator.state import session_rows
-from orchestrator.state.narrowing import check_level, covers
+from orchestrator.state.child_bounds import check_level, covers
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
@@ -77,26 +77,26 @@ class SessionChanges:
         if session.pack is not None:
             level = level.offline()
         if self._level_change.needed(session, level):
-            self._images.check_level(session.image, level)
-        turn: AbstractContextManager[None] = nullcontext()
+            self._images.check_level(session.terms.image, level)
+        slot: AbstractContextManager[None] = nullcontext()
         # Lowering a session's level waits for nothing and needs no permission.
         lowers = self._level_change.lowers(session, level)
         if not lowers:
             self._recorder.check_room(session)
             await self._check_bounds(principal, session, level)
             if self._level_change.needed(session, level):
-                turn = await self._shares.turn(principal)
-        await self._tasks.shield(self._change(principal, session, level, turn, lowers))
+                slot = await self._shares.slot(principal)
+        await self._tasks.shield(self._change(principal, session, level, slot, lowers))
 
     async def _change(
         self,
         principal: Principal,
         session: Session,
         level: Level,
-        turn: AbstractContextManager[None],
+        slot: AbstractContextManager[None],
         lowers: bool,
     ) -> None:
-        with turn:
+        with slot:
             async with self._level_change.held(session, level):
                 session.check_live()
                 if self._level_change.needed(session, level):
@@ -196,7 +196,7 @@ class SessionChanges:
         self._recorder.check_room(session)
         session.secrets.check_known()
         named = {"episode_id": episode_id}
-        check_not_stored(named, await self._recorder.told(session, named))
+        check_not_stored(named, await self._recorder.cut(session, named))
         async with session.lock:
             session.check_live()
             episodes = session.episodes + (episode_id not in (None, session.terms.episode_id))

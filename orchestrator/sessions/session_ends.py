@@ -17,14 +17,15 @@ from orchestrator.record.audit.gaps import Gaps
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.state import session_rows
+from orchestrator.state.family import leave
 from orchestrator.state.lifecycle import Termination
 from orchestrator.state.registry import Registry
 from orchestrator.state.sandbox import Sandbox
-from orchestrator.state.session import Session, leave
+from orchestrator.state.session import Session
 from paddock.contract.words import Rationale, Status
 from sandbox_agent.decide.protocol import BUDGET_REASON
 
@@ -196,7 +197,7 @@ class SessionEnds:
         result: dict[str, Any],
         error: str | None,
     ) -> None:
-        has_values = bool(session.env)
+        has_values = bool(session.terms.env)
 
         async def write() -> None:
             await self._recorder.record(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from orchestrator.ground.errors import AuditUnavailableError, NotFoundError, PaddockError
 from orchestrator.ground.events import EventDraft
-from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
@@ -17,7 +17,7 @@ from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.finder import Finder
@@ -32,10 +32,11 @@ from orchestrator.sessions.spawn_ends import SpawnEnds
 from orchestrator.sessions.suspension import Suspensions
 from orchestrator.settings.settings import Settings
 from orchestrator.state.end_requests import EndRequest
+from orchestrator.state.family import join
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import Session, join
+from orchestrator.state.session import Session
 from orchestrator.work.open import WorkFloor
 from paddock.contract.words import IdleAction, Kind, Rationale, Status
 
@@ -129,18 +130,18 @@ class Sessions:
         return creation is not None or self.finder.existing(principal, session_id) is not None
 
     async def create(
-        self, principal: Principal, request: NewSession, turn: Turn | None = None
+        self, principal: Principal, request: NewSession, slot: Slot | None = None
     ) -> Registered:
         """A new session whose sandbox has said hello.
 
-        `turn` is the caller's, from `shares`; None: waits for one here. Raises: the errors of
+        `slot` is the caller's, from `shares`; None: waits for one here. Raises: the errors of
         `Creation.run`; nothing of the session is left then.
         """
-        turn = turn or await self.shares.turn(principal)
-        return await self._tasks.shield(self._create(principal, request, turn))
+        slot = slot or await self.shares.slot(principal)
+        return await self._tasks.shield(self._create(principal, request, slot))
 
-    async def _create(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
-        registered = await self._creation.run(principal, request, turn)
+    async def _create(self, principal: Principal, request: NewSession, slot: Slot) -> Registered:
+        registered = await self._creation.run(principal, request, slot)
         if request.child is not None:
             join(request.child.parent, registered.session)
         self.deadlines.watch(registered.session)
@@ -151,7 +152,8 @@ class Sessions:
     async def close(self, principal: Principal, session: Session, *, purge: bool) -> None:
         """Ends the session (once) as completed, and its children.
 
-        With `purge`, its workspace is removed, and those of the children that ended with it.
+        If it is ending already, waits until nothing of it is left. With `purge`, its workspace is
+        removed, and those of the children that ended with it.
         """
         await self._tasks.shield(self._close(principal, session, purge))
 
@@ -161,6 +163,8 @@ class Sessions:
             await self.ends.run(
                 session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
             )
+        else:
+            await _wait_for_end(session)
         if purge:
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError(
@@ -200,8 +204,8 @@ class Sessions:
 
     async def _expire(self, session: Session) -> None:
         if not session.live:
-            async with session.lock:  # held by the caller that ends it, until nothing is left
-                return
+            await _wait_for_end(session)
+            return
         deadline = due(session, datetime.now(UTC))
         suspends = deadline is Deadline.IDLE and session.idle_action is IdleAction.SUSPEND
         if suspends and await self.suspensions.suspend(session, "idle"):
@@ -277,3 +281,9 @@ class Sessions:
                 await self._engine.remove_open_network(self._settings.image)
             except PaddockError as error:
                 log.warning("the open network stays until the next start: %s", error.detail)
+
+
+async def _wait_for_end(session: Session) -> None:
+    """Waits until nothing is left of a session that is ending or has ended."""
+    async with session.lock:  # whoever ends it holds this until then
+        pass

@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import RateLimitedError
-from orchestrator.ground.fair_queue import FairQueue, Turn
+from orchestrator.ground.fair_queue import FairQueue, Slot
 from orchestrator.ground.limits import (
     KEY_STREAMS,
     RETRY_SECONDS,
@@ -25,16 +25,16 @@ _MOST_WAITING = 100
 
 
 class Shares:
-    """Applies the shares. Admin keys have no quota, but wait for their turn like the others."""
+    """Applies the shares. Admin keys have no quota, but wait for a slot like the others."""
 
     def __init__(self, settings: Settings, sessions: Registry) -> None:
         self._defaults = settings.key_limits
         self._registry = sessions
-        self.turns = FairQueue(settings.max_creating, settings.key_max_creating, _MOST_WAITING)
+        self.slots = FairQueue(settings.max_creating, settings.key_max_creating, _MOST_WAITING)
 
-    async def turn(self, principal: Principal) -> Turn:
+    async def slot(self, principal: Principal) -> Slot:
         """Waits until the caller may start a sandbox. Raises: RateLimitedError."""
-        return await self.turns.take(principal.account)
+        return await self.slots.take(principal.account)
 
     def quota(self, principal: Principal) -> KeyLimits:
         """The total quota of the caller's sessions and workspaces."""

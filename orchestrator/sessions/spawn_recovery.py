@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from orchestrator.ground.store.database import Database
 from orchestrator.sessions import spawn_rows
 from orchestrator.sessions.sessions import Sessions
-from orchestrator.state.family import SpawnResult
-from orchestrator.state.session import Session, join
+from orchestrator.state.family import SpawnResult, join
+from orchestrator.state.session import Session
 
 _LOST = "the control plane ended before the end of the spawn was recorded"
 

@@ -2,10 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 from orchestrator.ground.errors import RecordedBeforeError
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.state.family import OpenSpawn, Origin
 from paddock.contract.words import Kind
 
@@ -18,20 +18,16 @@ _ENDED = (
 )
 
 
-def opening(spawn: OpenSpawn) -> Callable[[sqlite3.Connection], None]:
+def opening(spawn: OpenSpawn) -> Effect:
     """An effect that keeps a spawn until its end is on record."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        origin = spawn.origin
-        connection.execute(
-            "INSERT INTO spawns (id, parent_key, origin, child_id) VALUES (?, ?, ?, ?)",
-            (origin.spawn_id, origin.parent_key, json.dumps(origin.stored()), spawn.child_id),
-        )
-
-    return apply
+    origin = spawn.origin
+    return executing(
+        "INSERT INTO spawns (id, parent_key, origin, child_id) VALUES (?, ?, ?, ?)",
+        (origin.spawn_id, origin.parent_key, json.dumps(origin.stored()), spawn.child_id),
+    )
 
 
-def closing(spawn_id: str) -> Callable[[sqlite3.Connection], None]:
+def closing(spawn_id: str) -> Effect:
     """An effect that forgets a spawn whose end is recorded. Raises: RecordedBeforeError."""
 
     def apply(connection: sqlite3.Connection) -> None:

@@ -22,7 +22,7 @@ from orchestrator.host.workspace import slots
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sessions.deadlines import Deadlines
 from orchestrator.sessions.idleness import (
     can_be_suspended,
@@ -226,14 +226,14 @@ class Suspensions:
         await asyncio.shield(running)
 
     async def _restore(self, principal: Principal, session: Session) -> None:
-        with await self._shares.turn(principal):
+        with await self._shares.slot(principal):
             async with session.lock:
                 if not session.suspended or session.status is not Status.ACTIVE:
                     return
                 self._recorder.check_room(session)
                 if not await self._stops.recorded(session):
                     raise AuditUnavailableError("an earlier stop is not on record yet: try again")
-                looking = self._sandboxes.look_up(session.image)
+                looking = self._sandboxes.look_up(session.terms.image)
                 self._room.admit(await self._room.make())
                 session.suspension = Suspension.RESTORING
                 try:

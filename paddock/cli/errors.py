@@ -1,4 +1,4 @@
-"""Turns every failure into one line with its remedy, and an exit status."""
+"""Makes of every failure one line with its remedy, and an exit status."""
 
 import errno
 from collections.abc import Mapping

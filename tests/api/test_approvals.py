@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings

@@ -14,7 +14,7 @@ from aiohttp import WSMessage, WSMsgType
 
 from api.http import run_socket, stream
 from api.http.frames import FRAME_RATES, FrameRates, Frames
-from api.operations import run_frames, run_sockets
+from api.operations import run_sockets
 from api.shape.answers import Event
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
@@ -43,7 +43,7 @@ async def web(api: Api) -> AsyncIterator[Api]:
 def frames(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many frames were understood or refused."""
     taken: Counter[str] = Counter()
-    wanted = run_frames.wanted_run
+    wanted = run_sockets.wanted_run
 
     def counting(*arguments: object) -> object:
         taken["frames"] += 1

@@ -24,7 +24,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
@@ -205,7 +205,7 @@ async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """Runs as many commands as are allowed, so that lost ones would leave no room for others."""
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.session_sandboxes._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
     body = {"argv": ["ls"], "background": True}
@@ -546,7 +546,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         killed.append((container_id, spare_first))
         return 0
 
-    monkeypatch.setattr("orchestrator.host.node.local.kill_all", kill_all)
+    monkeypatch.setattr("orchestrator.host.node.local_node.kill_all", kill_all)
     return killed
 
 

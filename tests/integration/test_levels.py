@@ -26,7 +26,7 @@ from orchestrator.state.terms import Terms
 from tests.support import lesser_agent
 from tests.support.box import TESTER, Box
 from tests.support.leaks import NOTHING, left_behind
-from tests.support.plane import opened
+from tests.support.plane import opened, readiness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -223,7 +223,7 @@ async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
         with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
             await plane.sessions.create(TESTER, NewSession(permission_level="low"))
         assert left_behind(plane.settings.state_dir) == NOTHING
-        check = (await plane.readiness())["engine"]
+        check = (await readiness(plane))["engine"]
         assert not check.ok
         assert "no runtime no-such-runtime" in check.detail
 

@@ -230,7 +230,7 @@ async def test_closing_gives_up_on_events_that_cannot_be_recorded(
         raise AuditUnavailableError("no room on the disk")
 
     monkeypatch.setattr(link_of(box), "_on_event", failing)
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 1.0)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.session_sandboxes._SHUTDOWN_SECONDS", 1.0)
     await box.close()
     (gap,) = await box.events("audit.gap")
     assert gap["args"]["commands"] == [command.id]

@@ -13,14 +13,14 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import CapacityExhaustedError
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
-from orchestrator.host.workspace.prepared import READY
+from orchestrator.host.workspace.prepared_slots import READY
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import StorageError
 from orchestrator.state.requests import NewSession
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.leaks import devices_below, unmount_all
-from tests.support.plane import clear, running, state
+from tests.support.plane import clear, readiness, running, state
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -240,10 +240,10 @@ async def test_what_was_made_without_a_limit_stays_so(sandbox_image: str) -> Non
             box = await Box.create(plane, "low", id="plain")
             await box.write("file", b"content")
             assert (await plane.sessions.inspector.inspect(box.session)).disk is None
-            assert (await plane.readiness())["workspace quota"].status == "warning"
+            assert (await readiness(plane))["workspace quota"].status == "warning"
             await plane.sessions.close(TESTER, box.session, purge=False)
         async with running(settings.model_copy(update={"workspace_quota": "image"})) as plane:
-            assert (await plane.readiness())["workspace quota"].status == "ok"
+            assert (await readiness(plane))["workspace quota"].status == "ok"
             box = await Box.create(plane, "low", id="plain")
             assert box.session.workspace.quota is Quota.NONE
             assert await box.read("file") == b"content"
@@ -259,7 +259,7 @@ async def test_a_control_plane_that_can_not_hold_limits_does_not_start(
             async with running(settings.model_copy(update={"workspace_quota": "image"})):
                 pass
         async with running(settings) as plane:  # it may run without quotas, and warns about it
-            assert (await plane.readiness())["workspace quota"].status == "warning"
+            assert (await readiness(plane))["workspace quota"].status == "warning"
 
 
 async def test_a_host_without_room_refuses_a_session(

@@ -265,7 +265,7 @@ async def test_a_rate_that_a_killed_control_plane_left_is_taken(
         async def nothing(*_: object) -> None:
             return None
 
-        patch.setattr("orchestrator.sandbox.sandboxes.holding.Holding.end", nothing)
+        patch.setattr("orchestrator.sandbox.sandboxes.restrictions.Restrictions.end", nothing)
         await plane.sessions.close(TESTER, first.session, purge=False)
     second = await Box.create(plane, "low", id="left")
     assert not held(device_of(second.workspace))

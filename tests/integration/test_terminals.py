@@ -20,7 +20,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.effect import Effect
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.rules.tools.gates import Verdict
 from orchestrator.work.terminals import evidence
 from orchestrator.work.terminals.line_record import Results

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ground.events import OPERATIONS, EventDraft, members, written
-from orchestrator.operate.hooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
 from orchestrator.operate.hooks.hook import beneath
+from orchestrator.operate.hooks.hook_deliveries import LONGEST_PAUSE, MOST_TRIES, pause
 from orchestrator.operate.hooks.messages import (
     MOST_BODY_BYTES,
     HookMessage,
@@ -18,7 +18,7 @@ from orchestrator.operate.hooks.messages import (
     messages_of,
     operations_for,
 )
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from paddock.contract.words import HOOK_EVENTS
 
 TIME = "2026-03-04T09:30:12.482113Z"

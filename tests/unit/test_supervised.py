@@ -14,7 +14,7 @@ from orchestrator.ground.check import CheckStatus
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Rounds, TaskName
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.operate.hooks.delivering import HookDeliveries
+from orchestrator.operate.hooks.hook_deliveries import HookDeliveries
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.record.audit.anchoring import Anchoring
@@ -25,6 +25,7 @@ from orchestrator.sessions.watcher import Watcher
 from orchestrator.settings.groups.places import AnchorSettings
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings
+from tests.support.plane import readiness
 from tests.support.until import until
 
 # The method that each task calls in every round.
@@ -78,7 +79,7 @@ async def told(plane: ControlPlane, detail: str) -> None:
     """Waits until readiness shows this detail."""
     await until(lambda: detail in plane.tasks.check().detail)
     plane.ready.fresh_seconds = 0
-    check = (await plane.readiness())["tasks"]
+    check = (await readiness(plane))["tasks"]
     assert check.status is not CheckStatus.OK
 
 

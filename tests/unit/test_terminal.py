@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.errors import NotFoundError, SandboxUnavailableError
-from orchestrator.record.audit import cutting
+from orchestrator.record.audit import secret_cutting
 from orchestrator.work.terminals.device import Late
 from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import Exit
@@ -351,7 +351,7 @@ async def test_long_output_is_searched_once_and_in_pieces_between_which_others_g
     assert answer.wait is Wait.PROMPT
     assert raw.count(b"x") == len(text)
     assert sum(searched) < 1.1 * len(text)
-    assert max(searched) <= cutting.MOST_AT_ONCE
+    assert max(searched) <= secret_cutting.MOST_AT_ONCE
     # Each piece is processed in a separate turn of the loop.
     assert len(set(fed)) == len(fed) >= len(text) // 4096
     assert agent.spent > 0
@@ -382,7 +382,7 @@ async def test_long_windows_are_searched_in_a_thread_which_is_paid_for() -> None
             threads.add(threading.get_ident())
             return super().spans(data)
 
-    search, redactor = cutting.Cutting(), Watched(["0123456789abcdef" * 1000])
+    search, redactor = secret_cutting.SecretCutting(), Watched(["0123456789abcdef" * 1000])
     window = Window(redactor, b"x" * 500_000, 400_000)
     assert await search.spans("key", window, paid.append) == []
     assert threads == threads - {threading.get_ident()}

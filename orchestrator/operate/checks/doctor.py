@@ -32,7 +32,6 @@ from orchestrator.host.node.mounts import (
     check_propagation,
     existing,
 )
-from orchestrator.host.node.requirements import Facts
 from orchestrator.host.node.throttle import can_throttle
 from orchestrator.operate.checks.engine import (
     ENGINE,
@@ -165,7 +164,8 @@ async def _examine(
     )
     if inside is not None:
         found = found.within(inside.landlock_abi, inside.seccomp)
-    return [*checks, *_levels(settings, checks, found, network)]
+    levels = level_checks(_known(settings), checks, found, network, os.cpu_count() or 1)
+    return [*checks, *levels]
 
 
 async def _examine_image(
@@ -189,12 +189,6 @@ async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
         return await within(looking, _NETWORK_SECONDS, None)
     except PaddockError:
         return None
-
-
-def _levels(
-    settings: Settings, checks: list[Check], facts: Facts, network: str | None
-) -> list[Check]:
-    return level_checks(_known(settings), checks, facts, network, os.cpu_count() or 1)
 
 
 def _known(settings: Settings) -> Mapping[str, Level]:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from orchestrator.ground.errors import BudgetExceededError, PaddockError
 from orchestrator.ground.events import NOTHING_MADE, EventDraft, Made
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.store.effect import together
 from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.registry import OPERATIONS
@@ -59,11 +59,11 @@ class ProgramDriver:
     """Drives the program of one turn. Its context tells what it has staged and done."""
 
     def __init__(
-        self, context: OperationContext, recorder: Recorder, loop_turns: LoopTurns
+        self, context: OperationContext, recorder: Recorder, loop_slots: LoopSlots
     ) -> None:
         self.context = context
         self._recorder = recorder
-        self._loop_turns = loop_turns
+        self._loop_slots = loop_slots
 
     async def run(self, program: Program) -> Value:
         """The program's value.
@@ -106,7 +106,7 @@ class ProgramDriver:
             case TakeQueued() if self.context.conversation is not None:
                 return await self.context.conversation.take_last()
             case Breath():
-                await self._loop_turns.next(self.context.session.key)
+                await self._loop_slots.next(self.context.session.key)
                 self._check_budgets(("time",))
         return None
 
@@ -197,8 +197,8 @@ class ProgramDriver:
             await self._record(draft._replace(error="interrupted", stop=True), began, tokens)
             raise
         except (OperationFailed, Needed, ScopeExceeded, PaddockError) as error:
-            said = error.detail if isinstance(error, PaddockError) else str(error)
-            await self._record(draft._replace(error=said), began, tokens)
+            message = error.detail if isinstance(error, PaddockError) else str(error)
+            await self._record(draft._replace(error=message), began, tokens)
             if isinstance(error, BudgetExceededError):
                 raise SessionExceeded(Kind(error.fields["kind"])) from None
             if isinstance(error, PaddockError):
@@ -250,11 +250,11 @@ class ProgramDriver:
         if used:
             draft = draft._replace(tokens_used=used)
         took = round((time.monotonic() - began) * 1000)
-        said, size = saving(conversation)
+        timeline, size = saving(conversation)
         recorded = await self._recorder.record(
             session,
             draft._replace(duration_ms=took),
-            together(session_rows.with_budget(session) if used else None, said),
+            together(session_rows.with_budget(session) if used else None, timeline),
         )
         FaultPoint.TURN_OPERATED.reached()
         self._recorder.count(session, size)

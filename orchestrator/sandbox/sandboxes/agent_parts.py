@@ -125,7 +125,7 @@ class HelloPart(Part):
 
 
 class PreparePart(Part):
-    """What the agent can find out about its level before it has a session."""
+    """Makes the agent find out what its level needs of the image, before it has a session."""
 
     name = "preparation"
 
@@ -167,15 +167,15 @@ class AgentPart(Part):
             await plan.link.request("secrets", secrets, self._seconds)
 
 
-# Of the paths in one request to the agent, and the time of its answer: it reads one file at least.
-# An answer has a digest for each path, and an agent's usual answers are short.
+# The most bytes of paths and the most files in one request to the agent, whose usual answers are
+# short; and the time for its answer, within which it reads at least one file.
 _BATCH_BYTES, _BATCH_FILES = 256 * 1024, 1_000
 _SECONDS = 35.0
-_MOST_TOLD = 100
+_MOST_NAMED = 100
 
 
 class PackPart(Part):
-    """The files of the pack are there, as the pack has them. Nothing runs in the sandbox yet.
+    """Checks that the files are as the pack has them. Nothing runs in the sandbox yet.
 
     The agent reads them as the session's user, without following links.
     """
@@ -194,11 +194,11 @@ class PackPart(Part):
         ]
         FaultPoint.REFINE_COMPARED.reached()
         if differing:
-            shown = differing[:_MOST_TOLD]
+            named = differing[:_MOST_NAMED]
             raise ConflictError(
                 f"{len(differing)} files of the context pack are missing in the workspace, or have "
-                f"another content: {', '.join(shown[:3])}{', …' if len(differing) > 3 else ''}",
-                paths=shown,
+                f"another content: {', '.join(named[:3])}{', …' if len(differing) > 3 else ''}",
+                paths=named,
             )
 
 
@@ -240,7 +240,7 @@ async def explained(engine: Engine, plan: Plan) -> AsyncGenerator[None]:
     try:
         yield
     except SandboxUnavailableError as error:
-        said = (await engine.logs(plan.container_id or "")).strip()[-1000:]
-        if said:
-            raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+        printed = (await engine.logs(plan.container_id or "")).strip()[-1000:]
+        if printed:
+            raise SandboxUnavailableError(f"{error.detail}; the agent said: {printed}") from None
         raise

@@ -3,12 +3,12 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.events import Made, now
+from orchestrator.ground.store.effect import Effect, executing
 
 STATUSES = ("pending", "approved", "denied", "expired")
 
@@ -91,19 +91,15 @@ class ApprovalPage(NamedTuple):
     limit: int
 
 
-def inserting(approval: Approval) -> Callable[[sqlite3.Connection], None]:
+def inserting(approval: Approval) -> Effect:
     """An effect that stores a new approval."""
     values = asdict(approval) | {"files": json.dumps(approval.files)}
     names, marks = ", ".join(_STORED), ", ".join(f":{name}" for name in _STORED)
     statement = f"INSERT INTO approvals ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(statement, values)
-
-    return apply
+    return executing(statement, values)
 
 
-def deciding(approval: Approval) -> Callable[[sqlite3.Connection], None]:
+def deciding(approval: Approval) -> Effect:
     """An effect that decides a pending approval. Raises ConflictError for any other."""
 
     def apply(connection: sqlite3.Connection) -> None:

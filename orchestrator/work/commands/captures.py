@@ -21,8 +21,8 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads
-from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.recorder import TOOL_OUTPUT, Recorder
+from orchestrator.record.audit.secret_cutting import SecretCutting
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.command import Command, KeptEvidence
@@ -55,7 +55,7 @@ class Captures:
         self._recorder = recorder
         self._directory = directory
         self._threads = Threads("the evidence of commands", _MOST_THREADS)
-        self._cutting = Cutting("pieces of evidence")
+        self._cutting = SecretCutting("pieces of evidence")
         self._tasks = TaskScope("what is kept of a command")
 
     @asynccontextmanager

@@ -52,7 +52,7 @@ class CommandRules:
                 **self.environment(session, request),
                 **request.secrets,
             }
-            mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.mounts))
+            mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv),
                 partial(_checked, level, session.pack, request, variables, mounts),
@@ -79,9 +79,8 @@ class CommandRules:
     def environment(self, session: Session, request: ExecRequest) -> dict[str, str]:
         """The operator's variables, the session's that its level allows, and the request's."""
         patterns = session.level.environment
-        kept = {
-            name: text for name, text in session.env.items() if allowed_variable(name, patterns)
-        }
+        env = session.terms.env
+        kept = {name: text for name, text in env.items() if allowed_variable(name, patterns)}
         return {**self._variables(session), **kept, **request.env}
 
 

@@ -22,7 +22,7 @@ from orchestrator.ground.threads import Aside
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.budgets import Budgets
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.operator_mounts import MountList
@@ -83,7 +83,7 @@ class Executions:
         timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._rules.decide(principal, session, request, command_id)
-        words = await self._recorder.told(session, argv)
+        words = await self._recorder.cut(session, argv)
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)

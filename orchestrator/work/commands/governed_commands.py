@@ -26,8 +26,8 @@ from orchestrator.rules.tools.oneshot import (
     refusal,
     writes_file,
 )
-from orchestrator.rules.tools.rules import ToolRules
 from orchestrator.rules.tools.states import READY
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest, Kept
 from orchestrator.state.session import Session
@@ -43,7 +43,7 @@ _ENDINGS = {"text": "txt"}
 
 
 class GovernedCommands:
-    """Turns oneshot tools and arguments into commands, to which the level's rules still apply."""
+    """Makes commands of oneshot tools and arguments; the level's rules still apply to them."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class GovernedCommands:
     def _refusal(
         self, principal: Principal, session: Session, tool: Oneshot, arguments: Mapping[str, str]
     ) -> Refused | None:
-        if session.tools is not None and tool.name not in session.tools:
+        if session.terms.tools is not None and tool.name not in session.terms.tools:
             return Refused(SESSION_TOOLS, f"this session may not use {tool.name}")
         if (bound := self._keys.bounds(principal).refuses_tool(tool.name)) is not None:
             return Refused(*bound)
@@ -218,7 +218,7 @@ class GovernedCommands:
             session_state=READY,
             interaction_count=0,
             policies=self._rules.policies,
-            role=session.role,
+            role=session.terms.role,
         )
         return refusal(tool, arguments, setting)
 

@@ -8,7 +8,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.workspace.paths import leads_inside
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.packs.decisions import shown
+from orchestrator.sandbox.packs.decisions import visible
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import FileEntry, Listing, parse_entry, whole_number
 from orchestrator.work.files.file_requests import FileRequests, check_path, stream_of
@@ -187,7 +187,7 @@ class Files:
             raise malformed()
         found = tuple(parse_entry(entry) for entry in entries)
         if (pack := session.pack) is not None:
-            found = tuple(entry for entry in found if shown(pack, absolute(entry.path)))
+            found = tuple(entry for entry in found if visible(pack, absolute(entry.path)))
         return Listing(found, listed.get("truncated") is True)
 
     async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:

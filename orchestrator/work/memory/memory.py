@@ -15,7 +15,7 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
-from orchestrator.rules.policy.rules import SEARCH, WRITE, check_memory
+from orchestrator.rules.policy.memory_levels import SEARCH, WRITE, check_memory
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.memory import memory_rows
@@ -84,7 +84,7 @@ class Memory:
             "tags": list(wanted.tags),
             "namespace": wanted.namespace,
         }
-        check_not_stored(stored, await self._recorder.told(session, stored))
+        check_not_stored(stored, await self._recorder.cut(session, stored))
         draft = _draft(principal, WRITE, args)._replace(decision="allow")
         async with self._alone(session.owner):
             await self._check_count(session.owner)

@@ -5,7 +5,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.host.workspace.staged.planning import parents
+from orchestrator.ground.events import time_text
+from orchestrator.host.workspace.staged.commit_steps import parents
 from orchestrator.host.workspace.staged_work import ProposalsError
 from orchestrator.rules.policy.session_policy import WorldRules
 
@@ -53,7 +54,7 @@ class Proposal(_Report):
             moment = datetime.fromtimestamp(self.timestamp_ns / 1e9, UTC)
         except (ValueError, OverflowError, OSError):
             moment = datetime.fromtimestamp(0, UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return time_text(moment)
 
 
 class StagedCounts(_Report):

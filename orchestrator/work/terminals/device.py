@@ -17,7 +17,7 @@ from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 # An agent holds fewer pieces than this of an ended program.
 _MOST_LAST_READS = 64
 _GRACE_SECONDS = 20.0
-# The output handled before other work of the event loop gets its turn.
+# The output handled before the event loop does other work.
 _PIECE_BYTES = 4 * 1024
 
 

@@ -7,11 +7,11 @@ from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.tools.gates import Setting, Verdict, decide, opening
+from orchestrator.rules.tools.line_reader import LineReader
 from orchestrator.rules.tools.manifest import Manifest
-from orchestrator.rules.tools.rules import ToolRules
-from orchestrator.rules.tools.schema import result_problem
-from orchestrator.rules.tools.statements import Reader
+from orchestrator.rules.tools.schemas import result_problem
 from orchestrator.rules.tools.states import next_state
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
@@ -40,7 +40,7 @@ class GovernedTerminals:
         self._terminals = terminals
         self._line_approvals = LineApprovals(approvals, files)
         self._recorder = recorder
-        self._reader = Reader()
+        self._reader = LineReader()
 
     async def close(self) -> None:
         """Ends the rest of abandoned requests."""
@@ -59,7 +59,7 @@ class GovernedTerminals:
             raise NotFoundError(f"there is no tool {tool[:128]}")
         level = session.level
         ptrace = level.confinement.ptrace
-        refused = opening(manifest, session.tools, level.risk_tier, ptrace, sandbox.mounts)
+        refused = opening(manifest, session.terms.tools, level.risk_tier, ptrace, sandbox.mounts)
         refused = self._keys.bounds(principal).refuses_tool(manifest.name) or refused
         refused = refused or outside_pack(session.pack, manifest.name)
         if refused is not None:
@@ -112,7 +112,7 @@ class GovernedTerminals:
             session_state=situation.session_state,
             interaction_count=situation.interaction_count,
             policies=self._rules.policies,
-            role=session.role,
+            role=session.terms.role,
             line_bytes=situation.line_bytes,
         )
 

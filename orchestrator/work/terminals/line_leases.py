@@ -94,7 +94,7 @@ class LineLeases:
         lease.after = live.take()
         try:
             async with live.lock:
-                with live.session.asking():
+                with live.session.busy_terminal():
                     try:
                         return await use(lease)
                     except EvidenceError:

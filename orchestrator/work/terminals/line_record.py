@@ -193,13 +193,13 @@ class LineRecord:
 async def record_unasked(recorder: Recorder, live: OpenTerminal) -> None:
     """Records output that answers no line, and takes it from the terminal.
 
-    Raises: AuditUnavailableError, EvidenceError, the errors of `Recorder.told`.
+    Raises: AuditUnavailableError, EvidenceError, the errors of `Recorder.cut`.
     """
     for late in await live.terminal.take_late():
         # Room for a whole secret beyond the kept text, because its end alone would not be
         # recognized.
         beginning = late.text[: _MOST_UNASKED + live.session.secrets.redactor.margin]
-        text = (await recorder.told(live.session, beginning))[:_MOST_UNASKED]
+        text = (await recorder.cut(live.session, beginning))[:_MOST_UNASKED]
         live.evidence.note("LATE", transcript.late(text, late.raw_bytes))
         await live.evidence.flush()
         await recorder.record(

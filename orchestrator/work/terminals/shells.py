@@ -112,7 +112,7 @@ class Shells:
         most = self._limits.shells
         if self._count(session) >= most:
             raise BusyError(f"{most} shells are open in this session already: end one")
-        spec = shell_spec(size, session.env, self._limits)
+        spec = shell_spec(size, session.terms.env, self._limits)
         self._opening[session.key] += 1
         try:
             idle_seconds = self._limits.idle_seconds

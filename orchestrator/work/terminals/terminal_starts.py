@@ -17,8 +17,8 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.effect import both
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.budgets import Budgets
-from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.secret_cutting import SecretCutting
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
@@ -62,7 +62,7 @@ class TerminalStarts:
         self._give_up = give_up
         self._threads = threads
         # No limit: each terminal has one piece at a time, because it reads in order.
-        self._cutting = Cutting("pieces of tools' output", sys.maxsize)
+        self._cutting = SecretCutting("pieces of tools' output", sys.maxsize)
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
@@ -86,7 +86,7 @@ class TerminalStarts:
         except BaseException:
             session.terminals.discard(terminal_id)
             raise
-        with session.asking(), naming(pty=terminal_id):
+        with session.busy_terminal(), naming(pty=terminal_id):
             await self._start(live)
         return live
 
@@ -219,7 +219,7 @@ class TerminalStarts:
             raise await self._budgets.refusal(live.session)
         # Secrets are removed before shortening, because a secret's end alone would not be
         # recognized.
-        printed = (await self._recorder.told(live.session, text))[-_MOST_PRINTED:]
+        printed = (await self._recorder.cut(live.session, text))[-_MOST_PRINTED:]
         live.session.check_live()
         raise ConflictError(
             f"the tool {what}; it said: {printed!r}", pty=live.id, reason=live.record.reason

@@ -11,7 +11,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.budgets import Budgets
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.sandbox import Sandbox

@@ -24,6 +24,7 @@ from tests.security.test_execution import (
     test_program_of_ones_own,
 )
 from tests.security.test_reading import test_secret_of_the_image
+from tests.security.test_resources import test_daemons, test_fork_bomb
 from tests.security.test_writing import test_file_of_the_image
 from tests.support.arsenal import Arsenal
 from tests.support.attack import Attacks, write_armed_levels
@@ -41,6 +42,8 @@ AGAIN = (
     test_code_of_ones_own,
     test_own_code_overwritten,
     test_program_of_ones_own,
+    test_daemons,
+    test_fork_bomb,
     test_secret_of_the_image,
     test_file_of_the_image,
 )

@@ -1,6 +1,7 @@
 """Whatever a guard reports, in any order, only its own command ends."""
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any, cast

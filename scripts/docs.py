@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -19,8 +19,10 @@ from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
+from sandbox_agent.decide.facilities import FACILITIES
 from scripts.attempts import Attempt, attempts_of, modules
 from scripts.floors import Floor, contents, floors, lines, title
+from scripts.hosts import results
 from tests.bench import comparison, picture
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +32,7 @@ AGENT = ROOT / "sandbox_agent"
 OTHERS = (ROOT / "CONTRIBUTING.md", AGENT / "README.md")
 MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
+EXAMINED = DOCS / "hosts.json"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 LISP_NAMES = ROOT / "paddock" / "cli" / "prompt" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
@@ -42,6 +45,7 @@ _THEN_READ = (
     *("enforce/beneath", "enforce/exec_record", "enforce/notify", "enforce/caller"),
     *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
     *("enforce/reads/broker", "enforce/reads/opener"),
+    *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
 )
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
@@ -166,6 +170,12 @@ def peers() -> str:
     return f"{_table(columns, rows)}\n\nMeasured on: {measured.machine}."
 
 
+def hosts() -> str:
+    """What the last whole examination of stock systems found."""
+    columns, *rows = map(tuple, results.table(list(results.load(EXAMINED).values())))
+    return _table(columns, rows)
+
+
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
@@ -174,6 +184,21 @@ def lisp() -> str:
         _table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
         for names, all_of in zip(columns, described, strict=True)
     )
+
+
+def facilities() -> str:
+    """What confines commands, and what takes its place on older kernels."""
+    columns = ("what is decided", "by what", "since kernel", "before that")
+    rows = [
+        (
+            each.decides,
+            each.means,
+            each.since,
+            each.substitute or f"{each.needed_by} are refused",
+        )
+        for each in FACILITIES
+    ]
+    return _table(columns, rows)
 
 
 def floors_of_the_domain() -> str:
@@ -252,7 +277,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "attempts": attempts,
     "peers": peers,
+    "hosts": hosts,
     "lisp": lisp,
+    "facilities": facilities,
     "floors": floors_of_the_domain,
     "rooms": rooms_of_all,
     "agent_folders": agent_folders,
@@ -354,6 +381,12 @@ def keep(measured: comparison.Comparison) -> None:
     """Replaces the stored figures, their table and their picture."""
     measured.save(MEASURED)
     PICTURE.write_text(picture.draw(measured), encoding="utf-8")
+    _write_parts()
+
+
+def keep_hosts(examined: Mapping[str, results.Result]) -> None:
+    """Replaces the stored results of these systems, and their table."""
+    results.save(EXAMINED, results.load(EXAMINED) | dict(examined))
     _write_parts()
 
 

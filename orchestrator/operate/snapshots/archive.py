@@ -66,7 +66,7 @@ def head(manifest: bytes) -> bytes:
 
 
 class ArchiveReader:
-    """Takes an archive's bytes in any pieces. Raises: SnapshotError for an archive that was altered.
+    """Takes an archive's bytes in any pieces. Raises: SnapshotError if it was altered.
 
     `listed` reads the manifest and returns its parts; `sink` returns what takes a part's bytes.
     """

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
-from orchestrator.rules.tools.schema import manifest_schema
+from orchestrator.rules.tools.schemas import manifest_schema
 from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
@@ -31,7 +31,7 @@ OTHERS = (ROOT / "CONTRIBUTING.md", AGENT / "README.md")
 MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
-LISP_NAMES = ROOT / "paddock" / "cli" / "lisp_names.py"
+LISP_NAMES = ROOT / "paddock" / "cli" / "prompt" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
 _FIRST_READ = (
     *("guard", "guard_process", "spawn", "command_process"),

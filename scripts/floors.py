@@ -17,7 +17,7 @@ class Floor(NamedTuple):
 
 
 def floors(package: str) -> list[Floor]:
-    """The package's folders, the lowest first. Only what needs no other folder has none below."""
+    """The package's folders, the lowest first: each imports only folders before it."""
     imports = _imports(package)
     names = sorted(imports, key=lambda name: (len(_all_below(name, imports)), name))
     return [

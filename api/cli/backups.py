@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from paddock.cli.options import AsJson, example
-from paddock.cli.terminal import note, print_json, size, working
+from paddock.cli.output import note, print_json, size, working
 
 app = typer.Typer()
 

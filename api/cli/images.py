@@ -7,7 +7,7 @@ import typer
 
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.terminal import age, note, print_fields, print_json, print_table, size, working
+from paddock.cli.output import age, note, print_fields, print_json, print_table, size, working
 
 if TYPE_CHECKING:
     from images.recipes import Recipe

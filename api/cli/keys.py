@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.terminal import note, print_fields, print_json, print_table, size
+from paddock.cli.output import note, print_fields, print_json, print_table, size
 
 if TYPE_CHECKING:
     from orchestrator.rules.access.keys import Principal

@@ -8,7 +8,7 @@ import typer
 from api.cli import backups, images, keys
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example
-from paddock.cli.terminal import note, print_json, print_table, working
+from paddock.cli.output import note, print_json, print_table, working
 
 if TYPE_CHECKING:
     from orchestrator.operate.checks.doctor import Check

@@ -7,7 +7,7 @@ import typer
 
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example
-from paddock.cli.terminal import complain, note, print_json, print_table
+from paddock.cli.output import complain, note, print_json, print_table
 
 app = typer.Typer()
 
@@ -30,9 +30,8 @@ def check(
     manifest is invalid.
     """
     from orchestrator.rules.tools.advice import advice
-    from orchestrator.rules.tools.catalog import PACKAGED, manifest_files
+    from orchestrator.rules.tools.catalog import PACKAGED, load_tool, manifest_files
     from orchestrator.rules.tools.loader import ManifestError
-    from orchestrator.rules.tools.reading import load_tool
 
     wrong = 0
     paths = files or [*manifest_files(PACKAGED), *_folder_files()]

@@ -1,4 +1,4 @@
-"""Turns errors into responses."""
+"""Makes responses of errors."""
 
 import json
 import math

@@ -15,7 +15,7 @@ from orchestrator.ground.limits import TokenBucket
 class FrameRates(NamedTuple):
     """Frames per second of one WebSocket, and how many may come at once.
 
-    Those of data wait for their turn. A client has no reason to send more control frames, so it is
+    Data frames above it are read later. A client has no reason to send more control frames: it is
     cut off.
     """
 
@@ -56,11 +56,11 @@ class Frames:
             # What has arrived already is received without waiting, a burst all at once.
             await asyncio.sleep(0)
             if message.type not in _CONTROL:
-                await self._turn()
+                await self._pace()
                 return message
             await self._answer(message)
 
-    async def _turn(self) -> None:
+    async def _pace(self) -> None:
         while wait := self._data.take(self._clock(), self._rates.data, self._rates.data_burst):
             await self._sleep(wait)
 

@@ -17,7 +17,7 @@ _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 # Of the text with which a WebSocket is closed.
 _MOST_REASON_BYTES = 123
-# What is parsed at once, without a turn for others: a burst may be thousands of frames.
+# What is parsed at once, before others are served: a burst may be thousands of frames.
 SLICE_BYTES = 16 * 1024
 
 

@@ -19,7 +19,7 @@ async def begin(request: web.Request, response: web.StreamResponse) -> None:
 async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
     """Writes a piece. Raises: ConnectionError if the client has gone or does not read."""
     await within_time(request, response.write(data))
-    # A client that reads fast enough is written to without waiting: others get their turn here.
+    # A client that reads fast enough is written to without waiting: others are served here.
     await asyncio.sleep(0)
 
 

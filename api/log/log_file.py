@@ -11,7 +11,7 @@ _STANDARD = (1, 2)
 
 
 class LogFile:
-    """Lines are appended to its `descriptor`; `turn`, called between lines, limits its size.
+    """Lines are appended to its `descriptor`; `rotate`, called between lines, limits its size.
 
     If standard output and error are the same file, they move to the new file as well, so that text
     printed there before logging began, or when a thread fails, is not lost with an old file.
@@ -27,7 +27,7 @@ class LogFile:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         return os.open(self._path, flags, 0o600)
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         """Begins a new file if this one is full.
 
         Raises: OSError, after which the current file stays in use.

@@ -204,7 +204,7 @@ class LogWriter(logging.Handler):
             with suppress(OSError):
                 self._write(b"".join(line for line in lines if line is not None))
                 if self._file is not None:
-                    self._file.turn()
+                    self._file.rotate()
                 if self._dropped:
                     dropped, self._dropped = self._dropped, 0
                     self._write(self._encoded(_dropped_record(dropped)))

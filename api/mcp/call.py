@@ -22,8 +22,8 @@ from api.shape.answers import HEARTBEAT_SECONDS
 from api.shape.context import Context
 from api.shape.failures import failed
 from orchestrator.ground.errors import BusyError
-from orchestrator.work.terminals.service import Terminals
 from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.mcp import McpReply
 
 # A client that reads too slowly misses the first of them; the answer has everything.

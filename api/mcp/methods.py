@@ -20,8 +20,8 @@ from api.shape.context import Context
 from api.shape.failures import failed
 from api.shape.version import VERSION
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.service import Terminals
 from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.terminals import Terminals
 
 _TOOLS = (*COMMAND_TOOLS, *FILE_TOOLS)
 

@@ -7,9 +7,9 @@ from api.mcp.conversation import Conversation, News
 from api.mcp.messages import TOOLS_CHANGED, notice
 from api.shape.answers import HEARTBEAT_SECONDS, Event
 from api.shape.context import Context
-from orchestrator.record.audit.follow import Follower, Followers
+from orchestrator.record.audit.followers import Follower, Followers
 from orchestrator.record.audit.query import Selection
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 
 MESSAGE = "message"
 _LEVEL_CHANGES = frozenset({"session.settings"})

@@ -24,10 +24,10 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
 from orchestrator.ground.errors import BusyError, PaddockError, ValidationError
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
-from orchestrator.work.terminals.service import Terminals
 from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.mcp import McpMessage, McpReply
 
 _TAG = "MCP"

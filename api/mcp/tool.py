@@ -8,8 +8,8 @@ from typing import Any
 from api.mcp.conversation import Conversation
 from api.shape.context import Context
 from api.shape.operation import Operation
-from orchestrator.work.terminals.service import Terminals
 from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.terminals import Terminals
 
 # Tells the client how far the call is: a text, and a number that grows.
 Tell = Callable[[str, int], None]

@@ -5,7 +5,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
 from api.views.approvals import approval
-from orchestrator.work.approvals.service import Approvals as ApprovalsService
+from orchestrator.work.approvals.approvals import Approvals as ApprovalsService
 from paddock.contract.approvals import Approval, ApprovalBody, Approvals, ApprovalsQuery
 
 

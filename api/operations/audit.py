@@ -13,7 +13,7 @@ from orchestrator.record.audit import query as chains
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.audit.denials import MOST_EXAMINED, grouped
 from orchestrator.record.audit.search import Search, search
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,

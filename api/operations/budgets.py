@@ -4,7 +4,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views import sessions as views
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.budget import Budget, UsageBody
 
 _TAG = "Sessions"

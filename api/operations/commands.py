@@ -16,13 +16,13 @@ from api.views.commands import command as view
 from api.views.commands import exec_request
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state import command as domain
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.commands.governed_commands import GovernedCommands
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 
@@ -99,7 +99,9 @@ async def _change_level(
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("a session's handle may not set permission_level")
     if level != session.level.name:
-        await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
+        await context.work.complete(
+            sessions.changes.set_level(context.principal, session, level, {})
+        )
 
 
 @contextmanager

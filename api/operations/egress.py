@@ -8,7 +8,7 @@ from orchestrator.rules.egress.rules import Rules
 from orchestrator.rules.egress.session_egress import narrowing_of, rules_of
 from orchestrator.rules.egress.session_rules import Narrowing
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.egress.service import SessionEgress as EgressService
+from orchestrator.sandbox.egress.session_egress import SessionEgress as EgressService
 from paddock.contract.egress import (
     EgressBody,
     EgressDrafts,

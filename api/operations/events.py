@@ -8,10 +8,10 @@ from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
-from orchestrator.record.audit.follow import Follower, Followers
+from orchestrator.record.audit.followers import Follower, Followers
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.state.session import Session
 from paddock.contract.audit import AuditEvent, EventsQuery
 

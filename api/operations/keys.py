@@ -11,7 +11,7 @@ from orchestrator.ground.errors import ValidationError
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.policy.levels import Levels
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.keys import CreatedKey, Key, KeyBody, Keys
 
 _TAG = "Keys"

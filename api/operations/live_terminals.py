@@ -7,11 +7,11 @@ from api.shape.access import Access
 from api.shape.answers import Attached, Made
 from api.shape.context import Context
 from api.shape.operation import SESSION, Frames, operation
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.tickets import SECONDS, Tickets
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.shells import Shells
+from orchestrator.work.terminals.terminals import Terminals
 from orchestrator.work.terminals.viewers import Size
 from paddock.contract.live_terminals import (
     LiveTerminalQuery,
@@ -110,7 +110,7 @@ async def open_live_terminal(
 
 async def _terminal(
     context: Context, terminals: Terminals, shells: Shells, query: LiveTerminalQuery
-) -> Live:
+) -> OpenTerminal:
     session = context.session()
     if query.pty is not None:
         return await terminals.records.running(session, query.pty)

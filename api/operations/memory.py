@@ -7,7 +7,7 @@ from api.views.memory import entry, shown
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.rules.access.keys import ADMIN_NAME, KeyRing, Role
 from orchestrator.work.memory.entries import Wanted
-from orchestrator.work.memory.service import Memory
+from orchestrator.work.memory.memory import Memory
 from paddock.contract.memory import (
     MemoryBootstrap,
     MemoryEntries,

@@ -3,7 +3,7 @@
 from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import operation
-from orchestrator.work.models.service import Models
+from orchestrator.work.models.models import Models
 from paddock.contract.models import LanguageModel, LanguageModels, ModelPrices
 
 

@@ -13,9 +13,9 @@ from api.views.commands import exit_members
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.started import OutputPage
+from orchestrator.work.commands.running_command import OutputPage
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_CHUNKS
 
@@ -41,7 +41,7 @@ async def pages(
     failures = 0
     while failures < _MOST_FAILURES:
         try:
-            page = await started.read_output(
+            page = await running_command.read_output(
                 *(session, command, after, HEARTBEAT_SECONDS), looks=context.looks, whole=whole
             )
         except SandboxUnavailableError:

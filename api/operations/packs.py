@@ -9,7 +9,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.packs import pack_of, pack_state
 from orchestrator.sessions.refinement import Refinement
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.work.files.files import Files
 from paddock.contract.packs import EXAMPLE, PackState, ReadBody, RefineBody
 from paddock.contract.sessions import CreatedSession

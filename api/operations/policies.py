@@ -12,13 +12,12 @@ from api.views.policies import listed_policy, named_or_given
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.ground.threads import Aside
 from orchestrator.rules.access.keys import Role
-from orchestrator.rules.policy import explain, levels
+from orchestrator.rules.policy import explanation, levels
 from orchestrator.rules.policy.decision import command_field, command_size
 from orchestrator.rules.policy.layers import Reaches
-from orchestrator.rules.policy.operation_explain import explain_operation
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.policy.session_policy import SessionPolicy
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.operator_mounts import writable_targets
 from orchestrator.settings.settings import Settings
 from paddock.contract.policies import OperationArgs
@@ -89,7 +88,7 @@ async def explain_policy(
     """
     if body.operation is not None:
         args = body.args or OperationArgs()
-        explained = explain_operation(
+        explained = explanation.explain_operation(
             _policy(context, sessions, session_policies, body),
             body.operation,
             args.ref,
@@ -138,18 +137,18 @@ def _judges(
     listed = settings.mounts
     if body.session is not None:
         session = sessions.finder.find(context.principal, body.session)
-        mounts = writable_targets(listed, (*session.level.mounts, *session.mounts))
+        mounts = writable_targets(listed, (*session.level.mounts, *session.terms.mounts))
         return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
     _check_host(context)
     named = known.named(body.level or "")
     return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
 
 
-def _explained(judges: _Judges, body: ExplainBody) -> explain.Explanation:
+def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:
     if body.path is not None:
-        return explain.explain_path(judges.level, body.path)
+        return explanation.explain_path(judges.level, body.path)
     try:
-        return explain.explain_command(
+        return explanation.explain_command(
             *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts)
         )
     except CommandError as error:

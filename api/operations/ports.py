@@ -8,7 +8,7 @@ from api.shape.operation import SESSION, operation
 from api.views.ports import opened_port
 from api.views.ports import port as shown_port
 from orchestrator.ground.errors import ConflictError, ValidationError
-from orchestrator.sandbox.ports.service import Ports as PortsService
+from orchestrator.sandbox.ports.open_ports import Ports as PortsService
 from orchestrator.settings.preview_address import PreviewOrigin
 from paddock.contract.ports import OpenedPort, Port, PortBody, Ports
 

@@ -14,7 +14,7 @@ from api.views.commands import command_members
 from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.commands.execution import Executions
 from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
@@ -68,7 +68,7 @@ async def read_process(
             held.enter_context(context.streaming("output", session))
             return EventStream(watch(context, executions, session, command, after), held.pop_all())
     # Viewers can't read stored output, as they can't read the session's files.
-    page = await started.read_output(
+    page = await running_command.read_output(
         session, command, after, 0, looks=context.looks, whole=not context.looks
     )
     total = command.output_bytes
@@ -98,7 +98,7 @@ async def read_output(
     context.work.follow()
     with ExitStack() as held:
         held.enter_context(context.streaming("output", session))
-        first = await started.read_output(
+        first = await running_command.read_output(
             session, command, query.after, 0, looks=True, whole=not context.looks
         )
         if first.lost and not (command.ended and command.output_bytes <= query.after):
@@ -137,7 +137,7 @@ async def feed_process(context: Context, command_id: str, body: StdinBody) -> In
     """
     session, command = _find(context, command_id)
     data = body.input
-    feeding = started.feed(session, command, data, body.close)
+    feeding = running_command.feed(session, command, data, body.close)
     await context.work.complete(feeding)
     return InputTaken(command_id=command.id, bytes=len(data), closed=body.close)
 
@@ -156,11 +156,11 @@ async def feed_process(context: Context, command_id: str, body: StdinBody) -> In
 async def signal_process(context: Context, command_id: str, body: SignalBody) -> SignalSent:
     """Sends a signal to a command's process group."""
     session, command = _find(context, command_id)
-    sending = started.signal(session, command, body.signal)
+    sending = running_command.signal(session, command, body.signal)
     await context.work.complete(sending)
     return SignalSent(command_id=command.id, signal=body.signal)
 
 
 def _find(context: Context, command_id: str) -> tuple[Session, Command]:
     session = context.session()
-    return session, started.find(session, command_id)
+    return session, running_command.find(session, command_id)

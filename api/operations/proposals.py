@@ -4,7 +4,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views import proposals as views
-from orchestrator.work.proposals.service import Proposals as ProposalsService
+from orchestrator.work.proposals.proposals import Proposals as ProposalsService
 from paddock.contract.proposals import (
     CommitBody,
     Committed,

@@ -13,8 +13,8 @@ from orchestrator.ground.errors import ValidationError
 from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.rules.policy.levels import Levels
-from orchestrator.sessions.service import Sessions
-from orchestrator.work.models.service import Models
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.work.models.models import Models
 from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.run_sockets import RunFrame, RunSocketFrame
 

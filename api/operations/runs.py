@@ -19,9 +19,9 @@ from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
 from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Role
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.session import Session
-from orchestrator.work.models.service import Models
+from orchestrator.work.models.models import Models
 from orchestrator.work.terminals.session_tools import SessionTools
 from paddock.contract.host_tools import HostTool
 from paddock.contract.runs import (
@@ -168,7 +168,7 @@ async def begin(
     )
     await _set_level(context, services.sessions, session, body.permission_level)
     # Only the turn itself uses the sandbox then, and may give it up for another one.
-    async with services.sessions.using(context.principal, session):
+    async with services.sessions.suspensions.using(context.principal, session):
         running = run_or_join(services.turns, context.principal, session, run)
         return await context.work.complete(running)
 
@@ -204,7 +204,7 @@ async def _set_level(
         return
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("permission_level may be given by the session's host only")
-    await context.work.complete(sessions.change_settings(context.principal, session, level, {}))
+    await context.work.complete(sessions.changes.set_level(context.principal, session, level, {}))
 
 
 async def watch(

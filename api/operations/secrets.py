@@ -11,7 +11,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.secrets import secret, variables
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing, Role
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.settings.operator_secrets import SecretUse, unknown_level
@@ -40,9 +40,9 @@ _EXAMPLES = {
     summary="List secrets",
     answers="The secrets, without their values.",
 )
-async def list_secrets(context: Context, secrets: OutsideSecrets) -> Secrets:
+async def list_secrets(context: Context, secrets: ProxySecrets) -> Secrets:
     """The secrets of the instance and of keys that concern the caller's sessions."""
-    found = secrets.shown_to(context.principal)
+    found = secrets.visible_to(context.principal)
     return Secrets(items=[secret(each) for each in found], next=None)
 
 
@@ -59,7 +59,7 @@ async def list_secrets(context: Context, secrets: OutsideSecrets) -> Secrets:
 async def set_secret(
     context: Context,
     keys: KeyRing,
-    secrets: OutsideSecrets,
+    secrets: ProxySecrets,
     levels: Levels,
     name: str,
     query: SecretQuery,
@@ -91,7 +91,7 @@ async def set_secret(
     stops=stops.removes_secret,
 )
 async def remove_secret(
-    context: Context, secrets: OutsideSecrets, name: str, query: SecretQuery
+    context: Context, secrets: ProxySecrets, name: str, query: SecretQuery
 ) -> Secret:
     """No later request has the value.
 
@@ -110,7 +110,7 @@ async def remove_secret(
     summary="List a session's secrets",
     answers="The secrets, without their values.",
 )
-async def list_session_secrets(context: Context, secrets: OutsideSecrets) -> Secrets:
+async def list_session_secrets(context: Context, secrets: ProxySecrets) -> Secrets:
     """What the session's requests may name, whoever set it, and the secret variables of commands.
 
     Of several with one name, it is the session's own, else its key's, else the instance's.
@@ -132,7 +132,7 @@ async def list_session_secrets(context: Context, secrets: OutsideSecrets) -> Sec
     examples=_EXAMPLES,
 )
 async def set_session_secret(
-    context: Context, secrets: OutsideSecrets, levels: Levels, name: str, body: SecretBody
+    context: Context, secrets: ProxySecrets, levels: Levels, name: str, body: SecretBody
 ) -> Secret:
     """Sets a secret for this session alone, from its next request on. It ends with the session."""
     session, use = context.session(), _use(levels, body)
@@ -151,7 +151,7 @@ async def set_session_secret(
     answers="The secret as it was.",
     stops=stops.removes_session_secret,
 )
-async def remove_session_secret(context: Context, secrets: OutsideSecrets, name: str) -> Secret:
+async def remove_session_secret(context: Context, secrets: ProxySecrets, name: str) -> Secret:
     """No later request has the value; see `remove_secret`."""
     session = context.session()
     removing = secrets.remove(context.principal, session, name)

@@ -6,7 +6,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views import sessions as views
 from orchestrator.programs.turns.session_turns import SessionTurns
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.requests import NoBody
 from paddock.contract.runs import InterruptBody
 from paddock.contract.session_requests import EpisodeBody
@@ -104,7 +104,7 @@ async def interrupt_session(
     session = context.session()
     for each in (session, *session.family.descendants):
         turns.interrupt(each)
-    await context.work.complete(sessions.interrupt(context.principal, session))
+    await context.work.complete(sessions.interrupt(session))
     if body.message is not None:
         queue = turns.queue
         await context.work.complete(queue.add(context.principal, session, [body.message]))
@@ -122,7 +122,7 @@ async def interrupt_session(
 )
 async def rotate_handle(context: Context, sessions: Sessions, body: NoBody) -> Handle:
     """Creates a new handle, which invalidates the old one."""
-    work = sessions.rotate_handle(context.principal, context.session())
+    work = sessions.changes.rotate_handle(context.principal, context.session())
     handle = await context.work.complete(work)
     context.work.recheck()
     return Handle(handle=handle)
@@ -141,6 +141,6 @@ async def rotate_handle(context: Context, sessions: Sessions, body: NoBody) -> H
 async def set_episode(context: Context, sessions: Sessions, body: EpisodeBody) -> Session:
     """Names the episode of the session's work; each change is recorded."""
     session = context.session()
-    work = sessions.set_episode(context.principal, session, body.episode_id)
+    work = sessions.changes.set_episode(context.principal, session, body.episode_id)
     await context.work.complete(work)
     return views.session(session, live=True)

@@ -10,7 +10,7 @@ from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
-from orchestrator.sessions.service import Sessions as SessionsService
+from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
 from paddock.contract.inspection import InspectedSession
@@ -105,7 +105,7 @@ async def list_sessions(
 async def inspect_session(context: Context, sessions: SessionsService) -> InspectedSession:
     """One session with its current activity."""
     session = context.session()
-    return views.inspected(session, await sessions.inspect(session))
+    return views.inspected(session, await sessions.inspector.inspect(session))
 
 
 @operation(
@@ -181,7 +181,7 @@ async def created(
         if not session.wanted:
             work.detach(sessions.close(principal, session, purge=not named))
 
-    turn = await sessions.shares.turn(principal)
+    turn = await sessions.shares.slot(principal)
     registered = await work.complete(
         sessions.create(principal, request, turn),
         lambda created: leave(created.session),

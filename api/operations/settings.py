@@ -5,7 +5,7 @@ from api.shape.access import Access
 from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.sessions import settings
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.session_requests import SettingsBody
 from paddock.contract.sessions import SessionSettings
 
@@ -54,7 +54,7 @@ async def change_settings(
     """
     session, wanted = context.session(), body.settings
     await context.work.complete(
-        sessions.change_settings(
+        sessions.changes.set_level(
             context.principal, session, wanted.permission_level, wanted.workspace.given
         )
     )

@@ -14,8 +14,8 @@ from api.views.runs import run_event
 from api.views.sessions import created
 from orchestrator.programs.spawning.spawned_runs import SpawnedRun, SpawnedRuns
 from orchestrator.programs.spawning.spawning import Spawning
-from orchestrator.sessions.service import Sessions
-from orchestrator.work.models.service import Models
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.work.models.models import Models
 from paddock.contract.sessions import CreatedSession
 from paddock.contract.spawns import SPAWN_EVENTS, SpawnBody
 from paddock.contract.spawns import SpawnedRun as SpawnedRunView

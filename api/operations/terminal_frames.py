@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from api.shape.objects import parse_object, validated
-from orchestrator.work.terminals.live import Live
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.viewers import EndShown, LossShown, Shown, Size
 from paddock.contract.base import Model
 from paddock.contract.live_terminals import (
@@ -18,7 +18,7 @@ from paddock.contract.live_terminals import (
 )
 
 
-def opened(live: Live, *, writable: bool) -> Model:
+def opened(live: OpenTerminal, *, writable: bool) -> Model:
     """The first frame for a viewer."""
     columns, rows = live.viewers.size
     return TerminalOpened(

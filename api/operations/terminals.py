@@ -10,8 +10,8 @@ from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.terminals import interaction, terminal
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.service import Terminals as TerminalsService
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
+from orchestrator.work.terminals.terminals import Terminals as TerminalsService
 from paddock.contract.requests import IncarnationQuery
 from paddock.contract.terminals import (
     Interaction,

@@ -13,7 +13,7 @@ from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import TurnRecord
 from orchestrator.programs.turns.turn_runner import RunningTurn
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.turns import TURN_EVENTS, Turn, TurnBody, Turns, TurnsQuery, TurnStarted
 
 _TAG = "Turns"
@@ -53,7 +53,7 @@ async def run_turn(
         if context.wants_events:
             held.enter_context(context.streaming("output", session))
         # Only the turn itself uses the sandbox then, and may give it up for another one.
-        async with sessions.using(context.principal, session):
+        async with sessions.suspensions.using(context.principal, session):
             started = await context.work.complete(
                 turns.start(context.principal, session, views.script(body), body.timeout)
             )

@@ -5,7 +5,7 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views import usage
 from orchestrator.operate.observe.usage import INTERVAL_SECONDS, UsageHistory
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.usage import UsageQuery, Usages
 
 

@@ -104,7 +104,7 @@ async def _pump(source: Side, target: Side, idle: asyncio.Timeout, seconds: floa
     loop = asyncio.get_running_loop()
     while True:
         message = await source.receive()
-        # A burst is received without waiting: others get their turn here.
+        # A burst is received without waiting: others are served here.
         await asyncio.sleep(0)
         idle.reschedule(loop.time() + seconds)
         if message.type is WSMsgType.TEXT:

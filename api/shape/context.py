@@ -16,8 +16,8 @@ from orchestrator.ground.log_context import know_secrets
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sessions.service import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.sessions.shares import Streams
 from orchestrator.state.session import Session
 from paddock.contract.problem import Problem
 
@@ -153,7 +153,7 @@ class Context:
         if not operation.restores:
             yield await operation.handler(self, **services, **inputs)
             return
-        async with self.shared.sessions.using(self.principal, self.session()):
+        async with self.shared.sessions.suspensions.using(self.principal, self.session()):
             yield await operation.handler(self, **services, **inputs)
 
     @property

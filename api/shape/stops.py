@@ -7,13 +7,13 @@ more) counts like any other, so that it is not free. Services are named by type,
 from api.shape.context import Context
 from orchestrator.ground.errors import PaddockError
 from orchestrator.operate.hooks.hooks import Hooks
-from orchestrator.record.secrets.outside import OutsideSecrets, holder_of
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets, holder_of
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Approvals
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
 from paddock.contract.requests import NoBody
@@ -83,14 +83,14 @@ def closes_port(context: Context, body: None = None) -> bool:
     return any(str(number) == context.path["port"] for number in session.ports.open)
 
 
-def removes_secret(context: Context, body: None, secrets: OutsideSecrets) -> bool:
+def removes_secret(context: Context, body: None, secrets: ProxySecrets) -> bool:
     """Whether requests may have the secret: one of the caller's key, or any for an admin."""
     principal = context.principal
     holders = secrets.holders if principal.role is Role.ADMIN else [Holder(principal.name)]
     return any(_is_usable(context, secrets, holder) for holder in holders if not holder.session_key)
 
 
-def removes_session_secret(context: Context, body: None, secrets: OutsideSecrets) -> bool:
+def removes_session_secret(context: Context, body: None, secrets: ProxySecrets) -> bool:
     """Whether the session's requests may have the secret, which is its own."""
     session = _session(context)
     if session is None:
@@ -98,7 +98,7 @@ def removes_session_secret(context: Context, body: None, secrets: OutsideSecrets
     return _is_usable(context, secrets, holder_of(session))
 
 
-def _is_usable(context: Context, secrets: OutsideSecrets, holder: Holder) -> bool:
+def _is_usable(context: Context, secrets: ProxySecrets, holder: Holder) -> bool:
     found = secrets.get(holder, context.path["name"])
     return found is not None and found.value is not None
 

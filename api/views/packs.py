@@ -36,7 +36,7 @@ def pack_state(shown: Consumed) -> PackState:
     session = shown.session
     return PackState(
         session_id=session.id,
-        work_id=session.work_id,
+        work_id=session.terms.work_id,
         refinement_count=session.reissues,
         max_refinements=MAX_REFINEMENTS,
         pack=_info(shown.pack),

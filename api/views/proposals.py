@@ -2,7 +2,7 @@
 
 from api.shape.objects import members
 from orchestrator.work.proposals import listing
-from orchestrator.work.proposals.service import Expected
+from orchestrator.work.proposals.proposals import Expected
 from paddock.contract.proposals import (
     CommitBody,
     Committed,

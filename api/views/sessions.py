@@ -8,12 +8,12 @@ from api.shape.objects import members
 from api.views.commands import command_members
 from api.views.packs import pack_of
 from api.views.policies import named_or_given, policy
+from orchestrator.ground.events import time_text
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.node.processes import Measured
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sessions.deadlines import Deadline, deadlines
-from orchestrator.sessions.inspect import LATEST, Inspection
-from orchestrator.sessions.telemetry import telemetry
+from orchestrator.sessions.inspection import LATEST, Inspection, telemetry
 from orchestrator.state import session as domain
 from orchestrator.state.lifecycle import activity
 from orchestrator.state.requests import NewSession, Registered
@@ -159,7 +159,7 @@ def _sandbox(shown: domain.Session, live: bool, frozen: bool | None) -> dict[str
         frozen = shown.status is Status.PAUSED
     return {
         "id": sandbox.name,
-        "image": shown.image,
+        "image": shown.terms.image,
         "network": sandbox.network or "none",
         "mounts": list(sandbox.mounts),
         "start": sandbox.start,
@@ -172,10 +172,7 @@ def _sandbox(shown: domain.Session, live: bool, frozen: bool | None) -> dict[str
 def _deadlines(shown: domain.Session) -> dict[str, str | None]:
     """The times at which the session ends by itself; null if there is none."""
     found = deadlines(shown)
-    return {
-        f"{name}_at": found[name].strftime("%Y-%m-%dT%H:%M:%S.%fZ") if name in found else None
-        for name in Deadline
-    }
+    return {f"{name}_at": time_text(found[name]) if name in found else None for name in Deadline}
 
 
 def _processes(shown: domain.Session, measured: Measured) -> list[dict[str, Any]]:

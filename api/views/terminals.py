@@ -2,7 +2,8 @@
 
 from api.shape.objects import members
 from api.views.approvals import approval
-from orchestrator.work.terminals.record import Exchange, TerminalRecord
+from orchestrator.work.terminals.line_record import Exchange
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from paddock.contract.terminals import Evidence, Interaction, Results, Terminal
 
 

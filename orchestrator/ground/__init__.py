@@ -1,1 +1,1 @@
-"""What every floor needs: errors, tasks, threads, metrics, taking turns, and the database."""
+"""What every floor needs: errors, tasks, threads, metrics, fair shares, and the database."""

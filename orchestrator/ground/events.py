@@ -148,7 +148,12 @@ class EventDraft(NamedTuple):
 
 def now() -> str:
     """The time in the form of events and records: RFC 3339, UTC, microseconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return time_text(datetime.now(UTC))
+
+
+def time_text(moment: datetime) -> str:
+    """A time in UTC, in that form."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def members(draft: EventDraft) -> Event:
@@ -262,7 +267,7 @@ def _object(name: str, value: Mapping[str, Any]) -> Event:
 
 
 def _fitted_args(args: Event) -> Event:
-    """They name their command, however large they are."""
+    """The arguments within the limit; `command_id` stays, however large the others are."""
     if "command_id" not in args:
         return _fitted(args)
     others = {name: value for name, value in args.items() if name != "command_id"}

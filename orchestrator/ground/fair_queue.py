@@ -3,10 +3,10 @@
 import asyncio
 from types import TracebackType
 
-from orchestrator.ground.limits import Turns
+from orchestrator.ground.limits import FairSlots
 
 
-class Turn:
+class Slot:
     """Permission to do heavy work until the `with` block ends."""
 
     def __init__(self, queue: "FairQueue", key: str) -> None:
@@ -22,66 +22,68 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the work, which gives the turn to the next caller."""
+        """Ends the work, which gives the slot to the next caller."""
         self._queue.finish(self._key)
 
 
 class FairQueue:
-    """Gives turns; see `Turns` for the order."""
+    """Gives slots to callers; see `FairSlots` for the order."""
 
     def __init__(
         self, most: int, most_per_key: int, most_waiting: int, kind: str = "creations"
     ) -> None:
         """`kind` names the work in errors."""
-        self._turns: Turns[asyncio.Future[None]] = Turns(most, most_per_key, most_waiting, kind)
+        self._slots: FairSlots[asyncio.Future[None]] = FairSlots(
+            most, most_per_key, most_waiting, kind
+        )
         self._quiet = asyncio.Event()
         self._quiet.set()
 
     @property
     def waiting(self) -> int:
         """The number of waiting callers."""
-        return self._turns.waiting
+        return self._slots.waiting
 
     @property
     def working(self) -> int:
-        """The number of callers with a turn."""
-        return self._turns.working
+        """The number of callers with a slot."""
+        return self._slots.working
 
     async def quiet(self) -> None:
-        """Waits until nobody has a turn or waits for one."""
+        """Waits until nobody has a slot or waits for one."""
         await self._quiet.wait()
 
-    async def take(self, key: str) -> Turn:
-        """Waits for the key's turn, which the caller must then enter.
+    async def take(self, key: str) -> Slot:
+        """Waits for a slot of the key, which the caller must then enter.
 
-        A cancelled caller has no turn. Raises: RateLimitedError if too many callers of this key
+        A cancelled caller has no slot. Raises: RateLimitedError if too many callers of this key
         wait.
         """
         given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.ask(key, given)
+        self._slots.ask(key, given)
         self._quiet.clear()
         self._advance()
         try:
             await given
         except asyncio.CancelledError:
             if given.cancelled():
-                self._turns.withdraw(key, given)
+                self._slots.withdraw(key, given)
                 self._settle()
             else:
                 self.finish(key)
             raise
-        return Turn(self, key)
+        return Slot(self, key)
 
     def finish(self, key: str) -> None:
-        """Ends one of the key's turns."""
-        self._turns.finish(key)
+        """Takes back one of the key's slots."""
+        self._slots.finish(key)
         self._advance()
 
     def _advance(self) -> None:
-        while (turn := self._turns.next()) is not None:
-            key, given = turn
+        while (started := self._slots.next()) is not None:
+            key, given = started
             if given.done():  # cancelled, but its task has not run yet
-                self._turns.finish(key)
+                self._slots.finish(key)
             else:
                 given.set_result(None)
         self._settle()

@@ -22,7 +22,7 @@ class Lane:
         self._ended = 0
 
     async def begin(self, submit: Callable[[], Future[T]]) -> Future[T]:
-        """Submits a call when it is its turn.
+        """Submits the call once there is a place for it.
 
         Raises: TimeoutError if no call has ended for too long; the errors of `submit`.
         """

@@ -131,11 +131,11 @@ class TokenBucket:
         return (1 - self.tokens) / rate
 
 
-class Turns(Generic[Ticket]):
+class FairSlots(Generic[Ticket]):
     """Decides who may do heavy work: `most` tickets in all, `most_per_key` of each key.
 
-    Keys take turns, however many tickets each has. A key's own tickets are served in order. At most
-    `most_waiting` of a key's tickets wait.
+    Keys are served round robin, however many tickets each has; a key's own tickets are served in
+    order. At most `most_waiting` of a key's tickets wait.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Turns(Generic[Ticket]):
         self._most = most
         self._most_per_key = most_per_key
         self._most_waiting = most_waiting
-        # In the order of their turns.
+        # In the order in which keys are served.
         self._waiting: dict[str, deque[Ticket]] = {}
         self._working: Counter[str] = Counter()
 
@@ -157,7 +157,7 @@ class Turns(Generic[Ticket]):
 
     @property
     def working(self) -> int:
-        """The number of tickets that have their turn and are not finished."""
+        """The number of tickets that have a slot."""
         return self._working.total()
 
     def ask(self, key: str, ticket: Ticket) -> None:

@@ -1,4 +1,4 @@
-"""How long the event loop does one thing while everything else waits, and what that was."""
+"""Measures how long the event loop does one thing while everything else waits, and what it does."""
 
 import asyncio
 import selectors
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 SLOW_SECONDS = 0.05
-# What is neither a request's nor a turn's: connections of sandboxes, the way out, and so on.
+# Work of neither a request nor a turn: connections of sandboxes, the way out, and so on.
 OTHER = "other work"
 _MINUTES = 60
 
 
 class LongestPass(NamedTuple):
-    """The longest pass of some time: how long it was, what took most of it, and when it ended."""
+    """The longest pass in a time: its length, the operation that took most of it, and its end."""
 
     seconds: float
     operation: str
@@ -26,11 +26,11 @@ class LongestPass(NamedTuple):
 
 
 class LoopLag:
-    """Measures passes of the event loop, in each of which everything that was due is done."""
+    """Measures passes of the event loop. In one pass, it does everything that is due."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        # Of the present pass.
+        # The longest step of the present pass, and its operation.
         self.longest_step = 0.0
         self.operation = OTHER
         # The longest pass of each minute that had one, the latest last.
@@ -38,7 +38,7 @@ class LoopLag:
         self.slow_passes = 0
 
     def passed(self, now: float, seconds: float) -> None:
-        """A pass has ended at that time of the clock. Called for each, so it must be cheap."""
+        """Counts a pass that has ended at that time of the clock. It must be cheap."""
         if seconds >= SLOW_SECONDS:
             self.slow_passes += 1
         minute = int(now // 60)
@@ -76,18 +76,18 @@ class LoopLag:
                 value, error = None, thrown
 
     def forget(self) -> None:
-        """Begins anew: nobody has waited so far."""
+        """Forgets all passes so far."""
         self._minutes.clear()
         self.slow_passes = 0
 
     def worst(self, minutes: int = _MINUTES) -> LongestPass | None:
-        """The longest pass of the last minutes, this one included; None: there was none."""
+        """The longest pass of the last minutes, including this one; None if there was none."""
         first = int(self._clock() // 60) - minutes
         return max((lag for minute, lag in self._minutes if minute > first), default=None)
 
 
 class WatchedSelector(selectors.DefaultSelector):
-    """Tells how long the loop has worked between two looks at what is ready."""
+    """Reports how long the loop has worked between two looks at what is ready."""
 
     def __init__(self, lag: LoopLag) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class WatchedSelector(selectors.DefaultSelector):
         self._since: float | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As usual."""
+        """Selects, and reports the pass that ends with it."""
         if self._since is not None:
             now = time.perf_counter()
             self._lag.passed(now, now - self._since)

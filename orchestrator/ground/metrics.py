@@ -74,7 +74,7 @@ _TABLE = (
     ),
     _Row(
         "paddock_session_create_seconds",
-        "Time to create a session, once its turn has come.",
+        "Time to create a session, once it has a slot.",
         ("level",),
         _ENGINE_BUCKETS,
     ),

@@ -1,4 +1,4 @@
-"""Round-robin scheduling: callers take turns, however much each of them requests."""
+"""Round-robin scheduling: each caller is served one item at a time, however many it requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -29,13 +29,13 @@ def asker() -> tuple[str, ...]:
 
 
 class RoundRobin(Generic[T]):
-    """Items by caller, as a path of names: at each step of the path, names take turns.
+    """Items by caller, as a path of names; at each step of the path, names are served round robin.
 
-    Keys take turns, and so do the handles of one key. Items of one path keep their order.
+    So keys are, and the handles of one key. Items of one path keep their order.
     """
 
     def __init__(self) -> None:
-        # Both in the order of their turns.
+        # Both in the order in which they are served.
         self._members: dict[str, RoundRobin[T]] = {}
         self._items: dict[T, None] = {}
 
@@ -82,8 +82,8 @@ class Queue:
         self._busy = False
 
     @asynccontextmanager
-    async def turn(self, who: Sequence[str]) -> AsyncIterator[None]:
-        """Waits for the turn of `who` and keeps it until the block ends."""
+    async def slot(self, who: Sequence[str]) -> AsyncIterator[None]:
+        """Waits for the slot on behalf of `who`, and keeps it until the block ends."""
         if self._busy:
             given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.add(who, given)
@@ -91,7 +91,7 @@ class Queue:
                 await given
             except asyncio.CancelledError:
                 self._waiting.remove(who, given)
-                if not given.cancelled():  # the turn came at the same moment
+                if not given.cancelled():  # it got the slot at the same moment
                     self._advance()
                 raise
         self._busy = True

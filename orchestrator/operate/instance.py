@@ -24,39 +24,39 @@ from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.archiving import Archiving
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.open import RecordFloor
-from orchestrator.record.secrets.outside import OutsideSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.open import RulesFloor
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.egress.service import SessionEgress
+from orchestrator.sandbox.egress.session_egress import SessionEgress
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sandbox.ports.service import Ports
+from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
-from orchestrator.sessions.service import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
-from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.files import Files
-from orchestrator.work.memory.service import Memory
-from orchestrator.work.models.service import Models
+from orchestrator.work.memory.memory import Memory
+from orchestrator.work.models.models import Models
 from orchestrator.work.open import WorkFloor
-from orchestrator.work.proposals.service import Proposals
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.proposals.proposals import Proposals
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.shells import Shells
+from orchestrator.work.terminals.terminals import Terminals
 
 Floor = (
     GroundFloor
@@ -88,7 +88,7 @@ class Instance:
     session_policies: SessionPolicies
 
     ledger: Ledger
-    secrets: OutsideSecrets
+    secrets: ProxySecrets
 
     images: AllowedImages
     key_bytes: KeyBytes

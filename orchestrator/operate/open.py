@@ -84,9 +84,9 @@ async def open_operate(
     pool.run(
         tasks,
         rules.levels,
-        lambda: sessions.registry.holding,
+        lambda: sessions.registry.with_sandbox,
         sessions.room.check,
-        sessions.shares.turns.quiet,
+        sessions.shares.slots.quiet,
     )
     reload.watch(record.recorder, tasks)
     closers.push_async_callback(reload.close)

@@ -56,9 +56,9 @@ def open_programs(
     spawned_runs = SpawnedRuns(spawning, sessions)
     services = Services(
         *(work.files, work.executions, work.models),
-        proposals.told,
+        proposals.for_program,
         rollbacks.roll_back,
-        sessions.using,
+        sessions.suspensions.using,
         work.memory,
         work.governed_commands,
         work.tools,
@@ -69,7 +69,7 @@ def open_programs(
     )
     turns = SessionTurns(ground.database, record.recorder, record.budgets, services, ground.lag)
     spawned_runs.run_in(turns)
-    questions = Questions(turns.running_number, proposals.told)
+    questions = Questions(turns.running_number, proposals.for_program)
     sandbox.sandboxes.add(QuestionsPart(host.node, questions))
     _subscribe(ground.metrics, record.recorder, sandbox, work, turns)
     return ProgramsFloor(host_tools, rollbacks, spawning, spawned_runs, turns)

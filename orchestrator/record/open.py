@@ -1,4 +1,4 @@
-"""Opens the floor that records: within the room that keys and the disk have."""
+"""Opens the floor that keeps the record, within the quotas of keys and the disk's room."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.refusal_marks import RefusalMarks
 from orchestrator.record.audit.stop_records import StopRecords
-from orchestrator.record.secrets.configured import ConfiguredSecrets
-from orchestrator.record.secrets.outside import OutsideSecrets
-from orchestrator.record.secrets.sealing import Sealer
+from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
+from orchestrator.record.secrets.proxy_secrets import ProxySecrets
+from orchestrator.record.secrets.sealer import Sealer
 from orchestrator.rules.open import RulesFloor
 from orchestrator.settings.settings import Settings
 from orchestrator.state.end_requests import EndRequests
@@ -32,7 +32,7 @@ class RecordFloor:
     budgets: Budgets
     agent_events: AgentEvents
     sealer: Sealer
-    secrets: OutsideSecrets
+    secrets: ProxySecrets
 
 
 async def open_record(
@@ -64,6 +64,6 @@ async def open_record(
     agent_events = AgentEvents(recorder, budgets)
     closers.push_async_callback(agent_events.close)
     sealer = Sealer(settings.state_dir)
-    secrets = OutsideSecrets(database, recorder, configured, sealer)
+    secrets = ProxySecrets(database, recorder, configured, sealer)
     await secrets.load()
     return RecordFloor(ledger, room, recorder, stops, ends, budgets, agent_events, sealer, secrets)

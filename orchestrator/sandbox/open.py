@@ -9,18 +9,18 @@ from orchestrator.host.open import HostFloor
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.admin_key import generated_key
 from orchestrator.rules.open import RulesFloor
+from orchestrator.sandbox.egress.egress_part import EgressPart
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
-from orchestrator.sandbox.egress.part import EgressPart
 from orchestrator.sandbox.egress.resolver import CheckedResolver, Resolver
-from orchestrator.sandbox.egress.service import SessionEgress
+from orchestrator.sandbox.egress.session_egress import SessionEgress
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.sandbox.ports.limits import PORT_LIMITS
-from orchestrator.sandbox.ports.service import Ports
+from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.ports.tunnels import PortsPart
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SandboxFloor:
-    """Nothing runs in the ways and sandboxes before sessions are opened, which also close them.
+    """What upper floors use. Sessions, which are opened later, start and close what runs here.
 
     `listed_images` is the operator's list, `images` says what the engine has of it.
     """

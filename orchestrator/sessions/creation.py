@@ -2,50 +2,35 @@
 
 import asyncio
 import logging
-import secrets
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from orchestrator.ground.errors import (
     ConflictError,
     MaxRefinementsError,
     PaddockError,
-    ValidationError,
 )
-from orchestrator.ground.events import EventDraft, now
-from orchestrator.ground.fair_queue import Turn
+from orchestrator.ground.events import EventDraft
+from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store.effect import both
-from orchestrator.host.workspace.paths import validate_id
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, digest, new_handle
-from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
-from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES
 from orchestrator.rules.open import RulesFloor
-from orchestrator.rules.policy.levels import (
-    Level,
-    SessionLimits,
-    clamped_limits,
-    effective_limits,
-)
 from orchestrator.sandbox.open import SandboxFloor
-from orchestrator.sessions.creation_record import told_of
+from orchestrator.sessions.new_session import SessionMaker
+from orchestrator.sessions.running_creations import RunningCreations
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
-from orchestrator.sessions.under_way import CreationsUnderWay
-from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state import pack_rows, stored_sessions
-from orchestrator.state.budget import Budget, limits_of
 from orchestrator.state.registry import Registry
 from orchestrator.state.requests import NewSession, Registered
-from orchestrator.state.session import Family, Session
-from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
+from orchestrator.state.restored_session import Carried
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import check_not_stored
 from paddock.contract.pack_form import MAX_REFINEMENTS
-from paddock.contract.words import Kind, Status
-from sandbox_agent.decide.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +49,7 @@ class Creation:
         shares: Shares,
         room: SandboxRoom,
     ) -> None:
-        self._settings = settings
-        self._levels = rules.levels
-        self._policies = rules.session_policies
-        self._images = sandbox.listed_images
+        self._maker = SessionMaker(settings, rules, sandbox.listed_images, sandbox.workspaces)
         self._database = ground.database
         self._recorder = record.recorder
         self._sandboxes = sandbox.sandboxes
@@ -77,24 +59,24 @@ class Creation:
         self._room = room
         self._scrub = ground.scrub
         self._metrics = ground.metrics
-        self.under_way = CreationsUnderWay()
+        self.running = RunningCreations()
 
-    async def run(self, principal: Principal, request: NewSession, turn: Turn) -> Registered:
+    async def run(self, principal: Principal, request: NewSession, slot: Slot) -> Registered:
         """A registered session whose sandbox has said hello.
 
         Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
         SandboxUnavailableError, AuditUnavailableError.
         """
-        with turn, self._metrics.creation() as created:
+        with slot, self._metrics.creation() as created:
             registered = await self._run(principal, request)
             created(registered.session.level.name)
         return registered
 
     async def _run(self, principal: Principal, request: NewSession) -> Registered:
         handle = new_handle()
-        session = self._new_session(principal, request, digest(handle))
-        with self.under_way.begun(session) as creation:
+        session = self._maker.make(principal, request, digest(handle))
+        with self.running.begun(session) as creation:
             gave_way = await self._register(principal, request, session)
             session.wanted = creation.wanted
         return Registered(session, handle, gave_way)
@@ -110,13 +92,13 @@ class Creation:
             "consume": None if request.consume is None else request.consume.stored(),
             "policy": session.policy.stored(),
         }
-        check_not_stored(stored, await self._recorder.told(session, stored))
+        check_not_stored(stored, await self._recorder.cut(session, stored))
         await self._sandboxes.check_level(session.level)
-        looking = self._sandboxes.look_up(session.image)
-        # Before anything gives way, too: a refused creation must not cost others anything.
+        looking = self._sandboxes.look_up(session.terms.image)
+        # Also checked before anything gives way: a refused creation must not cost others anything.
         self._check_share(principal, session)
         room = await self._room.make()
-        # Nothing else comes in between from here to the reservation.
+        # Nothing else runs between this check and the reservation.
         self._check_share(principal, session)
         self._room.admit(room)
         self._registry.reserve(session)
@@ -145,7 +127,7 @@ class Creation:
 
     async def _count_refinements(self, session: Session) -> None:
         """Raises: MaxRefinementsError if the pack of its work item was refined too often."""
-        work_id = session.work_id
+        work_id = session.terms.work_id
         if session.pack is None or work_id is None:
             return
         session.reissues = await self._database.read(
@@ -162,77 +144,6 @@ class Creation:
         self._shares.check_new(principal, session.limits)
         self._recorder.check_room(session)
 
-    def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
-        settings = self._settings
-        bounds = principal.bounds
-        child = request.child
-        asked = request.terms
-        level = (
-            self._levels.named(request.permission_level or bounds.default_level(self._levels))
-            if child is None
-            else child.level
-        )
-        bounds.check_level(level, self._levels)
-        if request.consume is not None:
-            level = level.offline()
-            if asked.mounts:
-                raise ValidationError("mounts can't be given with consume", field="mounts")
-        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        image = self._images.choose(asked.image or None, bounds.images, level)
-        for name in asked.env:
-            if not allowed_variable(name, level.environment):
-                raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
-        for name in request.secrets:
-            if not allowed_secret(name, level.environment):
-                raise ValidationError(
-                    f"secrets.{name} is not allowed at {level.name}: begin its name with "
-                    f"{INERT_PREFIX}, or have the operator add it to `environment` of the level",
-                    field="secrets",
-                )
-        secrets_held = SessionSecrets(
-            StoredSecrets.new(request.secrets), request.secrets, request.lease_id
-        )
-        chosen(settings.mounts, asked.mounts)
-        terms = replace(
-            asked,
-            image=image,
-            idle_timeout=asked.idle_timeout or settings.idle_timeout,
-            wall_timeout=asked.wall_timeout or settings.wall_timeout or settings.wall_timeout_max,
-            tools=bounds.tools_of_session(asked.tools),
-            work_id=_work_id(request),
-        )
-        _check_most("idle_timeout", terms.idle_timeout, settings.idle_timeout_max)
-        _check_most("wall_timeout", terms.wall_timeout, settings.wall_timeout_max)
-        carried = request.carried
-        created_at = now() if carried is None else carried.created_at
-        workspace = self._workspaces.unclaimed(session_id, principal.name)
-        if child is not None and child.origin.workspace != "own":
-            workspace = child.parent.workspace
-        new = Session(
-            key=secrets.token_hex(8),
-            id=session_id,
-            owner=principal.name,
-            status=Status.ACTIVE,
-            level=level,
-            terms=terms,
-            limits=_limits(request, level),
-            budget=_budget(request, level, created_at),
-            handle_sha256=handle,
-            workspace=workspace,
-            root_dir=self._workspaces.root_dir(workspace.id),
-            created_at=created_at,
-            last_activity_at=created_at,
-            policy=self._policies.resolve(request.policy, "policy"),
-            episodes=0 if terms.episode_id is None else 1,
-            own_rules=_own_rules(request, level),
-            secrets=secrets_held,
-            pack=request.consume,
-            family=Family() if child is None else Family(child.origin, child.parent),
-        )
-        if carried is not None:
-            carried.take(new)
-        return new
-
     async def _start(
         self,
         principal: Principal,
@@ -248,7 +159,7 @@ class Creation:
                 "session.create",
                 actor=principal.name,
                 decision="allow",
-                args=told_of(session, carried),
+                args=_recorded(session, carried),
             ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
@@ -291,7 +202,7 @@ class Creation:
             ),
             effect=self._workspaces.forgetting(session),
         )
-        if session.env:
+        if session.terms.env:
             self._scrub()
         try:
             await self._workspaces.finish_purge(session.workspace)
@@ -299,53 +210,51 @@ class Creation:
             log.warning("the next start removes workspace %s: %s", session.id, failure.detail)
 
 
-def _limits(request: NewSession, level: Level) -> SessionLimits:
-    """A child's limits are its parent's, as far as its level permits. Raises: ValidationError."""
-    limits = effective_limits if request.child is None else clamped_limits
-    return limits(level, request.terms.limits)
+def _recorded(session: Session, carried: Carried | None) -> dict[str, Any]:
+    """The members of the event; `carried` is what a restored session brings along."""
+    return {
+        **session.terms.recorded(),
+        "secrets": list(session.secrets.names),
+        "mounts": [*session.level.mounts, *session.terms.mounts],
+        "tools": session.terms.tools,
+        "policy": session.policy.recorded(),
+        **_narrowed(session),
+        **_consumed(session),
+        **({} if carried is None else carried.recorded()),
+        **_spawned(session),
+    }
 
 
-def _budget(request: NewSession, level: Level, created_at: str) -> Budget:
-    """The session's budget; that of a child is reserved in its parent's already.
-
-    Raises: ValidationError above the level's limit of recorded bytes.
-    """
-    if request.child is not None:
-        return request.child.budget
-    limits = limits_of(request.budget)
-    audit_bytes = limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
-    if audit_bytes > level.audit_bytes:
-        raise ValidationError(
-            f"budget.audit_bytes may be at most {level.audit_bytes} at {level.name}",
-            field="budget.audit_bytes",
-        )
-    return Budget(datetime.fromisoformat(created_at), limits)
+def _spawned(session: Session) -> dict[str, Any]:
+    """How it was spawned, for the record; nothing if it was not."""
+    origin = session.family.origin
+    if origin is None:
+        return {}
+    return {
+        "spawn_id": origin.spawn_id,
+        "parent": origin.parent_id,
+        "depth": origin.depth,
+        "workspace": origin.workspace,
+    }
 
 
-def _own_rules(request: NewSession, level: Level) -> OwnRules:
-    """The rules of its way out besides the level's. Raises: ValidationError if it has none."""
-    if request.child is not None:
-        return request.child.own_rules
-    if request.egress is None:
-        return NO_OWN_RULES
-    if level.network != "egress":
-        raise ValidationError(
-            f'egress needs a level with network = "egress", which {level.name} is not',
-            field="egress",
-        )
-    own = OwnRules(only=narrowing_of(request.egress, "egress"))
-    check_own_rules(level, own, only="egress")
-    return own
+def _narrowed(session: Session) -> dict[str, Any]:
+    """The rules that narrow its way out, for the record; nothing if there are none."""
+    own = session.own_rules
+    return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
 
 
-def _work_id(request: NewSession) -> str | None:
-    """The name of its work: a session with a pack has one, so that refinements are counted."""
-    if request.terms.work_id is None and request.consume is not None:
-        return f"work-{secrets.token_hex(8)}"
-    return request.terms.work_id
-
-
-def _check_most(name: str, seconds: int | None, most: int | None) -> None:
-    """Raises ValidationError for a time-out that is longer than the operator permits."""
-    if seconds is not None and most is not None and seconds > most:
-        raise ValidationError(f"{name} may be at most {most} seconds", field=name)
+def _consumed(session: Session) -> dict[str, Any]:
+    """Its pack, for the record; nothing if there is none."""
+    pack = session.pack
+    if pack is None:
+        return {}
+    return {
+        **pack.recorded(),
+        "refinement_count": session.reissues,
+        "profile_id": pack.profile_id,
+        "entries": len(pack.files),
+        "tool_allowlist": sorted(pack.tools),
+        "write_allowlist": list(pack.writes),
+        "shell_allowlist": list(pack.commands),
+    }

@@ -43,14 +43,17 @@ class Finder:
         work_id: str | None = None,
         parent_key: str | None = None,
     ) -> list[Session]:
-        """The sessions that the principal may see, newest first: one's children, or nobody's."""
+        """The sessions that the principal may see, newest first.
+
+        They are the children of the session `parent_key`, or without it those that have no parent.
+        """
         found = [
             session
             for session in self._registry.all
             if principal.may_see(session.key, session.owner)
             and (status is None or session.status == status)
             and (label is None or session.terms.labels.get(label[0]) == label[1])
-            and work_id in (None, session.work_id)
+            and work_id in (None, session.terms.work_id)
             and session.family.parent_key == parent_key
         ]
         return sorted(found, key=lambda session: session.created_at, reverse=True)
@@ -66,7 +69,7 @@ class Finder:
         before: tuple[str, str] | None,
         limit: int,
     ) -> Sequence[Session]:
-        """The principal's ended sessions, however old, newest first: one's children, or nobody's.
+        """The principal's ended sessions, however old, newest first; `parent_key` as in `list`.
 
         `status` None: with any status; `before`: created before that (created_at, key).
         """

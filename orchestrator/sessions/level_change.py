@@ -23,8 +23,8 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.levels import Level, SessionLimits
-from orchestrator.sandbox.sandboxes.service import Sandboxes
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.sessions.level_records import LevelRecords
 from orchestrator.sessions.sandbox_exchange import SandboxExchange
 from orchestrator.state.session import Session
@@ -80,7 +80,7 @@ class LevelChange:
 
     @asynccontextmanager
     async def held(self, session: Session, level: Level | None) -> AsyncGenerator[None]:
-        """Holds the session's lock; what runs is frozen before, if the change lowers its level.
+        """Holds the session's lock. If the change lowers its level, what runs is frozen first.
 
         If nothing was changed, what runs continues before the lock is released: a pause that waits
         for the lock would otherwise be thawed.
@@ -145,7 +145,7 @@ class LevelChange:
                     level,
                     limits,
                     move,
-                    lambda: self._records.pin(session, principal, level, args),
+                    lambda: self._records.record(session, principal, level, args),
                 )
             except PaddockError as error:
                 await self._return(session, principal, level, move, error)
@@ -193,14 +193,14 @@ class LevelChange:
         except WorkspaceInUseError as error:
             size = session.limits.workspace_bytes
             await self._exchange.start(session, level, replace(limits, workspace_bytes=size), move)
-            await self._records.tell(session, principal, {"workspace_bytes": size}, error)
+            await self._records.record_failure(session, principal, {"workspace_bytes": size}, error)
 
     async def _return(
         self, session: Session, principal: Principal, level: Level, move: Move, why: PaddockError
     ) -> None:
         """Starts a sandbox at the present level again, after another could not be started.
 
-        Returns if that does not help either. Raises: _ReturnedError.
+        Raises: _ReturnedError if it has started. Returns if it can't start either.
         """
         args = {"from": session.level.name, "to": level.name}
         if session.sandbox is None and not isinstance(why, AuditUnavailableError):
@@ -209,9 +209,9 @@ class LevelChange:
             except PaddockError as error:
                 log.warning("a session can't return to %s: %s", session.level.name, error.detail)
             else:
-                await self._records.tell(session, principal, args, why)
+                await self._records.record_failure(session, principal, args, why)
                 raise _ReturnedError(why)
-        await self._records.tell(session, principal, args, why)
+        await self._records.record_failure(session, principal, args, why)
 
     async def _lower(
         self,
@@ -220,7 +220,7 @@ class LevelChange:
         level: Level,
         args: dict[str, Any],
     ) -> None:
-        """Freezes what runs, records the level, and thaws the agent to end what runs.
+        """Freezes what runs, records the level, and thaws the agent, which ends what runs.
 
         Raises: AuditUnavailableError, in which case the record follows; SandboxUnavailableError.
         """
@@ -228,7 +228,7 @@ class LevelChange:
         thaws = old is not None and await self._stopper.freeze(old)
         FaultPoint.LEVEL_FROZEN.reached()
         self._stops.add(
-            session, lambda: self._records.pin(session, principal, level, args, stop=True)
+            session, lambda: self._records.record(session, principal, level, args, stop=True)
         )
         recorded = await self._stops.recorded(session)
         FaultPoint.LEVEL_RECORDED.reached()
@@ -250,21 +250,21 @@ class LevelChange:
         args: dict[str, Any],
         admitted: AbstractAsyncContextManager[None],
     ) -> None:
-        """Records the level, with which the session's next use restores it; nothing runs.
+        """Records the level of a suspended session, at which its next use restores it.
 
         Raises: AuditUnavailableError; a lower level is recorded later then.
         """
         lowers = self.lowers(session, level)
         if lowers:
             self._stops.add(
-                session, lambda: self._records.pin(session, principal, level, args, stop=True)
+                session, lambda: self._records.record(session, principal, level, args, stop=True)
             )
             session.set_level(level)
         if not await self._stops.recorded(session):
             raise AuditUnavailableError("this or an earlier stop is not on record yet: try again")
         async with admitted:
             if not lowers:
-                await self._records.pin(session, principal, level, args)
+                await self._records.record(session, principal, level, args)
                 session.set_level(level)
             session.limits = limits
 

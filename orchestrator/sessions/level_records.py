@@ -21,7 +21,7 @@ class LevelRecords:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    async def pin(
+    async def record(
         self,
         session: Session,
         principal: Principal,
@@ -44,10 +44,10 @@ class LevelRecords:
             effect=session_rows.with_level(session, level, **gone),
         )
 
-    async def tell(
+    async def record_failure(
         self, session: Session, principal: Principal, args: dict[str, Any], why: PaddockError
     ) -> None:
-        """Records what did not happen; that it can't be recorded changes nothing more."""
+        """Records a change that did not happen; nothing else follows if that can't be recorded."""
         draft = EventDraft(
             "session.settings", actor=principal.name, args=args, error=why.detail, stop=True
         )

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.refinement import Refinement
-from orchestrator.sessions.service import Sessions
-from orchestrator.sessions.streams import Streams
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
 from orchestrator.settings.settings import Settings
 from orchestrator.work.open import WorkFloor
-from orchestrator.work.proposals.service import Proposals
+from orchestrator.work.proposals.proposals import Proposals
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def open_sessions(
     closers: AsyncExitStack,
 ) -> SessionsFloor:
     """Opens sessions, of which there are none before `recover_sessions`."""
-    # After the sessions and before what works in sandboxes, which these still report to.
+    # They close after the sessions and before the floor of work, to which they still report.
     closers.push_async_callback(sandbox.way_out.shut_down)
     closers.push_async_callback(sandbox.ports.shut_down)
     closers.push_async_callback(sandbox.sandboxes.close)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from orchestrator.ground.errors import BudgetExceededError, PaddockError, SessionTerminatedError
 from orchestrator.ground.events import EventDraft
@@ -16,34 +15,30 @@ from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Container, ContainerState
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit import query, refusal_marks
-from orchestrator.record.audit.gaps import lost_end
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.policy.levels import clamped_limits
 from orchestrator.sandbox.egress import connections
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.packs.firewall import READ, REFINEMENT_REQUEST
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
-from orchestrator.sessions.ending import SYSTEM
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.session_ends import SYSTEM
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.spawn_recovery import SpawnRecovery
 from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows, stored_sessions
-from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.directory import SandboxDirectory, left_over
 from orchestrator.state.session import Session
 from orchestrator.state.stored_sessions import SessionRow
+from orchestrator.work.commands.recorded_commands import latest_commands
 from orchestrator.work.open import WorkFloor
-from orchestrator.work.proposals.service import Proposals
+from orchestrator.work.proposals.proposals import Proposals
 from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
 
-_COMMANDS = 64
-# Unmounting waits for the disk. The number at a time.
+# Unmounting waits for the disk: the time limit for a directory, and the directories at a time.
 _RELEASE_SECONDS = 15.0
 _MOST_RELEASES = 8
-# Each was caused by a sandbox that hung or died.
-_GAPS = 1000
 
 
 @dataclass(slots=True)
@@ -99,11 +94,11 @@ class Recovery:
         }
         rows = await self._load(containers)
         FaultPoint.START_LISTED.reached()
-        await self._tell_lost_refusals(rows)
+        await self._record_lost_refusals(rows)
         known = {row.session.key: row.session for row in rows if row.acknowledged}
         families = SpawnRecovery(self._database, self._sessions)
         await families.join(known)
-        await connections.tell_lost(self._database, self._recorder, known)
+        await connections.record_lost(self._database, self._recorder, known)
         await asyncio.gather(
             *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
         )
@@ -126,7 +121,7 @@ class Recovery:
         )
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
 
-    async def _tell_lost_refusals(self, rows: list[SessionRow]) -> None:
+    async def _record_lost_refusals(self, rows: list[SessionRow]) -> None:
         """Records what a kill has lost: the final numbers of repeated refusals."""
         lost = await self._database.read(refusal_marks.left)
         sessions = {row.session.key: row.session for row in rows if row.acknowledged}
@@ -151,14 +146,14 @@ class Recovery:
         if not row.acknowledged:
             await self._forget(session)
         elif not session.live:
-            session.commands = await self._commands(session)
+            session.commands = await latest_commands(self._database, session.key)
             self._sessions.registry.end(session)
             if container is not None:  # killed after its end was recorded
                 await self._close_gaps(session)
             await self._complete_miss(session)
             await self._sandboxes.unstage(session)
         else:
-            session.commands = await self._commands(session)
+            session.commands = await latest_commands(self._database, session.key)
             self._sessions.registry.add(session)
             await self._proposals.recover(session)
             if row.suspension is not None:
@@ -219,7 +214,7 @@ class Recovery:
                 await self._executions.reconcile(session)
 
     async def _complete_miss(self, session: Session) -> None:
-        """Carries out what follows of a recorded miss of its context pack."""
+        """Carries out what a recorded miss of its context pack leads to."""
         if session.pack is None:
             return
         database, key = self._database, session.key
@@ -228,7 +223,7 @@ class Recovery:
         await self._firewall.recover(session, denied, requested=bool(requests))
 
     async def _leave_closed(self, session: Session) -> None:
-        """What ran is gone, and unrecorded parts of it are lost."""
+        """Leaves it closed after an interrupted level change; unrecorded work is lost."""
         session.gate = "a level change was interrupted: set the permission level again"
         await self._sessions.gaps.close(session, [])
 
@@ -253,31 +248,12 @@ class Recovery:
         await self._sessions.gaps.close(session, sorted(terminals))
 
     async def _lost(self, session: Session, error: str) -> None:
-        # Before its end: after that, nobody would look for gaps.
+        # Recorded before its end, after which nobody would look for gaps.
         await self._close_gaps(session)
         if session.budget.exceeded is not None:
             return  # it was ending, which continues
         self._found.sessions_lost += 1
-        await self._sessions.ending.run(
-            session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error
-        )
-
-    async def _commands(self, session: Session) -> dict[str, Command]:
-        """The session's latest commands, from their records."""
-        events = await query.latest_commands(self._database, session.key, _COMMANDS)
-        commands: dict[str, Command] = {}
-        for event in events:
-            args = event["args"]
-            if event["operation"] == "command.start":
-                commands[args["command_id"]] = _command(event)
-            elif args.get("command_id") in commands:
-                commands[args["command_id"]].finish(_result(event))
-        gaps = await query.events(self._database, session.key, operation="audit.gap", limit=_GAPS)
-        for gap in gaps:
-            for command_id in gap["args"].get("commands", ()):
-                if command_id in commands:
-                    commands[command_id].finish(lost_end(gap["seq"], gap["hash"]))
-        return commands
+        await self._sessions.ends.run(session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error)
 
     async def _remove_strays(self, containers: dict[str, Container]) -> None:
         """Removes containers, sandbox directories and the network that no session uses."""
@@ -293,7 +269,8 @@ class Recovery:
         left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
         threads = Threads("directories that are left over", _MOST_RELEASES)
         await asyncio.gather(*(self._release(directory, threads) for directory in left))
-        if not any(session.sandbox.network for session in self._live_with_sandbox()):
+        sandboxes = (session.sandbox for session in self._sessions.registry.live)
+        if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
             await self._engine.remove_open_network(self._settings.image)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
@@ -304,27 +281,3 @@ class Recovery:
         except (PaddockError, OSError) as error:  # includes time-outs
             reason = str(error) or "the disk does not answer"
             log.error("%s is left over and can't be removed: %s", directory.path, reason)
-
-    def _live_with_sandbox(self) -> list[Any]:
-        return [s for s in self._sessions.registry.live if s.sandbox is not None]
-
-
-def _command(event: dict[str, Any]) -> Command:
-    args = event["args"]
-    argv = args["argv"] if isinstance(args.get("argv"), list) else [str(args.get("argv"))]
-    command = Command(
-        args["command_id"],
-        argv,
-        args.get("background") is True,
-        event["time"],
-        asyncio.get_running_loop().create_future(),
-    )
-    command.dispatched = True  # as far as is known
-    return command
-
-
-def _result(event: dict[str, Any]) -> CommandExit:
-    rule = event["rule"] if event["decision"] == "deny" else None
-    return exit_of(
-        event["result"], event["error"], rule, event["duration_ms"], event["seq"], event["hash"]
-    )

@@ -56,7 +56,7 @@ class Refinement:
         """The request for a session like the one that missed something, with that pack.
 
         Values of variables are not kept after a session's end, so they are given again. Raises:
-        NotFoundError, ConflictError if it did not end so.
+        NotFoundError, ConflictError if it ended otherwise.
         """
         old = await self._latest(principal, session_id)
         ended = old.termination

@@ -6,7 +6,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.gaps import Gaps
 from orchestrator.rules.policy.levels import Level, SessionLimits
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
@@ -48,16 +48,16 @@ class SandboxExchange:
     async def end(self, session: Session, move: Move, seconds: float) -> None:
         """Ends the old sandbox's commands, takes over its events and output, and removes it.
 
-        `seconds` is the time limit for its output. It goes before the new one, so that no sandbox
-        uses the workspace while its size changes.
+        `seconds` is the time limit for its output. It is removed before the new one starts, so that
+        no sandbox uses the workspace while its size changes.
         """
         old, session.sandbox = session.sandbox, None
         if old is None:
             return
         handed_over = False
         try:
-            # Before it ends by itself: a start that finds the session without a sandbox knows that
-            # it did not crash.
+            # Written before the sandbox ends: a start that finds the session without a sandbox
+            # knows that it did not crash.
             await self._database.write(
                 session_rows.updating(session, sandbox=None, container_id=None)
             )
@@ -76,7 +76,7 @@ class SandboxExchange:
             await self._remove(session, sandbox, handed_over=False)
 
     async def _remove(self, session: Session, sandbox: Sandbox, *, handed_over: bool) -> None:
-        """The session continues, so what was lost with the sandbox ends here."""
+        """Removes it, and records what was lost with it, because the session continues."""
         terminals = [] if handed_over else sorted(session.terminals)
         await self._sandboxes.discard(sandbox)
         await self._gaps.close(session, terminals)

@@ -10,6 +10,8 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.registry import Registry
 from orchestrator.state.session import Session
 
+_RETRY_SECONDS = 10
+
 
 class RoomMade(NamedTuple):
     """The host's free resources, and the sessions that were suspended, the first one first."""
@@ -37,7 +39,7 @@ class SandboxRoom:
         self._suspend_one = suspend_one
 
     async def make(self) -> RoomMade:
-        """Has sandboxes that wait, and idle sessions, give way.
+        """Removes waiting sandboxes and suspends idle sessions, as far as room is needed.
 
         Raises: CapacityExhaustedError if its disk does not answer; AuditUnavailableError.
         """
@@ -51,18 +53,18 @@ class SandboxRoom:
 
     def admit(self, made: RoomMade) -> None:
         """Raises CapacityExhaustedError if there is no room for another sandbox."""
-        self._admit(self._registry.holding, made.left)
+        self._admit(self._registry.with_sandbox, made.left)
 
     async def check(self, sandboxes: int, memory_bytes: int) -> None:
-        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes.
+        """Raises CapacityExhaustedError if the host has no room beside that many sandboxes.
 
-        Above the lowest free memory, that many bytes must be free, too.
+        `memory_bytes` must be free in addition to the memory that must stay free.
         """
         self._admit(sandboxes, await self._resources(), memory_bytes)
 
     @property
     def _full(self) -> bool:
-        return self._registry.holding >= self._settings.max_active
+        return self._registry.with_sandbox >= self._settings.max_active
 
     def _short_of_memory(self, left: Resources) -> bool:
         return left.free_memory_bytes < self._settings.min_free_memory_bytes
@@ -71,7 +73,8 @@ class SandboxRoom:
         try:
             return await self._node.resources()
         except OSError:  # includes TimeoutError
-            raise _silent() from None
+            detail = "the host's disk does not answer in time"
+            raise CapacityExhaustedError(detail, retry_after=_RETRY_SECONDS) from None
 
     def _admit(self, sandboxes: int, left: Resources, memory_bytes: int = 0) -> None:
         settings = self._settings
@@ -82,16 +85,6 @@ class SandboxRoom:
             settings.min_free_memory_bytes + memory_bytes,
             settings.min_free_disk_bytes,
         )
-
-
-_RETRY_SECONDS = 10
-
-
-def _silent() -> CapacityExhaustedError:
-    """The error for a host whose free resources can't be determined in time."""
-    return CapacityExhaustedError(
-        "the host's disk does not answer in time", retry_after=_RETRY_SECONDS
-    )
 
 
 def admit(
@@ -108,11 +101,11 @@ def admit(
             "suspended: close one, or raise max_active",
             retry_after=_RETRY_SECONDS,
         )
+    short = None
     if resources.free_memory_bytes < min_free_memory_bytes:
-        raise CapacityExhaustedError(
-            "the host is short of memory for another sandbox", retry_after=_RETRY_SECONDS
-        )
-    if resources.free_disk_bytes < min_free_disk_bytes:
-        raise CapacityExhaustedError(
-            "the host is short of disk space for another sandbox", retry_after=_RETRY_SECONDS
-        )
+        short = "memory"
+    elif resources.free_disk_bytes < min_free_disk_bytes:
+        short = "disk space"
+    if short is not None:
+        detail = f"the host is short of {short} for another sandbox"
+        raise CapacityExhaustedError(detail, retry_after=_RETRY_SECONDS)

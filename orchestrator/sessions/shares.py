@@ -1,10 +1,19 @@
-"""The share of each API key in this instance: its quotas, and its turn to start sandboxes."""
+"""The share of each API key in this instance: quotas, turns to start sandboxes, open streams."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
-from orchestrator.ground.fair_queue import FairQueue, Turn
-from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
+from orchestrator.ground.counts import Counts
+from orchestrator.ground.errors import RateLimitedError
+from orchestrator.ground.fair_queue import FairQueue, Slot
+from orchestrator.ground.limits import (
+    KEY_STREAMS,
+    RETRY_SECONDS,
+    SESSION_STREAMS,
+    KeyLimits,
+    KeyUsage,
+    check_quota,
+)
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import SessionLimits
 from orchestrator.settings.settings import Settings
@@ -16,16 +25,16 @@ _MOST_WAITING = 100
 
 
 class Shares:
-    """Applies the shares. Admin keys have no quota, but wait for their turn like the others."""
+    """Applies the shares. Admin keys have no quota, but wait for a slot like the others."""
 
     def __init__(self, settings: Settings, sessions: Registry) -> None:
         self._defaults = settings.key_limits
         self._registry = sessions
-        self.turns = FairQueue(settings.max_creating, settings.key_max_creating, _MOST_WAITING)
+        self.slots = FairQueue(settings.max_creating, settings.key_max_creating, _MOST_WAITING)
 
-    async def turn(self, principal: Principal) -> Turn:
+    async def slot(self, principal: Principal) -> Slot:
         """Waits until the caller may start a sandbox. Raises: RateLimitedError."""
-        return await self.turns.take(principal.account)
+        return await self.slots.take(principal.account)
 
     def quota(self, principal: Principal) -> KeyLimits:
         """The total quota of the caller's sessions and workspaces."""
@@ -54,3 +63,39 @@ class Shares:
     def _check(self, principal: Principal, more: KeyUsage) -> None:
         used = self._registry.usage(principal.account)
         check_quota(self.quota(principal), used, more)
+
+
+class Streams:
+    """Counts open streams: followed events and output, downloads and uploads."""
+
+    def __init__(self, per_session: int, per_key: int) -> None:
+        self._per_session = per_session
+        # Per key: the key's own streams, and (True) those of all its sessions' handles, counted
+        # separately so that they can't use up the key's own.
+        self._open: Counts[tuple[str, bool]] = Counts(per_key)
+
+    @contextmanager
+    def open(self, principal: Principal, kind: str, session: Session | None) -> Iterator[None]:
+        """Counts a stream of that kind, which may belong to no session.
+
+        Raises: RateLimitedError if one more exceeds a limit.
+        """
+        account = principal.account, principal.role is Role.HANDLE
+        if session is not None:
+            held = session.streams.total()
+            _check(SESSION_STREAMS, "this session has", held, self._per_session)
+        whose = "the handles of this key have" if account[1] else "this key has"
+        _check(KEY_STREAMS, whose, self._open.of(account), self._open.most)
+        of_session = nullcontext() if session is None else session.streaming(kind)
+        with of_session, self._open.taken(account):
+            yield
+
+
+def _check(limit: str, whose: str, held: int, most: int) -> None:
+    if held >= most:
+        raise RateLimitedError(
+            f"{whose} {held} streams open, and {limit} is {most}: close some, or wait for their "
+            "end",
+            limit=limit,
+            retry_after=RETRY_SECONDS,
+        )

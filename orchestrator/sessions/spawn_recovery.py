@@ -5,15 +5,15 @@ from collections.abc import Mapping
 
 from orchestrator.ground.store.database import Database
 from orchestrator.sessions import spawn_rows
-from orchestrator.sessions.service import Sessions
-from orchestrator.state.family import SpawnResult
-from orchestrator.state.session import Session, join
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.state.family import SpawnResult, join
+from orchestrator.state.session import Session
 
 _LOST = "the control plane ended before the end of the spawn was recorded"
 
 
 class SpawnRecovery:
-    """Of one start: `join` before the sessions are taken over, `finish` afterwards."""
+    """Serves one start: `join` comes before the sessions are taken over, `finish` afterwards."""
 
     def __init__(self, database: Database, sessions: Sessions) -> None:
         self._database = database
@@ -21,7 +21,7 @@ class SpawnRecovery:
         self._live: dict[str, Session] = {}
 
     async def join(self, known: Mapping[str, Session]) -> None:
-        """Gives the sessions, by their keys, their children, and what those have used."""
+        """Gives the sessions, which have their keys, their children and what those have used."""
         self._live = {key: session for key, session in known.items() if session.live}
         spent, unended = await self._database.read(
             lambda connection: (
@@ -42,13 +42,14 @@ class SpawnRecovery:
                 parent.family.unended[spawn.origin.spawn_id] = spawn
 
     async def finish(self) -> None:
-        """Ends children without a parent, those of runs, and those whose end is on record already.
+        """Ends the children that must end, and records ends that are missing.
 
-        A run that was going on was interrupted. Records ends that are missing.
+        Those are children without a parent, children of runs, which the restart has interrupted,
+        and children whose end is on record already.
         """
         await asyncio.gather(
             *(
-                self._sessions.ending.end_child(child, "the control plane was restarted")
+                self._sessions.ends.end_child(child, "the control plane was restarted")
                 for child in self._live.values()
                 if _is_left(child)
             )
@@ -62,7 +63,7 @@ class SpawnRecovery:
 
 
 def _is_left(child: Session) -> bool:
-    """Whether nobody waits for the child, or would end it, or its end had begun."""
+    """Whether the child must end: nobody waits for it or would end it, or its end had begun."""
     origin, parent = child.family.origin, child.family.parent
     if origin is None or not child.live:
         return False

@@ -1,15 +1,15 @@
-"""The rows of spawns: those on record whose end is not. Inside the caller's transaction."""
+"""The rows of spawns whose end is not on record. All run inside the caller's transaction."""
 
 import json
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 from orchestrator.ground.errors import RecordedBeforeError
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.state.family import OpenSpawn, Origin
 from paddock.contract.words import Kind
 
-# Those that have ended, with all of theirs: what a live child uses is in its own budget.
+# The ended children with all of their descendants; what a live child uses is in its own budget.
 _ENDED = (
     "WITH RECURSIVE family (key) AS ("
     "SELECT key FROM sessions WHERE parent_key = ? AND status NOT IN ('active', 'paused')"
@@ -18,21 +18,17 @@ _ENDED = (
 )
 
 
-def opening(spawn: OpenSpawn) -> Callable[[sqlite3.Connection], None]:
+def opening(spawn: OpenSpawn) -> Effect:
     """An effect that keeps a spawn until its end is on record."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        origin = spawn.origin
-        connection.execute(
-            "INSERT INTO spawns (id, parent_key, origin, child_id) VALUES (?, ?, ?, ?)",
-            (origin.spawn_id, origin.parent_key, json.dumps(origin.stored()), spawn.child_id),
-        )
-
-    return apply
+    origin = spawn.origin
+    return executing(
+        "INSERT INTO spawns (id, parent_key, origin, child_id) VALUES (?, ?, ?, ?)",
+        (origin.spawn_id, origin.parent_key, json.dumps(origin.stored()), spawn.child_id),
+    )
 
 
-def closing(spawn_id: str) -> Callable[[sqlite3.Connection], None]:
-    """An effect of the record of its end. Raises: RecordedBeforeError if it is recorded."""
+def closing(spawn_id: str) -> Effect:
+    """An effect that forgets a spawn whose end is recorded. Raises: RecordedBeforeError."""
 
     def apply(connection: sqlite3.Connection) -> None:
         if not connection.execute("DELETE FROM spawns WHERE id = ?", (spawn_id,)).rowcount:
@@ -52,7 +48,7 @@ def unended(connection: sqlite3.Connection) -> list[OpenSpawn]:
 
 
 def spent(connection: sqlite3.Connection, parent_key: str) -> dict[Kind, int]:
-    """What the session's children have used that have ended, in internal units."""
+    """What the session's ended children have used, in internal units."""
     rows: list[tuple[Any, int]] = connection.execute(
         f"{_ENDED} SELECT used.key, sum(used.value) FROM family JOIN sessions USING (key),"  # noqa: S608
         " json_each(sessions.budget, '$.consumed') AS used GROUP BY used.key",

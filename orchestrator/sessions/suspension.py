@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,8 +22,14 @@ from orchestrator.host.workspace import slots
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.idleness import (
+    can_be_suspended,
+    is_untouched,
+    least_recently_used,
+    why_busy,
+)
 from orchestrator.sessions.sandbox_room import SandboxRoom
 from orchestrator.sessions.shares import Shares
 from orchestrator.state import session_rows
@@ -36,52 +42,6 @@ from paddock.contract.words import Status
 log = logging.getLogger(__name__)
 
 _SYSTEM = "system"
-# Streams that read or write the workspace.
-_TRANSFERS = ("downloads", "uploads")
-
-
-def why_busy(session: Session, own_uses: int = 0) -> str | None:
-    """What would be interrupted without the session's sandbox; None if nothing would.
-
-    `own_uses` are the asker's own.
-    """
-    used = session.at_work > 0 or session.uses > own_uses
-    if used or not all(command.settled for command in session.commands.values()):
-        return "commands or requests run in the session: wait for them, or interrupt them"
-    if session.terminals:
-        return "terminals are open in the session: close them"
-    if session.ports.open:
-        return "ports of the session are open: close them"
-    if any(session.streams[kind] for kind in _TRANSFERS):
-        return "files are being sent to or from the session"
-    return None
-
-
-def can_be_suspended(session: Session) -> bool:
-    """Whether nothing of the session would be interrupted or forgotten without its sandbox.
-
-    Open terminals and open ports count as running. A session with secrets keeps its sandbox:
-    without it, a restart of the control plane would lose the values. So does one that may change
-    files of its context pack, because they are compared with it whenever a sandbox starts.
-    """
-    sandbox, secrets = session.sandbox, session.secrets
-    return (
-        sandbox is not None
-        and sandbox.link.connected
-        and _is_untouched(session)
-        and session.suspension is None
-        and not session.lock.locked()
-        and why_busy(session) is None
-        and (session.pack is None or session.pack.constant)
-        and secrets.known
-        and secrets.message() is None
-    )
-
-
-def least_recently_used(sessions: Iterable[Session]) -> Session | None:
-    """The session to suspend first; None if none can be."""
-    idle = (session for session in sessions if can_be_suspended(session))
-    return min(idle, key=lambda session: (session.last_activity_at, session.key), default=None)
 
 
 class Suspensions:
@@ -121,8 +81,8 @@ class Suspensions:
     async def suspend_one(self) -> tuple[Session, ...] | None:
         """Suspends the least recently used idle session, and returns it.
 
-        Returns none if one was suspended for somebody else meanwhile; None if none can be. Raises:
-        AuditUnavailableError, and nothing is suspended.
+        Returns an empty tuple if one was suspended for somebody else meanwhile, and None if none
+        can be suspended. Raises: AuditUnavailableError, and nothing is suspended.
         """
         session = least_recently_used(self._registry.live)
         if session is not None:
@@ -150,7 +110,7 @@ class Suspensions:
     async def _give_up(self, session: Session, reason: str) -> bool:
         """Records and removes the session's sandbox; its lock is held."""
         sandbox = session.sandbox
-        if sandbox is None or not _is_untouched(session):
+        if sandbox is None or not is_untouched(session):
             session.suspension = None
             return False
         sandbox.shut_off()
@@ -225,7 +185,7 @@ class Suspensions:
         )
 
     def _record_kept(self, session: Session) -> None:
-        """Records that it was not suspended after all, as it is not known what the row says."""
+        """Records that it was not suspended after all: what its row says is not known."""
 
         async def write() -> None:
             if session.live and session.sandbox is not None and session.suspension is None:
@@ -266,14 +226,14 @@ class Suspensions:
         await asyncio.shield(running)
 
     async def _restore(self, principal: Principal, session: Session) -> None:
-        with await self._shares.turn(principal):
+        with await self._shares.slot(principal):
             async with session.lock:
                 if not session.suspended or session.status is not Status.ACTIVE:
                     return
                 self._recorder.check_room(session)
                 if not await self._stops.recorded(session):
                     raise AuditUnavailableError("an earlier stop is not on record yet: try again")
-                looking = self._sandboxes.look_up(session.image)
+                looking = self._sandboxes.look_up(session.terms.image)
                 self._room.admit(await self._room.make())
                 session.suspension = Suspension.RESTORING
                 try:
@@ -316,25 +276,13 @@ class Suspensions:
 
     def _record_failure(self, session: Session, error: BaseException) -> None:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"
-        told = f"the session could not be restored: {detail}"
-        self._stops.add(session, lambda: self._record_suspended(session, {}, told))
+        failure = f"the session could not be restored: {detail}"
+        self._stops.add(session, lambda: self._record_suspended(session, {}, failure))
 
     async def recover(self, session: Session, suspension: Suspension) -> None:
         """Takes over a session that an earlier control plane suspended."""
         session.suspension = Suspension.SUSPENDED
         session.secrets.learn_none()
         if suspension is Suspension.RESTORING:
-            told = "the control plane ended while it restored the session"
-            await self._record_suspended(session, {}, told)
-
-
-def _is_untouched(session: Session) -> bool:
-    """Whether no other change of the session has begun."""
-    return (
-        session.status is Status.ACTIVE
-        and session.gate is None
-        and not session.ending
-        and session.budget.exceeded is None
-        and session.sandbox is not None
-        and session.sandbox.freezing is None
-    )
+            error = "the control plane ended while it restored the session"
+            await self._record_suspended(session, {}, error)

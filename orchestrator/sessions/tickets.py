@@ -1,6 +1,6 @@
-"""Tickets: a page opens a WebSocket, which can carry no credential, with one of these instead.
+"""Tickets: pages can't send a credential when they open a WebSocket, so they send one of these.
 
-Each is used once, soon, by the caller who got it, for the session for which it was given.
+Each is valid once, for a short time, for the caller who got it and for one session.
 """
 
 import secrets
@@ -13,7 +13,7 @@ from orchestrator.rules.access.keys import KeyRing, Principal, digest
 from orchestrator.state.session import Session
 
 SECONDS = 30.0
-# Unused ones of one key: another one takes the place of the oldest.
+# Unused tickets of one key; one more replaces the oldest.
 MOST_OF_KEY = 32
 _BYTES = 24
 
@@ -36,7 +36,8 @@ class Tickets:
     def issue(self, principal: Principal, session: Session) -> str:
         """A ticket that holds for SECONDS."""
         self._forget_expired()
-        own = [key for key, held in self._unused.items() if _same(held.principal, principal)]
+        sha256 = principal.sha256
+        own = [key for key, held in self._unused.items() if held.principal.sha256 == sha256]
         if len(own) >= MOST_OF_KEY:
             del self._unused[own[0]]
         ticket = secrets.token_urlsafe(_BYTES)
@@ -45,7 +46,7 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str, session: Session | None) -> Principal:
-        """The caller who got the ticket, which is used up; their key is still valid.
+        """Uses the ticket up; returns the caller who got it, whose key is still valid.
 
         Raises: UnauthorizedError, also for a ticket of another session.
         """
@@ -63,7 +64,3 @@ class Tickets:
             if self._unused[oldest].until > now:
                 return
             del self._unused[oldest]
-
-
-def _same(one: Principal, other: Principal) -> bool:
-    return one.sha256 == other.sha256

@@ -7,7 +7,7 @@ from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.host.engine.base import Container, ContainerState, Engine, EngineEvent
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 
 # The time limit for one event, or for the check of all containers.
 _ROUND_SECONDS = 120.0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.store.directories import sync_names
 from orchestrator.settings.settings import ensure_state_dir
 
 
@@ -43,8 +44,4 @@ def replace(path: Path, text: str) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_names(target.parent)

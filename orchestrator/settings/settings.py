@@ -21,7 +21,7 @@ from orchestrator.settings.groups.engine import EngineSettings
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
 from orchestrator.settings.groups.rules import RuleSettings
-from orchestrator.settings.groups.serving import ServingSettings
+from orchestrator.settings.groups.server import ServerSettings
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
 from orchestrator.settings.removed_settings import check_removed
@@ -31,7 +31,7 @@ _PREFIX = "PADDOCK_"
 
 
 class _Environment(EnvSettingsSource):
-    """The environment. What is not JSON stays text, so that its setting refuses it by name."""
+    """The environment. A value that is not JSON stays a text, which its setting then refuses."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """The value in JSON, or the text."""
@@ -49,7 +49,7 @@ class Settings(
     AccessSettings,
     RuleSettings,
     PlaceSettings,
-    ServingSettings,
+    ServerSettings,
     BaseSettings,
 ):
     """Every setting. `PADDOCK_*` variables override the TOML file of `PADDOCK_CONFIG_FILE`.

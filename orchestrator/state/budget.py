@@ -50,7 +50,7 @@ class Exceeded:
 
 
 class Amounts(NamedTuple):
-    """What may be used, has been, and is left, in seconds, dollars or counts; None: unlimited."""
+    """Limits, consumption and the rest, in seconds, dollars or counts; None: unlimited."""
 
     limits: Mapping[Kind, int | float | None]
     consumed: Mapping[Kind, int | float]
@@ -64,8 +64,8 @@ class Budget:
     Amounts are in internal units. Time is not consumed: it passes from `started_at` on, even while
     the session is paused or the control plane is down.
 
-    `children` are the budgets of what it has spawned and still lives: their limits are reserved in
-    this one. `spent` is what those used that have ended. Both count as consumed here.
+    `children` are the budgets of live sessions that it has spawned: their limits are reserved in
+    this one. `spent` is what ended ones have used. Both count as consumed here.
     """
 
     started_at: datetime
@@ -82,7 +82,7 @@ class Budget:
         return self.used(kind)
 
     def used(self, kind: Kind) -> int:
-        """Likewise for a consumed kind. Raises: ValueError for time."""
+        """The consumed amount of a kind that is not time. Raises: ValueError for time."""
         return self.own(kind) + self.by_children(kind)
 
     def own(self, kind: Kind) -> int:
@@ -91,7 +91,7 @@ class Budget:
         return self._consumed.get(kind, 0)
 
     def by_children(self, kind: Kind) -> int:
-        """What its children have consumed, those that have ended included."""
+        """What its children have consumed, including those that have ended."""
         return self.spent.get(kind, 0) + sum(child.used(kind) for child in self.children)
 
     def reserved(self, kind: Kind) -> int:
@@ -126,7 +126,7 @@ class Budget:
         return max(0, limit - self.consumed(kind, now) - self.reserved(kind))
 
     def left(self, kind: Kind) -> int | None:
-        """Likewise for a consumed kind. Raises: ValueError for time."""
+        """The remaining amount of a kind that is not time. Raises: ValueError for time."""
         limit = self.limits.get(kind)
         return None if limit is None else max(0, limit - self.used(kind) - self.reserved(kind))
 
@@ -157,7 +157,7 @@ class Budget:
         self._consumed[kind] = max(self._consumed.get(kind, 0), total)
 
     def exceed(self, kind: Kind, now: datetime) -> Exceeded:
-        """Notes that this kind ends the session, unless another has before.
+        """Notes that this kind ends the session, unless another kind has before.
 
         Raises: KeyError for an unlimited kind.
         """
@@ -185,12 +185,12 @@ class Budget:
 
         Recorded bytes are counted where they are written.
         """
-        told = self.exceeded
+        exceeded = self.exceeded
         consumed = {k: used for k, used in self._consumed.items() if k is not Kind.AUDIT_BYTES}
         return {
             "limits": dict(self.limits),
             "consumed": consumed,
-            "exceeded": None if told is None else [told.kind, told.limit, told.consumed],
+            "exceeded": exceeded and [exceeded.kind, exceeded.limit, exceeded.consumed],
         }
 
     @classmethod

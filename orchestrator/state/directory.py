@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from orchestrator.host.workspace import mounts, overlay
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.settings.resolvers import resolv_conf
 from sandbox_agent.decide.protocol import (
     EGRESS_SOCKET_NAME,
@@ -41,7 +41,7 @@ class SandboxDirectory:
 
     @property
     def run(self) -> Path:
-        """For root only; read-only at /run/paddock in the sandbox."""
+        """Only root may enter it; it is read-only at /run/paddock in the sandbox."""
         return self.path / "run"
 
     @property
@@ -51,17 +51,17 @@ class SandboxDirectory:
 
     @property
     def egress(self) -> Path:
-        """For the forwarder's user only; has the socket of the proxy."""
+        """Only the forwarder's user may enter it; it has the socket of the proxy."""
         return self.path / "egress"
 
     @property
     def ports(self) -> Path:
-        """For the user of the ports' process only; has the socket for the session's ports."""
+        """Only the user of the ports' process may enter it; it has the socket for the ports."""
         return self.path / "ports"
 
     @property
     def questions(self) -> Path:
-        """For the session's user only; has the socket of the `session` program."""
+        """Only the session's user may enter it; it has the socket of the `session` program."""
         return self.path / "questions"
 
     @property

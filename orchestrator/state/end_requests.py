@@ -12,9 +12,9 @@ from orchestrator.state.session import Session
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndRequest:
-    """A session that is to end: a deadline or budget of it is over, or it misses something.
+    """A session that must end: its deadline or its budget is over, or it misses something.
 
-    `missed` says what it misses in its context pack; `then` is recorded after its end.
+    `missed` says what its context pack lacks; `then` is recorded after its end.
     """
 
     session: Session
@@ -26,9 +26,9 @@ Serve = Callable[[EndRequest], Coroutine[Any, Any, None]]
 
 
 class EndRequests:
-    """An inbox. Each request is served at once, and they begin in the order in which they came.
+    """An inbox. Requests are served at once, and begin in the order in which they came.
 
-    Those that come before there is anyone to serve them wait.
+    Those that come before `serve` is called wait for it.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class EndRequests:
         self._tasks = TaskScope("the end of a session that was asked for")
 
     def serve(self, serve: Serve) -> None:
-        """Has `serve` end the sessions, once and for all."""
+        """Sets what ends the sessions; it is called once."""
         self._serving.set_result(serve)
 
     async def expire(self, session: Session) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from orchestrator.ground.events import time_text
 from orchestrator.ground.task_scope import InUse
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -13,7 +14,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 class OpenPort:
     """Clients may reach this port until `expires_at`.
 
-    `opening` is a random name: links hold for it alone. `opened_by` is the name of a key.
+    `opening` is a random name, for which alone links are valid. `opened_by` is the name of a key.
     """
 
     port: int
@@ -42,7 +43,7 @@ class OpenPort:
         self.in_use.cut()
 
     def stop_timer(self) -> None:
-        """It does not expire by itself any more."""
+        """Stops the timer of its expiry."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -54,8 +55,3 @@ class SessionPorts:
 
     open: dict[int, OpenPort] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-def time_text(moment: datetime) -> str:
-    """A time in UTC, in the form of events."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

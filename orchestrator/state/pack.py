@@ -11,7 +11,7 @@ from sandbox_agent.decide.manifest import HARD_FAIL
 
 @dataclass(frozen=True, slots=True)
 class PackFile:
-    """A file that may be read; `zoom`: only by who states its hash. `path` is absolute."""
+    """A file that may be read; `zoom`: only if the reader states its hash. `path` is absolute."""
 
     path: str
     content_hash: str | None = None
@@ -48,7 +48,7 @@ class Pack:
         return any(path == top or path.startswith(top + "/") for top in self.writes)
 
     def recorded(self) -> dict[str, str]:
-        """What the session's row and its first event have of it."""
+        """The members that the session's row and its first event have of it."""
         return {
             "manifest_id": self.manifest_id,
             "manifest_hash": self.manifest_hash,

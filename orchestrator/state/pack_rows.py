@@ -19,7 +19,7 @@ def insert(connection: sqlite3.Connection, session_key: str, session_id: str, pa
 
 
 def forget_earlier(connection: sqlite3.Connection, session_key: str, session_id: str) -> None:
-    """Removes the packs of earlier sessions with that id: the session is created, with its own."""
+    """Removes the packs of earlier sessions with that id, once this one is created."""
     connection.execute(
         "DELETE FROM packs WHERE session_id = ? AND session_key != ?", (session_id, session_key)
     )

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
+from orchestrator.ground.events import time_text
 from orchestrator.ground.limits import KeyUsage
 from orchestrator.rules.policy.levels import SessionLimits
 from orchestrator.state.session import Session
@@ -33,7 +34,7 @@ class Registry:
         return len(self._live) + len(self._reserved)
 
     @property
-    def holding(self) -> int:
+    def with_sandbox(self) -> int:
         """How many of them have a sandbox, or are about to get one."""
         return len(self._reserved) + sum(not each.suspended for each in self._live.values())
 
@@ -57,7 +58,7 @@ class Registry:
 
     @contextmanager
     def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
-        """Also counts those limits for the session while it changes to them."""
+        """Counts those limits for the session as well, while it changes to them."""
         self._changing[session.key] = limits
         try:
             yield
@@ -114,11 +115,6 @@ class Registry:
         """The live session of that handle."""
         return self._by_handle.get(handle_sha256)
 
-    def by_work(self, work_id: str) -> list[Session]:
-        """The sessions of that work, the latest last; ended ones while they are in memory."""
-        found = [session for session in self.all if session.work_id == work_id]
-        return sorted(found, key=lambda session: (session.created_at, session.key))
-
     def owner(self, session_key: str) -> str | None:
         """The owner of a known session, or of one being created, by its key."""
         known = (*self._live.values(), *self._reserved.values(), *self._ended.values())
@@ -136,7 +132,7 @@ class Registry:
         return [*self._live.values(), *self._ended.values()]
 
     def _forget_old(self) -> None:
-        oldest = _format(datetime.now(UTC) - self._ttl)
+        oldest = time_text(datetime.now(UTC) - self._ttl)
         for session_id, session in list(self._ended.items()):
             if _ended_at(session) > oldest and len(self._ended) <= _MOST_ENDED:
                 break
@@ -151,7 +147,3 @@ def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:
 
 def _ended_at(session: Session) -> str:
     return session.termination.terminated_at if session.termination else ""
-
-
-def _format(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -8,9 +8,9 @@ from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.state.budget import Budget
-from orchestrator.state.carrying import Carried
 from orchestrator.state.family import Origin
 from orchestrator.state.pack import Pack
+from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 from orchestrator.state.terms import Terms
 
@@ -35,7 +35,7 @@ class NewSession:
     `narrowing_of` reads it. `lease_id` is the host's secret, which is never stored. `consume` is
     the pack to which it is limited. `policy` is the session policy, its name or its members.
     `carried` is what a restored session brings along, `child` what a child has from its parent,
-    whatever is said of its level and budget.
+    whatever the level and the budget here are.
     """
 
     id: str | None = None

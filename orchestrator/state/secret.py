@@ -13,7 +13,7 @@ PREFIX = "paddock:"
 
 
 class Holder(NamedTuple):
-    """Whose secret it is: a session's (`key` is its owner), a key's, or the instance's."""
+    """Whose a secret is: a session's (`key` is its owner), a key's, or the instance's."""
 
     key: str = ""
     session_key: str = ""
@@ -55,7 +55,7 @@ class Secret:
 
     @property
     def placeholder(self) -> str:
-        """What requests have in its place."""
+        """The text that requests have in its place."""
         return f"{PREFIX}{self.name}"
 
     def serves(self, session: Session) -> bool:

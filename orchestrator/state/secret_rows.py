@@ -4,12 +4,12 @@ import json
 import sqlite3
 from typing import Any
 
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.state.secret import Holder, Secret
 
 
 def bound(secret: Secret) -> bytes:
-    """What a value is sealed for: whose it is, and which requests may have it."""
+    """The words with which a value is sealed: whose it is, and which requests may have it."""
     return json.dumps([*secret.holder, secret.name, use_of(secret)], sort_keys=True).encode()
 
 
@@ -24,32 +24,20 @@ def putting(secret: Secret, sealed: bytes) -> Effect:
         secret.created_at,
         secret.set_at,
     )
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    return effect
+    return executing("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def removing(secret: Secret) -> Effect:
     """Removes a secret."""
-    place = (*secret.holder, secret.name)
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "DELETE FROM secrets WHERE key = ? AND session_key = ? AND name = ?", place
-        )
-
-    return effect
+    return executing(
+        "DELETE FROM secrets WHERE key = ? AND session_key = ? AND name = ?",
+        (*secret.holder, secret.name),
+    )
 
 
 def removing_all(session_key: str) -> Effect:
     """Removes all secrets of a session."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM secrets WHERE session_key = ?", (session_key,))
-
-    return effect
+    return executing("DELETE FROM secrets WHERE session_key = ?", (session_key,))
 
 
 def stored(connection: sqlite3.Connection) -> list[tuple[Secret, bytes]]:
@@ -64,7 +52,7 @@ def stored(connection: sqlite3.Connection) -> list[tuple[Secret, bytes]]:
 
 
 def use_of(secret: Secret) -> dict[str, Any]:
-    """Which requests may have it, as JSON has it."""
+    """Which requests may have it, as JSON."""
     return {
         "hosts": list(secret.hosts),
         "headers": list(secret.headers),

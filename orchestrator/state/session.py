@@ -1,4 +1,4 @@
-"""A session and its place in the tree, as the control plane keeps them in memory."""
+"""A session as the control plane keeps it in memory."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.state.budget import Budget
 from orchestrator.state.command import Command
-from orchestrator.state.family import OpenSpawn, Origin, SpawnResult
+from orchestrator.state.family import Family
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
 from orchestrator.state.open_port import SessionPorts
 from orchestrator.state.pack import Pack
@@ -35,73 +35,8 @@ from sandbox_agent.decide.protocol import MOST_STORED
 _REMEMBERED_COMMANDS = 64
 # Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
-# A session that a client has created has depth 0.
-MAX_DEPTH = 10
-# Children of one session that live, or are being created.
-MAX_CHILDREN = 32
 # Streams of unlimited duration that clients may have open.
 STREAM_KINDS = ("events", "output", "downloads", "uploads", "terminals")
-
-
-@dataclass(slots=True, eq=False)
-class Family:
-    """One session's place in the tree.
-
-    `parent` is None for a root, and for a child whose parent is not known any more. `children` are
-    those that live, by their keys. `births` are set when a child that is being created lives or
-    could not be created. `unended` are its spawns whose end is not on record, by their ids.
-    `result` is how the run ended for which the session was spawned.
-    """
-
-    origin: Origin | None = None
-    parent: "Session | None" = None
-    children: dict[str, "Session"] = field(default_factory=dict)
-    births: set[asyncio.Future[None]] = field(default_factory=set)
-    unended: dict[str, OpenSpawn] = field(default_factory=dict)
-    result: SpawnResult | None = None
-
-    @property
-    def depth(self) -> int:
-        """How many sessions are above it."""
-        return 0 if self.origin is None else self.origin.depth
-
-    @property
-    def parent_key(self) -> str | None:
-        """The key of its parent, which may have ended long ago; None for a root."""
-        return None if self.origin is None else self.origin.parent_key
-
-    @property
-    def shares(self) -> bool:
-        """Whether it has no workspace of its own, but reads its parent's."""
-        return self.origin is not None and self.origin.workspace != "own"
-
-    @property
-    def descendants(self) -> Iterator["Session"]:
-        """The live sessions below it, parents before their children."""
-        for child in list(self.children.values()):
-            yield child
-            yield from child.family.descendants
-
-    def check_room(self) -> None:
-        """Raises: ConflictError at the maximum depth; BusyError with the most children."""
-        if self.depth >= MAX_DEPTH:
-            raise ConflictError(f"Maximum spawn depth ({MAX_DEPTH}) exceeded")
-        if len(self.children) + len(self.births) >= MAX_CHILDREN:
-            raise BusyError(
-                f"{MAX_CHILDREN} children of this session live already: wait for one of them to "
-                "end, or close one"
-            )
-
-    @contextmanager
-    def bearing(self) -> Iterator[None]:
-        """Counts a child that is being created."""
-        birth = asyncio.get_running_loop().create_future()
-        self.births.add(birth)
-        try:
-            yield
-        finally:
-            self.births.discard(birth)
-            birth.set_result(None)
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +51,7 @@ class Session:
     owner: str
     status: Status
     level: Level
-    # What its client has asked for, with the defaults for the rest.
+    # What its client asked for, and defaults for the rest.
     terms: Terms
     limits: SessionLimits
     budget: Budget
@@ -137,10 +72,10 @@ class Session:
     egress_usage: EgressUsage = field(default_factory=EgressUsage)
     egress_drafts: Drafts = field(default_factory=Drafts)
     secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
-    # What it may read; None: whatever its level permits. That of an ended session may be unknown.
+    # What it may read; None: whatever its level permits. After its end, the pack may be unknown.
     pack: Pack | None = None
     # Its parent and its children.
-    family: Family = field(default_factory=Family, repr=False)
+    family: "Family[Session]" = field(default_factory=Family, repr=False)
     # Whether others have waited for its creation, and have it now.
     wanted: bool = False
     termination: Termination | None = None
@@ -195,38 +130,8 @@ class Session:
 
     @property
     def idle_action(self) -> IdleAction:
-        """What happens when it was idle for its time-out."""
+        """What happens once it has been idle for its time-out."""
         return self.terms.idle_action or self.level.idle_action
-
-    @property
-    def image(self) -> str:
-        """Its sandbox's image."""
-        return self.terms.image
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables of all its commands, until its end."""
-        return self.terms.env
-
-    @property
-    def mounts(self) -> tuple[str, ...]:
-        """The mounts that it asked for, in addition to its level's."""
-        return self.terms.mounts
-
-    @property
-    def role(self) -> str:
-        """The role of its agent in policies."""
-        return self.terms.role
-
-    @property
-    def tools(self) -> tuple[str, ...] | None:
-        """The tools that it may open; None: any that its level permits."""
-        return self.terms.tools
-
-    @property
-    def work_id(self) -> str | None:
-        """The host's name of its work."""
-        return self.terms.work_id
 
     @property
     def egress_rules(self) -> SessionRules:
@@ -234,7 +139,7 @@ class Session:
         return SessionRules(self.id, self.level.egress, self.own_rules)
 
     def set_level(self, level: Level) -> None:
-        """Gives it that level, and takes what an admin allowed to it at the earlier one."""
+        """Gives it that level, and removes what an admin allowed it at the earlier one."""
         self.level, self.own_rules = level, self.own_rules.at_another_level()
 
     @property
@@ -256,7 +161,7 @@ class Session:
 
     @property
     def works(self) -> bool:
-        """Whether a command, a terminal or a turn is busy; a turn also while its model is."""
+        """Whether a command or a terminal is busy, or a turn runs or waits for its model."""
         return self.at_work > 0 or self.in_turn
 
     @property
@@ -282,7 +187,7 @@ class Session:
             self.uses -= 1
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def busy_terminal(self) -> Iterator[None]:
         """Counts a terminal as busy."""
         self.busy_terminals += 1
         try:
@@ -355,25 +260,10 @@ class Session:
             self.streams[kind] -= 1
 
     def remember(self, command: Command) -> None:
-        """Keeps a command; of ended ones only the latest, and all with stored output."""
+        """Keeps a command; of ended ones the latest, and the latest with stored output."""
         self.commands[command.id] = command
         ended = [kept for kept in self.commands.values() if kept.settled]
         stored = [kept for kept in ended if kept.stored][-MOST_STORED:]
         for kept in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
             if kept not in stored:
                 del self.commands[kept.id]
-
-
-def join(parent: Session, child: Session) -> None:
-    """Makes the live session a child of the other one, which pays for it."""
-    child.family.parent = parent
-    parent.family.children[child.key] = child
-    if not any(each is child.budget for each in parent.budget.children):
-        parent.budget.children.append(child.budget)  # after a restart
-
-
-def leave(child: Session) -> None:
-    """Takes a child that has ended from its parent; what it has not used is free again."""
-    parent, child.family.parent = child.family.parent, None
-    if parent is not None and parent.family.children.pop(child.key, None) is not None:
-        parent.budget.settle(child.budget)

@@ -2,11 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from dataclasses import asdict
 
 from orchestrator.ground.errors import RecordedBeforeError, SandboxUnavailableError
 from orchestrator.ground.events import now
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.host.workspace import slots
 from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
@@ -58,7 +58,7 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     )
 
 
-def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connection], None]:
+def updating(session: Session, **columns: object) -> Effect:
     """An effect that sets columns of the session's row."""
     assignments = ", ".join(f"{name} = ?" for name in columns)
     statement = f"UPDATE sessions SET {assignments} WHERE key = ?"  # noqa: S608 - names are ours
@@ -69,21 +69,19 @@ def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connectio
     return apply
 
 
-def with_level(
-    session: Session, level: Level, **columns: object
-) -> Callable[[sqlite3.Connection], None]:
+def with_level(session: Session, level: Level, **columns: object) -> Effect:
     """An effect that pins the session to that level, and sets other columns of its row."""
     stored = json.dumps(level.stored())
     egress = json.dumps(session.own_rules.at_another_level().stored())
     return updating(session, permission_level=level.name, level=stored, egress=egress, **columns)
 
 
-def suspending(session: Session) -> Callable[[sqlite3.Connection], None]:
+def suspending(session: Session) -> Effect:
     """An effect that suspends the session: it has no sandbox."""
     return updating(session, suspension=Suspension.SUSPENDED, sandbox=None, container_id=None)
 
 
-def restored(session: Session) -> Callable[[sqlite3.Connection], None]:
+def restored(session: Session) -> Effect:
     """An effect that gives the session its present sandbox. Raises: SandboxUnavailableError."""
     sandbox = session.sandbox
     if sandbox is None:
@@ -93,29 +91,21 @@ def restored(session: Session) -> Callable[[sqlite3.Connection], None]:
     )
 
 
-def with_rules(session: Session, rules: OwnRules) -> Callable[[sqlite3.Connection], None]:
+def with_rules(session: Session, rules: OwnRules) -> Effect:
     """An effect that gives the session these rules of its way out."""
     return updating(session, egress=json.dumps(rules.stored()))
 
 
-def with_episode(
-    session: Session, episode_id: str | None, episodes: int
-) -> Callable[[sqlite3.Connection], None]:
+def with_episode(session: Session, episode_id: str | None, episodes: int) -> Effect:
     """An effect that names the session's episode, one of so many."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE sessions SET terms = json_set(terms, '$.episode_id', ?), episodes = ?"
-            " WHERE key = ?",
-            (episode_id, episodes, session.key),
-        )
-
-    return apply
+    return executing(
+        "UPDATE sessions SET terms = json_set(terms, '$.episode_id', ?), episodes = ?"
+        " WHERE key = ?",
+        (episode_id, episodes, session.key),
+    )
 
 
-def with_end(
-    session: Session, status: Status, termination: Termination
-) -> Callable[[sqlite3.Connection], None]:
+def with_end(session: Session, status: Status, termination: Termination) -> Effect:
     """An effect that ends the session and forgets its handle and the values of its variables.
 
     The workspace of a session that was spawned for one run is to be purged then. Raises
@@ -148,29 +138,25 @@ def with_end(
     return apply
 
 
-def counting(session_key: str, size: int) -> Callable[[sqlite3.Connection], None]:
+def counting(session_key: str, size: int) -> Effect:
     """An effect that counts what is kept of the session besides its events."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?", (size, session_key)
-        )
-
-    return apply
+    return executing(
+        "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?", (size, session_key)
+    )
 
 
-def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
+def with_budget(session: Session) -> Effect:
     """An effect that stores the session's consumption."""
     return updating(session, budget=json.dumps(session.budget.stored()))
 
 
-def with_usage(session: Session) -> Callable[[sqlite3.Connection], None]:
+def with_usage(session: Session) -> Effect:
     """An effect that stores the session's consumption, and what it has used of its way out."""
     used = json.dumps(session.egress_usage.stored())
     return updating(session, budget=json.dumps(session.budget.stored()), egress_used=used)
 
 
-def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
+def forgetting(session_key: str) -> Effect:
     """An effect that ends a session that its client never knew.
 
     The owner of its chain stays: the record can be found by its incarnation, and archived.

@@ -19,7 +19,7 @@ from sandbox_agent.decide.redaction import Redactor
 # The limit for one session, because every recorded text is searched for each secret.
 MOST_VALUES = 64
 MOST_BYTES = 64 * 1024
-# Values that only the proxy has, the latest ones.
+# The latest values of the proxy that are removed from texts.
 _MOST_OUTSIDE = 16
 
 
@@ -77,7 +77,7 @@ class SessionSecrets:
 
     @property
     def known(self) -> bool:
-        """Whether the values can be removed; not until the agent of an earlier start answers."""
+        """Whether texts can be searched for the values: after a restart once the agent answers."""
         return self._known
 
     def check_known(self) -> None:
@@ -146,7 +146,7 @@ class SessionSecrets:
         self._known = True
 
     def went_out(self, name: str, value: str) -> None:
-        """The proxy has put it into a request; what a host may have answered is removed, too."""
+        """Notes that the proxy put it into a request: it is removed from what the host answers."""
         if self._outside.get(name) == value:
             return
         self._outside.pop(name, None)
@@ -166,7 +166,7 @@ class SessionSecrets:
     def cut_members(
         self, members: Mapping[str, Any], known: Container[str] | None = None
     ) -> dict[str, Any]:
-        """The members without the secrets, except for names that are `known`; None: all are."""
+        """The members without the secrets; names that are `known` are kept. None: all names."""
         return self.redactor.members(members, known)
 
     def _known_values(self) -> set[str]:

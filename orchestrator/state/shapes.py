@@ -48,7 +48,7 @@ def can_wait(level: Level) -> bool:
 
 
 def cold_levels(names: Iterable[str], levels: Mapping[str, Level]) -> list[str]:
-    """Those levels of `warm_least` whose sandboxes can't wait. Raises: ConfigError if unknown."""
+    """The levels of `warm_least` whose sandboxes can't wait. Raises: ConfigError if unknown."""
     for name in names:
         if name not in levels:
             raise ConfigError(f"warm_least: there is no level {name}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from orchestrator.ground.events import time_text
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.rules.egress.session_rules import OwnRules
@@ -13,10 +14,10 @@ from orchestrator.rules.egress.usage import EgressUsage
 from orchestrator.rules.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.rules.policy.session_policy import SAFE_ANALYSIS, SessionPolicy
 from orchestrator.state.budget import Budget
-from orchestrator.state.family import Origin
+from orchestrator.state.family import Family, Origin
 from orchestrator.state.lifecycle import Suspension, Termination
 from orchestrator.state.pack import Pack
-from orchestrator.state.session import Family, Session
+from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Rationale, Status
@@ -103,7 +104,7 @@ def _pack(row: sqlite3.Row) -> Pack | None:
 
 
 def _policy(text: str | None) -> SessionPolicy:
-    """The default for a session from before there were policies."""
+    """The stored policy; a session from before there were policies has the default."""
     return SAFE_ANALYSIS if text is None else SessionPolicy.restored(json.loads(text))
 
 
@@ -119,8 +120,8 @@ def load(
 ) -> list[sqlite3.Row]:
     """Rows of live sessions, and of those that ended after that time, oldest end first.
 
-    Also of those to which these `sandboxes` (names) belong, whenever they ended. Ended sessions
-    that their clients never knew are left out.
+    Also rows of the sessions to which these `sandboxes` (names) belong, whenever those ended. Ended
+    sessions that their clients never knew are left out.
     """
     # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()
@@ -173,7 +174,7 @@ def _budget(row: sqlite3.Row, level: Level) -> Budget:
 
 def ended_after(ttl_seconds: int) -> str:
     """The time before which ended sessions are no longer shown."""
-    return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
+    return time_text(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
 
 
 def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
@@ -253,7 +254,3 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
         " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
         (*values, wanted.limit),
     ).fetchall()
-
-
-def _format(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

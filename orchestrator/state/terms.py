@@ -17,10 +17,10 @@ class Terms:
     """A session's terms, by the names of the API. Time-outs are in seconds.
 
     In a request, an empty `image` and an `idle_timeout` of 0 mean the default. `limits` are lower
-    ones than the level's. `idle_action` None is the level's, `wall_timeout` None no limit. `mounts`
-    are names on the operator's list, in addition to the level's. `role` is the role of its agent in
-    policies, `tools` are those that it may open; None: any that its level permits. `work_id`,
-    `policy_resolved_ref` and `episode_id` are the host's names.
+    than the level's. An `idle_action` of None is the level's, a `wall_timeout` of None no limit.
+    `mounts` are names on the operator's list, in addition to the level's. `role` is the role of its
+    agent in policies, `tools` are those that it may open; None: any that its level permits.
+    `work_id`, `policy_resolved_ref` and `episode_id` are the host's names.
     """
 
     image: str = ""
@@ -57,19 +57,19 @@ class Terms:
         return cls(**values)
 
     def stored(self) -> dict[str, Any]:
-        """As JSON has them."""
+        """The terms as JSON."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: list(each) if isinstance(each, tuple) else each for name, each in values}
 
     def column(self) -> str:
-        """As the table of sessions has them."""
+        """The terms as the table of sessions has them."""
         return json.dumps(self.stored())
 
     def given(self) -> dict[str, Any]:
-        """Those that are not left to a default, as a request has them."""
+        """The terms that are not left to a default, as a request has them."""
         return {name: value for name, value in self.stored().items() if value is not None}
 
     def recorded(self) -> dict[str, Any]:
-        """For the record of the creation: of variables, only the names."""
-        told = {name: value for name, value in self.given().items() if name not in _UNRECORDED}
-        return told | {"env": sorted(self.env)}
+        """The terms for the event of the creation, which has only the names of variables."""
+        kept = {name: value for name, value in self.given().items() if name not in _UNRECORDED}
+        return kept | {"env": sorted(self.env)}

@@ -9,19 +9,19 @@ from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Approvals
+from orchestrator.work.approvals.approvals import Approvals
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_requests import FileRequests
 from orchestrator.work.files.files import Files
-from orchestrator.work.memory.service import Memory
-from orchestrator.work.models.service import Models
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.memory.memory import Memory
+from orchestrator.work.models.models import Models
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.shells import Shells
+from orchestrator.work.terminals.terminals import Terminals
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from paddock.app.agent import (
 from paddock.app.app import App
 from paddock.app.execution import AppEvent, AppResult, Execution
 from paddock.app.hooks import AppHooks
-from paddock.app.local import LevelDiffersError, LocalRunner
+from paddock.app.local_runner import LevelDiffersError, LocalRunner
 from paddock.app.messages import Entry, Reply, TokenUsage, ToolCall
 from paddock.app.registry import AppBusyError
 from paddock.app.session import AppSession, SessionClosedError

@@ -29,7 +29,7 @@ class _Shown(Protocol):
 class SessionRef:
     """A session's id, level, state and snapshot.
 
-    `ephemeral`: nobody comes back to its files. A child has a `parent`, perhaps a `label`, and a
+    `ephemeral`: nobody will use its files again. A child has a `parent`, perhaps a `label`, and a
     `workspace` that may be its parent's.
     """
 
@@ -113,27 +113,27 @@ class Runner:
     """A runner with no sandbox. Subclasses override what they change."""
 
     async def on_session_init(self, session: SessionRef) -> None:
-        """Once, before the first tick of a session."""
+        """Called once, before the first tick of a session."""
 
     async def prepare_model_input(self, session: SessionRef, given: ModelInput) -> ModelInput:
-        """Before each call of the model: what it gets instead."""
+        """Called before each call of the model; returns what it gets."""
         return given
 
     async def execute_tool_call(
         self, session: SessionRef, call: ToolCall, tool: AppTool, proceed: Next
     ) -> ToolResult:
-        """For each call of a tool: `proceed()` does it."""
+        """Called for each call of a tool; `proceed()` does the call."""
         return await proceed()
 
     async def on_persist(self, session: SessionRef, snapshot: AppSnapshot) -> AppSnapshot:
-        """Before each save: what is saved instead."""
+        """Called before each save; returns what is saved."""
         return snapshot
 
     async def on_restore(self, session: SessionRef, snapshot: AppSnapshot) -> None:
-        """Once, for a session that comes from the store."""
+        """Called once, for a session that comes from the store."""
 
     async def on_destroy(self, session: SessionRef) -> None:
-        """Once, when a session is closed."""
+        """Called once, when a session is closed."""
 
     def tools(self) -> Sequence[AppTool]:
         """Tools of the runner itself."""
@@ -146,7 +146,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """Who works in a child. What is None is the parent's.
+    """Who works in a child. A member that is None is the parent's.
 
     Attributes:
         tools: typed functions, or `AppTool`s, besides those of the sandbox.

@@ -12,7 +12,7 @@ from typing import Any
 from paddock.app.agent import AppTool, Model, Runner
 from paddock.app.execution import AppResult
 from paddock.app.hooks import AppHooks, told
-from paddock.app.local import LocalRunner
+from paddock.app.local_runner import LocalRunner
 from paddock.app.messages import Input
 from paddock.app.persistence import Persistence
 from paddock.app.registry import Registry

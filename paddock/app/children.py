@@ -109,7 +109,7 @@ class Children(Generic[C]):
 
     @property
     def live(self) -> tuple[C, ...]:
-        """In the order of their start."""
+        """The children that run, in the order of their start."""
         return tuple(each.session for each in self._live.values())
 
     def start(self, request: SpawnRequest) -> Execution:
@@ -132,7 +132,7 @@ class Children(Generic[C]):
         return started
 
     def _remove(self, child_id: str) -> None:
-        """A child has ended; its parent was used until now."""
+        """Removes a child that has ended; its parent counts as used until now."""
         self._live.pop(child_id, None)
         self._removed.set()
         self._removed = asyncio.Event()
@@ -145,19 +145,19 @@ class Children(Generic[C]):
             child.stop(reason)
 
     def stop_those_of(self, call: ToolCall) -> None:
-        """Interrupts what a call has spawned whose time is over."""
+        """Interrupts the children that a call has spawned: its time is over."""
         for child in tuple(self._live.values()):
             if child.call is call:  # models repeat the ids of calls
                 child.session.stop("The call ran out of time")
 
     async def ended(self, run: Execution | None = None) -> None:
-        """Waits until there is none, or none that this run has spawned."""
+        """Waits until no child runs, or none that this run has spawned."""
         while any(run in (None, child.run) for child in self._live.values()):
             await self._removed.wait()
 
 
 def _check_spawn(depth: int, spawned: int) -> None:
-    """Whether a session may spawn; `spawned` is what its run and that one's children have.
+    """Checks whether a session may spawn; `spawned` counts the spawns of its whole tree of runs.
 
     Raises: SpawnDepthError, SpawnError.
     """

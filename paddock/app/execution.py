@@ -43,7 +43,7 @@ class AppResult:
 class Execution:
     """One run of a session; all who sent to it while it was going on have the same one.
 
-    `await` gives its result, or raises what ended it. Who stops awaiting does not end it.
+    `await` gives its result, or raises what ended it. A caller that stops awaiting does not end it.
 
     Args:
         told: called with each event of the run itself.
@@ -120,7 +120,7 @@ class Execution:
         self._wake()
 
     def _wake(self) -> None:
-        """Those who wait now look again; those who wait later wait for the next event."""
+        """Wakes those who wait; those who wait later wait for the next event."""
         self._changed.set()
         self._changed = asyncio.Event()
 

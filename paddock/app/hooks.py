@@ -18,11 +18,11 @@ Either: TypeAlias = T | Awaitable[T]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppHooks:
-    """What a host is told, and asked. Children that are spawned have none of them.
+    """Functions that tell a host something, or ask it. Spawned children have none of them.
 
-    Of those that are asked, `on_before_send` is a plain function; the others may be coroutine
-    functions. False cancels; another value replaces; None changes nothing. What these raise
-    reaches the caller. What the others raise is logged.
+    The first four ask: False cancels; another value replaces; None changes nothing. What they raise
+    reaches the caller. What the others raise is logged. `on_before_send` and `on_event` are plain
+    functions; the others may be coroutine functions.
     """
 
     on_before_send: Callable[[str, Sequence[str]], Input | Literal[False] | None] | None = None

@@ -112,7 +112,7 @@ class Loop:
         self._tell("tool_result", id=call.id, name=call.name, success=not result.failed)
 
     async def _confirm(self, call: ToolCall) -> bool:
-        """Without a hook that says yes: no."""
+        """Asks the hook; without a hook, the answer is no."""
         hook = self.settings.hooks.on_tool_confirmation
         return await asked(hook, self.session.id, call) is True
 

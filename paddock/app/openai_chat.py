@@ -16,7 +16,7 @@ _OF_FUNCTION = frozenset({"name", "arguments"})
 
 
 class ModelError(RuntimeError):
-    """The endpoint failed, or its answer is none."""
+    """The endpoint failed, or its answer can't be used."""
 
 
 class _Usage(BaseModel):
@@ -25,7 +25,7 @@ class _Usage(BaseModel):
 
 
 class _Message(BaseModel):
-    """What is not text and calls stays, for the next request."""
+    """Members beside text and calls are kept for the next request."""
 
     model_config = ConfigDict(extra="allow")
 

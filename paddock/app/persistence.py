@@ -12,7 +12,7 @@ _log = logging.getLogger("paddock.app")
 
 
 class Persistence:
-    """One session's saves are done one after the other, each with the session as it is then."""
+    """Saves each session, one save at a time, and each time as the session is then."""
 
     def __init__(self, store: SessionStore, hooks: AppHooks, runner: Runner) -> None:
         self._store = store

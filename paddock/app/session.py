@@ -71,7 +71,7 @@ class AppSession:
 
     @property
     def children(self) -> "tuple[AppSession, ...]":
-        """Those that run."""
+        """The children that run."""
         return self._children.live
 
     @property
@@ -91,7 +91,7 @@ class AppSession:
 
     @property
     def queued_messages(self) -> tuple[str, ...]:
-        """What waits for the next tick that looks."""
+        """The messages that wait for the next tick."""
         return self._conversation.queued
 
     @property
@@ -215,7 +215,7 @@ class AppSession:
             await told(self.settings.hooks.on_session_close, self.id)
 
     async def prepare(self) -> None:
-        """Gives it its sandbox, once. A child's may need its parent's."""
+        """Gives the session its sandbox, once. A child's sandbox may need its parent's."""
         async with self._preparing:
             if self._ready:
                 return
@@ -256,14 +256,14 @@ class AppSession:
         await self._after(result, error)
 
     async def _end_child(self, *, aborted: bool) -> None:
-        """A child is closed with its run. Those that are interrupted end at the same time."""
+        """Closes a child with its run. Interrupted children end at the same time."""
         if not aborted:
             await self._children.ended()
         self._conversation.is_closed = True
         await self._release()
 
     def _ended(self, run: Execution, result: AppResult | None, error: Exception | None) -> None:
-        """Ends the run once: also one that was interrupted before it began."""
+        """Ends the run once, also if it was interrupted before it began."""
         if run.done:
             return
         self._conversation.run = None
@@ -295,7 +295,7 @@ class AppSession:
         )
 
     def touch(self) -> None:
-        """It is used. Raises: SessionClosedError."""
+        """Notes that the session is used. Raises: SessionClosedError."""
         self._check_open()
         self._watcher.touched(self.id)
 

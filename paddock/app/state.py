@@ -34,7 +34,7 @@ class Conversation:
 
     @property
     def queued(self) -> tuple[str, ...]:
-        """What waits for the next tick that looks."""
+        """The messages that wait for the next tick."""
         return tuple(each.content for each in self._queued)
 
     @property
@@ -43,7 +43,7 @@ class Conversation:
         return not self._queued and not self.timeline
 
     def queue(self, messages: Input) -> None:
-        """Keeps messages for the next tick that looks. Raises: TypeError, ValueError."""
+        """Keeps messages for the next tick. Raises: TypeError, ValueError."""
         new = user_messages(messages)
         if len(self._queued) + len(new) > _MOST_QUEUED:
             raise ValueError(f"a session's queue holds {_MOST_QUEUED} messages")
@@ -81,13 +81,13 @@ class Watcher(Protocol):
     """What a session tells its app, with its id."""
 
     def touched(self, id: str) -> None:
-        """It is used."""
+        """The session is used."""
 
     def ran(self, id: str) -> None:
         """A run has ended, and was not interrupted."""
 
     async def closed(self, id: str) -> None:
-        """It is closed."""
+        """The session is closed."""
 
 
 class Unwatched:

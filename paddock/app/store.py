@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class SnapshotError(ValueError):
-    """What the store has is no snapshot of this session that this version reads."""
+    """The stored text is no snapshot of this session, or not one that this version reads."""
 
 
 class AppSnapshot(BaseModel):

@@ -86,7 +86,7 @@ def _read(form: type[BaseModel], schema: dict[str, Any], arguments: str) -> Base
 
 
 def as_tools(given: Iterable[AppTool | Callable[..., Any]]) -> tuple[AppTool, ...]:
-    """Tools of typed functions; what is one already stays as it is."""
+    """Makes tools of typed functions; a tool stays as it is."""
     return tuple(each if isinstance(each, AppTool) else tool(each) for each in given)
 
 

@@ -71,7 +71,7 @@ class Anchors:
     def of_incarnation(self, session_id: str, incarnation: int | None) -> Chains:
         """The anchors of that session; more than one chain means a forgery.
 
-        None: the anchors of earlier versions, which do not state the incarnation.
+        With None, these are the anchors of earlier versions, which do not state the incarnation.
         """
         keys = self._keys.get(session_id, ())
         return {k: self._chains[k] for k in keys if self._numbers.get(k) == incarnation}

@@ -1,4 +1,4 @@
-"""Turns every failure into one line with its remedy, and an exit status."""
+"""Makes of every failure one line with its remedy, and an exit status."""
 
 import errno
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ REMEDIES: Mapping[str, str] = {
     "unauthorized": "set PADDOCK_KEY, or give --key-file FILE",
     "session_terminated": "its record is kept for a while: `paddock sessions show`",
     "budget_exceeded": "create a session with a larger budget: with the same id it gets the files",
-    "invalid_transition": "`paddock sessions show SESSION` tells its status",
-    "sandbox_unavailable": "try again; if it stays so, close the session",
+    "invalid_transition": "`paddock sessions show SESSION` shows its status",
+    "sandbox_unavailable": "try again; if that does not help, close the session",
     "capacity_exhausted": "close a session that is not needed: `paddock sessions list`",
     "audit_unavailable": "run `paddock doctor` where the control plane runs: is its disk full?",
     "engine_unavailable": "run `paddock doctor` where the control plane runs",

@@ -2,8 +2,8 @@
 
 import os
 
+from paddock.cli.connection import Connection
 from paddock.cli.exits import Failure
-from paddock.cli.remote import Connection
 
 PACKAGED = ("low", "medium", "high")
 # A person waits at the prompt.

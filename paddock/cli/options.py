@@ -12,7 +12,7 @@ from paddock.cli.levels import complete_level
 
 
 def group(help_text: str, kind: type[TyperGroup] | None = None) -> typer.Typer:
-    """A group of commands; `kind` reads its words, if it does so in its own way."""
+    """A group of commands; `kind` is a class that parses their words in its own way."""
     return typer.Typer(
         cls=kind,
         help=help_text,
@@ -40,6 +40,7 @@ Incarnation = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass escape sequences on to the terminal.")]
 NoStdin = Annotated[
     bool, typer.Option("--no-stdin", "-n", help="Do not read piped standard input.")
@@ -57,6 +58,14 @@ OptionalLevel = Annotated[
         autocompletion=complete_level,
     ),
 ]
+Image = Annotated[
+    str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
+]
+Upload = Annotated[
+    Path | None,
+    typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")]
 WorkingDirectory = Annotated[
     str | None, typer.Option("--cwd", metavar="DIR", help="The working directory in the workspace.")
 ]
@@ -75,6 +84,12 @@ SecretNames = Annotated[
 TimeLimit = Annotated[
     int | None,
     typer.Option("--timeout", min=1, metavar="SECONDS", help="The time-out of the command."),
+]
+ApprovalWait = Annotated[
+    float,
+    typer.Option(
+        "--wait", min=0, max=600, metavar="SECONDS", help="How long to wait for an approval."
+    ),
 ]
 TurnTimeLimit = Annotated[
     int | None,

@@ -8,10 +8,14 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from paddock.cli import (
+from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
+from paddock.cli.options import group
+from paddock.cli.prompt import repl, shell
+from paddock.cli.resources import (
     approvals,
     audit,
     budgets,
+    commands,
     egress,
     events,
     files,
@@ -23,19 +27,14 @@ from paddock.cli import (
     ports,
     proposals,
     ptys,
-    repl,
-    run,
     runs,
     secrets,
     sessions,
-    shell,
     snapshots,
     spawn,
     tools,
     turns,
 )
-from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
-from paddock.cli.options import group
 from paddock.cli.server import server
 
 _SIGPIPE = 13
@@ -83,7 +82,7 @@ def build() -> TyperGroup:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(epilog=_EPILOGUE)(root)
-    run.add_to(app)
+    commands.add_to(app)
     snapshots.add_to(sessions.app)
     shell.add_to(app)
     mcp.add_to(app)
@@ -91,7 +90,7 @@ def build() -> TyperGroup:
     all_tools = group("Tools: run oneshot ones, and look at manifests on this machine.")
     for some in (tools.app, own.tools):
         all_tools.add_typer(some)
-    for name, commands in (
+    for name, several in (
         ("sessions", sessions.app),
         ("files", files.app),
         ("ptys", ptys.app),
@@ -102,7 +101,7 @@ def build() -> TyperGroup:
         ("hooks", hooks.app),
         ("tools", all_tools),
     ):
-        app.add_typer(commands, name=name)
+        app.add_typer(several, name=name)
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)
@@ -150,7 +149,7 @@ def _report(error: BaseException) -> int:
         traceback.print_exception(error)
     failure = error if isinstance(error, Failure) else _failure(error)
     if failure.what:
-        from paddock.cli.terminal import complain
+        from paddock.cli.output import complain
 
         complain(failure.what if failure.remedy is None else f"{failure.what}; {failure.remedy}")
     return failure.status

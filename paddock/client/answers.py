@@ -1,12 +1,18 @@
-"""Translates an HTTP answer, or its absence: into a JSON object or an error."""
+"""Translates HTTP answers, or their absence: into JSON, the contract's models, or an error."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
+from pydantic import ValidationError
 
 from paddock.client import errors
+from paddock.contract.base import READER, Model
+
+M = TypeVar("M", bound=Model)
+
 
 # The API's answer for a path without a route, never used for a missing object.
 _NO_ROUTE = "there is nothing at this path"
@@ -24,7 +30,9 @@ def translated(method: str, path: str) -> Iterator[None]:
     except TimeoutError as error:
         raise errors.NoAnswerError(f"{method} {path}: no answer in time") from error
     except aiohttp.ClientResponseError as error:
-        raise errors.NotPaddockError(f"what answers does not speak HTTP: {error}") from error
+        raise errors.NotPaddockError(
+            f"the server at the URL does not speak HTTP: {error}"
+        ) from error
     except (aiohttp.ClientError, ConnectionError) as error:
         reason = str(error) or type(error).__name__
         raise errors.ConnectionLostError(f"{method} {path}: connection lost: {reason}") from error
@@ -33,24 +41,27 @@ def translated(method: str, path: str) -> Iterator[None]:
 async def json_object(response: aiohttp.ClientResponse) -> dict[str, Any]:
     """The body. Raises: NotPaddockError if it is not a JSON object."""
     if response.content_type == "application/json":
-        try:
-            value = await response.json()
-        except ValueError:
-            value = None
-        if isinstance(value, dict):
+        value = object_of(await response.read())
+        if value is not None:
             return value
     raise not_paddock(response)
+
+
+def object_of(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object of a text; None for any other text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 async def refusal(response: aiohttp.ClientResponse, method: str, path: str) -> errors.PaddockError:
     """The error for an answer that is not a success."""
     document = None
     if response.content_type == "application/problem+json":
-        try:
-            document = await response.json(content_type=None)
-        except ValueError:
-            document = None
-    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        document = object_of(await response.read())
+    if document is None or not isinstance(document.get("code"), str):
         return not_paddock(response)
     code = document["code"]
     if code == "method_not_allowed" or (
@@ -78,3 +89,36 @@ def not_paddock(response: aiohttp.ClientResponse) -> errors.PaddockError:
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() else None
+
+
+def read(model: type[M], value: Any) -> M:
+    """The model of a JSON value, with times as timezone-aware `datetime`s.
+
+    Unknown members and values of a newer server are kept; `raw` has these members. Raises:
+    OldServerError if a member is missing or has an impossible type.
+    """
+    try:
+        return model.model_validate(value, extra="allow", context=READER)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join([model.__name__, *map(str, first["loc"])])
+    if first["type"] == "missing":
+        raise errors.OldServerError(
+            f"the answer of the control plane lacks {where}: it is older than this client"
+        )
+    raise errors.OldServerError(
+        f"the answer of the control plane has {where} in a form that this client does not know"
+    )
+
+
+def read_items(model: type[M], page: Mapping[str, Any]) -> tuple[M, ...]:
+    """The models of one page of a list. Raises: NotPaddockError, OldServerError."""
+    return tuple(read(model, item) for item in items(page))
+
+
+def items(page: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The objects of one page of a list. Raises: NotPaddockError."""
+    found = page.get("items")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise errors.NotPaddockError("the server's list is not one of Paddock's")
+    return found

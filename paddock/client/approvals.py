@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from paddock.client.answers import read, read_items
 from paddock.client.errors import ConnectionLostError
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import read, read_items
 from paddock.client.requests import segment
 from paddock.client.retry import PASSING, Patience
 from paddock.contract.approvals import Approval

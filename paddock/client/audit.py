@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
+from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read, read_items
 from paddock.contract.audit import AuditEvent, AuditStats, AuditVerdict
 
 _PAGE = 500

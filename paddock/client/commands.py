@@ -5,15 +5,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from paddock.client.answers import read
 from paddock.client.errors import (
     ApprovalPendingError,
     ConnectionLostError,
     NotPaddockError,
     PaddockError,
-    api_error,
+    event_error,
 )
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import read
 from paddock.client.requests import exec_body, given, segment
 from paddock.client.results import ExecEvent, StreamedOutput
 from paddock.client.retry import PASSING
@@ -115,8 +115,7 @@ def _told(event: ServerEvent, command_id: str | None) -> ExecEvent:
     if event.name == "exit":
         return read(ExitData, {"command_id": command_id, **event.data})
     if event.name == "error":
-        status = event.data.get("status")
-        raise api_error(status if isinstance(status, int) else 500, event.data)
+        raise event_error(event.data)
     raise NotPaddockError(f"the server sends events that are not Paddock's: {event.name[:64]}")
 
 
@@ -191,7 +190,7 @@ class SessionCommands(Face[F]):
         return await run_to_end(self._api, self._path, body)
 
     @stream
-    async def exec_stream(
+    def exec_stream(
         self,
         command: str | None = None,
         *,
@@ -227,6 +226,4 @@ class SessionCommands(Face[F]):
             timeout=timeout,
             permission_level=permission_level,
         )
-        async with aclosing(run_streamed(self._api, self._path, body, resume=resume)) as events:
-            async for event in events:
-                yield event
+        return run_streamed(self._api, self._path, body, resume=resume)

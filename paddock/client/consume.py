@@ -2,8 +2,8 @@
 
 from contextlib import aclosing
 
+from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.contract.packs import PackState
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paddock.client.errors import PaddockError
-from paddock.client.local import Directory, Names, finally_off_loop, off_loop, walk
+from paddock.client.local_directory import Directory, Names, finally_off_loop, off_loop, walk
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress, Receiving, Sending
 from paddock.contract.files import ArchiveWritten

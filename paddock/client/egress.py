@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.contract.egress import EgressDrafts, SessionEgress
 
@@ -68,7 +68,7 @@ class Egress(Face[F]):
         deny: Sequence[Rule] = (),
         drafts: Sequence[int] = (),
     ) -> SessionEgress:
-        """Adds rules, and those that drafts with these numbers propose, where they are needed.
+        """Adds these rules, and the rules that the drafts with these numbers propose.
 
         Raises: ConflictError, PermissionDeniedError, ValidationError.
         """

@@ -33,7 +33,7 @@ class OldServerError(PaddockError):
 
 
 class ApprovalPendingError(PaddockError):
-    """A person has not decided yet, and nothing was run; the same call again asks again.
+    """A person has not decided yet, and nothing was run; repeating the call asks again.
 
     Attributes:
         approval_id: the approval's id in `approvals`.
@@ -226,6 +226,12 @@ def api_error(
     """The error for a problem document, in the class of its code."""
     kind = _BY_CODE.get(str(document.get("code")), PaddockAPIError)
     return kind(status, document, retry_after)
+
+
+def event_error(data: Mapping[str, Any]) -> PaddockAPIError:
+    """The error that an event of a stream has."""
+    status = data.get("status")
+    return api_error(status if isinstance(status, int) else 500, data)
 
 
 def _text(value: Any) -> str | None:

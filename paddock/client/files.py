@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from paddock.client import directories
+from paddock.client.answers import read
 from paddock.client.errors import LimitError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.local import draft_of
-from paddock.client.parsing import read
+from paddock.client.local_directory import draft_of
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress
 from paddock.client.transport import Transport
@@ -51,14 +51,12 @@ class Files(Face[F]):
         return bytes(content)
 
     @stream
-    async def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
+    def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
         """A file's content in pieces, as they arrive.
 
         Raises: ConnectionLostError if the file became shorter meanwhile.
         """
-        async with aclosing(pieces(self._api, self._path, path)) as arriving:
-            async for piece in arriving:
-                yield piece
+        return pieces(self._api, self._path, path)
 
     @method
     async def download(self, path: str, local: str | Path) -> int:

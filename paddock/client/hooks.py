@@ -6,8 +6,8 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, method
-from paddock.client.parsing import read, read_items
 from paddock.client.requests import given, segment
 from paddock.contract.hooks import AddedHook, Hook, HookDeliveries, HookDelivery
 from paddock.contract.words import HookEvent

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any
 
+from paddock.client.answers import read
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read
 from paddock.client.websocket import Socket
 from paddock.contract.base import Model
 from paddock.contract.live_terminals import (
@@ -96,4 +96,4 @@ def _frame(told: dict[str, Any]) -> Any:
     for name, model in _KINDS.items():
         if name in told:
             return read(model, told)
-    raise NotPaddockError("the WebSocket says what this client does not know")
+    raise NotPaddockError("the WebSocket sent a frame that this client does not know")

@@ -1,9 +1,9 @@
 """A conversation with a session by the Model Context Protocol."""
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
+from paddock.client.answers import object_of
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
 
@@ -42,14 +42,14 @@ class Mcp(Face[F]):
         async with opening as pieces:
             text = b"".join([piece async for piece in pieces])
         self._conversation = begun
-        answer = json.loads(text)
-        if not isinstance(answer, dict):
+        answer = object_of(text)
+        if answer is None:
             raise NotPaddockError("the server does not answer with a message")
         return answer
 
     @stream
     async def request(self, message: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """What a request is answered: notifications of its progress, then the answer."""
+        """The messages that answer a request: notifications of its progress, then the answer."""
         sending = self._api.events(
             "POST", self._path, body=dict(message), headers=self._conversation
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from paddock.client.local import walk
+from paddock.client.local_directory import walk
 from paddock.contract.pack_form import WORKSPACE
 from paddock.contract.packs import ContextPack, PackEntry
 

@@ -8,12 +8,12 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 
+from paddock.client.answers import read, read_items
 from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
 from paddock.client.hooks import Hooks
 from paddock.client.memory import KeyMemory
-from paddock.client.parsing import read, read_items
 from paddock.client.requests import EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets

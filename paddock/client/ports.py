@@ -1,7 +1,7 @@
 """Open ports of a session."""
 
+from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read, read_items
 from paddock.contract.ports import DEFAULT_PORT_SECONDS, OpenedPort, Port
 
 

@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
+from paddock.client.answers import read, read_items
 from paddock.client.commands import followed
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read, read_items
 from paddock.client.requests import exec_body, input_members, segment
 from paddock.client.results import ExecEvent
 from paddock.contract.commands import Command, CommandOutput, ExitData
@@ -64,14 +64,12 @@ class Processes(Face[F]):
         return read(CommandOutput, view)
 
     @stream
-    async def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
+    def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
         """A command's events: `StartData`, `StreamedOutput` from byte `after` on, `ExitData`.
 
         Survives broken connections. The command continues if its reader leaves.
         """
-        async with aclosing(followed(self._api, self._session, command_id, after)) as events:
-            async for event in events:
-                yield event
+        return followed(self._api, self._session, command_id, after)
 
     @method
     async def wait(self, command_id: str) -> ExitData:

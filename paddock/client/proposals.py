@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read
 from paddock.client.requests import given
 from paddock.contract.proposals import Committed, Proposal, Proposals, RolledBack
 
@@ -21,7 +21,7 @@ class SessionProposals(Face[F]):
 
     @method
     async def list(self, *, after: str = "", limit: int = 1000) -> Proposals:
-        """A page of them, in order of paths; `next` of the answer is `after` of the next one."""
+        """A page of the changes, in order of paths; its `next` is the `after` of the next page."""
         query = {"after": after, "limit": str(limit)}
         return read(Proposals, await self._api.json("GET", self._path, params=query))
 
@@ -32,7 +32,7 @@ class SessionProposals(Face[F]):
         paths: Sequence[str] | None = None,
         expected: Iterable[Proposal] | None = None,
     ) -> Committed:
-        """Applies them to the workspace, all or none. Nothing may run in the session.
+        """Applies the changes to the workspace, all or none. Nothing may run in the session.
 
         Args:
             paths: only these, and what is below them.
@@ -51,5 +51,5 @@ class SessionProposals(Face[F]):
 
     @method
     async def rollback(self) -> RolledBack:
-        """Discards all of them. Raises: BusyError while something runs in the session."""
+        """Discards all changes. Raises: BusyError while something runs in the session."""
         return read(RolledBack, await self._api.json("POST", f"{self._path}/rollback", body={}))

@@ -40,6 +40,12 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
+def check_terms(what: str, terms: Mapping[str, Any], known: type) -> None:
+    """Raises: TypeError for a term that the typed dictionary lacks."""
+    if unknown := terms.keys() - known.__annotations__.keys():
+        raise TypeError(f"a {what} has no term {min(unknown)!r}")
+
+
 def exec_body(
     command: str | None, argv: Sequence[str] | None, stdin: str | bytes | None, **members: Any
 ) -> dict[str, Any]:

@@ -1,15 +1,14 @@
 """A WebSocket on which one message after another is sent, and their runs are followed."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Unpack
 
-from paddock.client.errors import NotPaddockError, api_error
+from paddock.client.errors import NotPaddockError, event_error
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.requests import given
 from paddock.client.run_events import RunEvent, run_event
+from paddock.client.run_terms import RunTerms, run_members
 from paddock.client.websocket import Socket
-from paddock.contract.runs import RUN_EVENTS
 
 # A run's end has all its operations.
 _MOST_BYTES = 64 * 1024 * 1024
@@ -31,43 +30,23 @@ class RunSocket(Face[F]):
         self._following = False
 
     @stream
-    async def run(
-        self,
-        text: str,
-        *,
-        model: str | None = None,
-        system: str | None = None,
-        max_ticks: int | None = None,
-        max_timeline_entries: int | None = None,
-        permission_level: str | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        timeout: int | None = None,
-    ) -> AsyncGenerator[RunEvent, None]:
+    async def run(self, text: str, **terms: Unpack[RunTerms]) -> AsyncGenerator[RunEvent, None]:
         """Sends a message; yields what happens, and the `Run` at its end, like `send_stream`.
 
-        One run goes on at a time. What is left of one that was not followed to its end is skipped.
+        One run goes on at a time. Events that are left of an earlier run are skipped.
         """
         while self._following:
             await self._next()
-        members = given(
-            model=model,
-            system=system,
-            max_ticks=max_ticks,
-            max_timeline_entries=max_timeline_entries,
-            permission_level=permission_level,
-            tools=tools,
-            timeout=timeout,
-        )
-        frame = {"type": "run", "session_id": self._session_id, "input": text, **members}
+        frame = {"type": "run", "session_id": self._session_id, "input": text, **run_members(terms)}
         await self._socket.send(frame)
         self._following = True
         while self._following:
             name, data = await self._next()
             if name in ("error", "refused"):
-                raise api_error(data.get("status") or 500, data)
-            kind = RUN_EVENTS.get(name)
-            if kind is not None:
-                yield run_event(kind, data)
+                raise event_error(data)
+            event = run_event(name, data)
+            if event is not None:
+                yield event
 
     @method
     async def close(self) -> None:

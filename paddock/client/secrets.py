@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from paddock.client.answers import read, read_items
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read, read_items
 from paddock.client.requests import given, segment
 from paddock.contract.secrets import Secret
 

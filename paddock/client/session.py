@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
+from paddock.client.answers import read, read_items
 from paddock.client.audit import Audit
 from paddock.client.commands import SessionCommands
 from paddock.client.consume import Consume
@@ -15,16 +16,15 @@ from paddock.client.faces import Async, F, Link, Sync, method, stream
 from paddock.client.files import Files
 from paddock.client.mcp import Mcp
 from paddock.client.memory import SessionMemory
-from paddock.client.parsing import read, read_items
 from paddock.client.ports import Ports
 from paddock.client.processes import Processes
 from paddock.client.proposals import SessionProposals
-from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given, session_path
+from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, check_terms, given, session_path
 from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
 from paddock.client.snapshots import BytesProgress, save
-from paddock.client.spawning import SessionSpawning, spawn_body
+from paddock.client.spawns import ChildTerms, SessionSpawning
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
 from paddock.client.turns import SessionTurns
@@ -129,36 +129,21 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         return read_items(Tool, await self._api.json("GET", f"{self._path}/tools"))
 
     @method
-    async def spawn(
-        self,
-        *,
-        label: str | None = None,
-        workspace: str | None = None,
-        permission_level: str | None = None,
-        budget: Mapping[str, int | float] | None = None,
-        policy: str | Mapping[str, Any] | None = None,
-        idle_timeout: int | None = None,
-    ) -> "Session[F]":
+    async def spawn(self, **terms: Unpack[ChildTerms]) -> "Session[F]":
         """Spawns a child with at most what this session has. It needs a key.
 
         The child lives until it is closed or this session ends.
 
         Args:
-            label: your name of it.
-            workspace: `own` for a new one, `read-only` for this session's; None: `own`.
-            permission_level: not above this session's; None: this session's.
-            budget: limits, at most what this session has left; they are reserved. None, or no limit
-                of a kind of which this session has one: half of what is left.
-            policy: one that permits no more than this session's; None: this session's.
-            idle_timeout: seconds; None: this session's.
+            terms: what the child may do and use; `ChildTerms` describes each.
 
         Raises: ConflictError at the maximum depth (10); BusyError with too many children;
         PermissionDeniedError and ValidationError for what is above this session's; the errors of
         `Paddock.sessions.create`.
         """
-        body = spawn_body(label, workspace, permission_level, budget, policy, idle_timeout)
+        check_terms("child", terms, ChildTerms)
         url = f"{self._path}/spawn"
-        answer = await self._api.json("POST", url, body=body, timeout=ENGINE_SECONDS)
+        answer = await self._api.json("POST", url, body=given(**terms), timeout=ENGINE_SECONDS)
         return session_of(self._link, answer)
 
     @method

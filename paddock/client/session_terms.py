@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from paddock.client.packs import pack_body
-from paddock.client.requests import given
+from paddock.client.requests import check_terms, given
 from paddock.contract.packs import ContextPack
 
 
@@ -32,11 +32,11 @@ class SessionTerms(TypedDict, total=False):
     policy: what its turns may do: the name of a session policy, or its members; None:
         `SAFE_ANALYSIS`.
     egress: rules that narrow its way out, as `only` of `Session.egress.set`.
-    work_id: your name of the work that it is for; `Sessions.list` finds sessions by it.
+    work_id: your name for the work that it is for; `Sessions.list` finds sessions by it.
     lease_id: your lease of the work, of 8 bytes or more: never stored or shown, and removed from
         all records.
     policy_resolved_ref: your reference to the policy that you have applied.
-    episode_id: your name of the episode of the work; see `Session.set_episode`.
+    episode_id: your name for the episode of the work; see `Session.set_episode`.
     consume: a context pack, as `pack` makes it: the session reads its files, which must be in the
         workspace already, and nothing else of the workspace.
     """
@@ -65,7 +65,5 @@ class SessionTerms(TypedDict, total=False):
 
 def session_body(terms: SessionTerms, **members: str | None) -> dict[str, Any]:
     """The body of a request with these terms. Raises: TypeError for an unknown one."""
-    unknown = terms.keys() - SessionTerms.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"a session has no term {min(unknown)!r}")
+    check_terms("session", terms, SessionTerms)
     return given(**members, **{**terms, "consume": pack_body(terms.get("consume"))})

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from paddock.client.answers import items, read
 from paddock.client.audit import Audit
 from paddock.client.consume import Consume
 from paddock.client.faces import F, Face, method
 from paddock.client.packs import pack_body
-from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, given, session_path
 from paddock.client.session import Session, session_of
 from paddock.client.session_terms import SessionTerms, session_body
@@ -65,10 +65,11 @@ class Sessions(Face[F]):
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> Session[F]:
-        """A new session for the same work, like one that ended by a `CONTEXT_MISS`, with that pack.
+        """Creates a session with that pack, for the work of one that ended by a `CONTEXT_MISS`.
 
-        Values of variables are not kept, so they are given again. Raises: ConflictError if it ended
-        otherwise, or the workspace differs from the pack; MaxRefinementsError; NotFoundError.
+        It is otherwise like the earlier one. Values of variables are not kept, so they are given
+        again. Raises: ConflictError if the earlier one ended otherwise, or the workspace differs
+        from the pack; MaxRefinementsError; NotFoundError.
         """
         body = given(consume=pack_body(consume), env=env, secrets=secrets)
         url = f"{session_path(id)}/refine"

@@ -1,7 +1,7 @@
 """A session's settings."""
 
+from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read
 from paddock.client.requests import ENGINE_SECONDS
 from paddock.contract.sessions import SessionSettings
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from paddock.client.local import draft_of, off_loop
+from paddock.client.local_directory import draft_of, off_loop
 from paddock.client.transport import Transport
 
 # Bytes so far.

@@ -18,7 +18,7 @@ class ServerEvent(NamedTuple):
 
 
 class EventParser:
-    """Turns the bytes of a `text/event-stream` into events, however they are split."""
+    """Finds the events in the bytes of a `text/event-stream`, however they are split."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeVar
 
-from paddock.client.errors import ConnectionLostError
+from paddock.client.errors import ConnectionLostError, event_error
 from paddock.client.retry import PASSING, Patience
 from paddock.client.sse import ServerEvent
 from paddock.client.transport import Transport
+
+E = TypeVar("E")
 
 
 async def resumed(
@@ -32,6 +35,32 @@ async def resumed(
         except PASSING as error:
             delay = patience.delay(error)
         await asyncio.sleep(delay)
+
+
+async def answered(
+    api: Transport,
+    path: str,
+    body: dict[str, Any],
+    event_of: Callable[[str, Any], E | None],
+    is_last: Callable[[E], bool],
+    missing: str,
+) -> AsyncGenerator[E, None]:
+    """The events that answer a POST; `event_of` has the event of a name, None to skip it.
+
+    Raises: PaddockAPIError for an `error` event; ConnectionLostError with the text `missing` if
+    the last event does not come; the transport's errors.
+    """
+    ended = False
+    async with api.events("POST", path, body=body) as events:
+        async for event in events:
+            if event.name == "error":
+                raise event_error(event.data)
+            found = event_of(event.name, event.data)
+            if found is not None:
+                ended = is_last(found)
+                yield found
+    if not ended:
+        raise ConnectionLostError(missing)
 
 
 async def never() -> bool:

@@ -12,7 +12,7 @@ _PAX_TIME = re.compile(r"(-?)([0-9]{1,12})(?:\.([0-9]{0,32}))?")
 _LONG = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 # Types of headers that say more about the entry after them.
 EXTENDED = (tarfile.XHDTYPE, *_LONG)
-# What the types of entries are taken for; the content of others is unknown.
+# How entries of each type are treated; the content of other types is unknown.
 _KINDS = {
     **dict.fromkeys((tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE), tarfile.REGTYPE),
     **{kind: kind for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE)},
@@ -44,7 +44,7 @@ def written(
 def header(block: bytes) -> tarfile.TarInfo:
     """One block. Raises: tarfile.HeaderError."""
     info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    # The library takes the beginning of a longer name for that of a directory, and strips it.
+    # The library would take the beginning of a longer name for a directory, and strip it.
     info.type, name = block[156:157], block[:100].partition(b"\0")[0]
     if block[257:263] == b"ustar\0" and (prefix := block[345:500].partition(b"\0")[0]):
         name = prefix + b"/" + name
@@ -88,7 +88,7 @@ def entry(info: tarfile.TarInfo, said: dict[str, str]) -> Entry:
     if kind == tarfile.REGTYPE and name.endswith("/"):
         kind = tarfile.DIRTYPE  # as old programs write it
     if not re.fullmatch(r"[0-9]{1,18}", size) or not (time := _PAX_TIME.fullmatch(when)):
-        raise ValueError("a size or time that is none")
+        raise ValueError("a malformed size or time")
     count = int(size) if kind == tarfile.REGTYPE else 0
     nanoseconds = int(time[2] + (time[3] or "").ljust(9, "0")[:9])
     modified = -nanoseconds if time[1] else nanoseconds

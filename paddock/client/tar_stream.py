@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Iterator
 
 from paddock.client import tar_entries
 from paddock.client.errors import ConnectionLostError, LimitError
-from paddock.client.local import Directory, Names, leads_inside
+from paddock.client.local_directory import Directory, Names, leads_inside
 
 BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
 _MOST_ENTRIES = 200_000
 _LONGEST_EXTENDED = 64 * 1024
-# Links are created last, like times of directories: until then this is in memory, in characters.
+# Links and times of directories are set last. Until then they are kept: so many characters.
 _MOST_KEPT_TEXT = 32 * 1024 * 1024
 _MOST_SKIPPED_NAMES = 1000
 # Programs fill an archive up with zeros.

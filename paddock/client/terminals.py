@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from paddock.client.answers import items, read
 from paddock.client.faces import F, Face, Link, method
 from paddock.client.live_terminals import LiveTerminal, opened
-from paddock.client.parsing import items, read
 from paddock.client.requests import ENGINE_SECONDS, segment
 from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo

@@ -1,13 +1,20 @@
-"""Turns of a session: run programs of governed operations, and read those that were."""
+"""Turns of a session: run programs of governed operations, and read earlier turns."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from paddock.client.errors import ConnectionLostError, api_error
+from paddock.client.answers import read
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read
 from paddock.client.requests import given
-from paddock.contract.turns import USUAL_TIMEOUT, Turn, TurnOperation, Turns, TurnStarted
+from paddock.client.streams import answered
+from paddock.contract.turns import (
+    TURN_EVENTS,
+    USUAL_TIMEOUT,
+    Turn,
+    TurnOperation,
+    Turns,
+    TurnStarted,
+)
 
 # How long a turn's last operation may take to stop, and its end to be recorded.
 _GRACE_SECONDS = 60
@@ -51,7 +58,7 @@ class SessionTurns(Face[F]):
         return read(Turn, answer)
 
     @stream
-    async def stream(
+    def stream(
         self,
         code: str | None = None,
         *,
@@ -59,21 +66,9 @@ class SessionTurns(Face[F]):
         timeout: int | None = None,
     ) -> AsyncGenerator[TurnEvent, None]:
         """Runs a turn and yields `TurnStarted`, each `TurnOperation`, and the `Turn` at its end."""
-        ended = False
         body = _body(code, operations, timeout)
-        async with self._api.events("POST", self._path, body=body) as events:
-            async for event in events:
-                if event.name == "start":
-                    yield read(TurnStarted, event.data)
-                elif event.name == "operation":
-                    yield read(TurnOperation, event.data)
-                elif event.name == "end":
-                    ended = True
-                    yield read(Turn, event.data)
-                elif event.name == "error":
-                    raise api_error(event.data.get("status") or 500, event.data)
-        if not ended:
-            raise ConnectionLostError("the stream of the turn ends too soon: `get` has its result")
+        missing = "the stream of the turn ends too soon: `get` has its result"
+        return answered(self._api, self._path, body, _event, _is_last, missing)
 
     @method
     async def get(self, number: int) -> Turn:
@@ -85,6 +80,17 @@ class SessionTurns(Face[F]):
         """Turns with numbers above `after`, in order, without their operations."""
         query = {"after": str(after), "limit": str(limit)}
         return read(Turns, await self._api.json("GET", self._path, params=query))
+
+
+def _event(name: str, data: Any) -> TurnEvent | None:
+    """The event of that name; None for one that this client does not know."""
+    found = read(TURN_EVENTS[name], data) if name in TURN_EVENTS else None
+    assert isinstance(found, TurnEvent | None)  # noqa: S101 - those of TURN_EVENTS
+    return found
+
+
+def _is_last(event: TurnEvent) -> bool:
+    return isinstance(event, Turn)
 
 
 def longest(timeout: int | None) -> float:

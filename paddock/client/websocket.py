@@ -1,6 +1,5 @@
 """A WebSocket to the control plane: refusals are errors with their problem document."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -9,7 +8,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from paddock.client.answers import refusal, translated
+from paddock.client.answers import object_of, refusal, translated
 from paddock.client.errors import ConnectionLostError, NotPaddockError
 
 _CLOSE_SECONDS = 2.0
@@ -30,13 +29,10 @@ class Socket:
             data: bytes = message.data
             return data
         if message.type is aiohttp.WSMsgType.TEXT:
-            try:
-                told = json.loads(message.data)
-            except ValueError:
-                told = None
-            if isinstance(told, dict):
+            told = object_of(message.data)
+            if told is not None:
                 return told
-            raise NotPaddockError("the WebSocket says what is no JSON object")
+            raise NotPaddockError("the WebSocket sent text that is not a JSON object")
         reason = message.extra if isinstance(message.extra, str) else None
         raise ConnectionLostError(f"GET {self._path}: {reason or 'connection lost'}")
 
@@ -59,7 +55,7 @@ async def connected(
     protocol: str,
     most_bytes: int,
 ) -> AsyncIterator[Socket]:
-    """An open WebSocket, which is closed at the end; `most_bytes` has the longest of its messages.
+    """An open WebSocket, which is closed at the end; a message has at most `most_bytes`.
 
     Raises: the errors of a request.
     """

@@ -47,8 +47,8 @@ class Approval(Model):
     decided_at: Time | None
     reason: str | None
     files: dict[str, str] = Field(
-        description="Files that the line names, and the `sha256:…` of what is in them: when one "
-        "changes, the approval does not hold."
+        description="Files that the line names, and the `sha256:…` of what is in them: if one "
+        "changes, the approval no longer holds."
     )
 
 

@@ -69,9 +69,9 @@ class AuditEvent(Model):
     permission_level: str | None
     workspace_root: str | None
     args: dict[str, Any] = Field(
-        description="What was asked for. A long text `name` is its beginning, with the size and "
-        "digest of the whole in `name_bytes` and `name_sha256`; so are the words of a command, as "
-        "with a NUL after each. Secrets are cut out before.",
+        description="What was asked for. Of a long text `name`, the beginning is kept, with the "
+        "size and digest of the whole text in `name_bytes` and `name_sha256`; the words of a "
+        "command count as one text with a NUL after each word. Secrets are cut out before.",
     )
     result: dict[str, Any] | None
     error: str | None
@@ -103,8 +103,8 @@ class FoundEvents(Model):
     items: list[AuditEvent]
     next: int | None
     archived: Count = Field(
-        description="Sessions, of those that were searched for, whose chains are archived: they "
-        "were not searched."
+        description="Number of matching sessions whose chains are archived, so that they were not "
+        "searched."
     )
 
 

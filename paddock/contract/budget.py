@@ -81,7 +81,7 @@ _Amount = Annotated[float, Field(gt=0, le=MOST_BUDGET // 10**6, allow_inf_nan=Fa
 
 
 class UsageBody(Body):
-    """What calls of language models used that the session's host made itself."""
+    """What the host's own calls of language models used."""
 
     tokens: Annotated[int, Field(ge=0, le=10**9)] = Field(default=0, description="Of all calls.")
     cost: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)] = Field(
@@ -111,7 +111,7 @@ class BudgetBody(Body):
     )
     audit_bytes: Annotated[int, Field(ge=65_536, le=MOST_BUDGET)] | None = Field(
         default=None,
-        description="What is on record of it, at most what its level says; that, where not given.",
+        description="Size of its audit record; at most the level's limit, which is the default.",
     )
     tokens: _Count | None = Field(default=None, description="Tokens of language models.")
     cost: _Amount | None = Field(default=None, description="Dollars.")

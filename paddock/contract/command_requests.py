@@ -69,8 +69,8 @@ class ExecBody(Body):
     timeout: int | None = Field(
         default=None,
         ge=1,
-        description="Seconds, up to the level's maximum; where it is not given, the level's "
-        "default, and none in the background.",
+        description="Seconds, up to the level's maximum; by default the level's default, and no "
+        "limit in the background.",
     )
     background: bool = Field(
         default=False, description="Answer when the command has started; it outlives the request."

@@ -30,7 +30,7 @@ EXIT: dict[str, Any] = {
     "evidence": None,
     "audit": {"seq": 3, "hash": _HASH},
 }
-_DATA = "The bytes, of which some are no UTF-8 and replaced in `text`; otherwise absent."
+_DATA = "The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent."
 COMMAND: dict[str, Any] = {
     "command_id": _ID,
     "argv": ["sleep", "60"],

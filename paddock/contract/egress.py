@@ -50,7 +50,7 @@ _DRAFT: dict[str, Any] = {
 
 
 class EgressNarrowing(Model):
-    """What must allow a request, too."""
+    """Further rules that must allow a request."""
 
     allow: list[EgressRule] | None = Field(
         description="Null: everything that `deny` does not deny."

@@ -105,7 +105,7 @@ class HookDelivery(Model):
     status: Annotated[Literal["waiting", "undelivered"], WORDS] = Field(
         description="`undelivered`: it was given up."
     )
-    tries: Count = Field(description="Those that were begun.")
+    tries: Count = Field(description="Tries that were begun.")
     tried_at: Time | None = Field(description="When the last try failed.")
     error: str | None = Field(description="Why the last try failed.")
     message: dict[str, Any] = Field(description="What is sent.")
@@ -140,14 +140,14 @@ class HookBody(Body):
     """A new hook."""
 
     url: Annotated[str, Field(min_length=1, max_length=HOOK_URL, pattern="^https?://")] = Field(
-        description="It gets the POSTs. Those that operators' keys may use begin as the operator "
-        "says."
+        description="It gets the POSTs. An operator's key may only use URLs that the operator "
+        "permits."
     )
     events: Annotated[list[HookEvent], Field(min_length=1, max_length=16)]
     key: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None,
-        description="A key's name: it is told of that key's sessions. For an admin by default all "
-        "sessions, for others their own.",
+        description="A key's name: the hook is told of that key's sessions. By default, an admin's "
+        "hook is told of all sessions, another key's of its own.",
     )
     secret: (
         Annotated[

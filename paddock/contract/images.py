@@ -25,7 +25,7 @@ class Image(Model):
 
     name: str
     short_name: str = Field(
-        description="Sessions may request it by this name, unless it is that of several images."
+        description="Sessions may request it by this name, unless several images have it."
     )
     default: bool = Field(description="Sessions that request no image get it.")
     allowed: bool = Field(description="Sessions of this key may have it.")

@@ -88,7 +88,7 @@ class MemorySearchQuery(Query):
 
 
 class MemoryNamespaceQuery(Query):
-    """Of which namespace."""
+    """The namespace that is meant."""
 
     namespace: Namespace = "default"
 

@@ -21,7 +21,7 @@ MAX_REFINEMENTS = 10
 
 
 class ToolClass(StrEnum):
-    """What a session may do at all; nothing without its class."""
+    """A class of what a session may do; without it, the session may do nothing of that class."""
 
     READ = "Read"
     WRITE = "Write"

@@ -106,8 +106,9 @@ class ContextPack(Body):
     )
     mode: Literal["hard_fail", "soft_fail", "warn"] = Field(
         default="hard_fail",
-        description="A read outside the pack is denied and ends the session; is denied; is allowed "
-        "and recorded. A wrong hash is denied in each.",
+        description="What a read outside the pack does: with `hard_fail` it is denied and ends the "
+        "session, with `soft_fail` it is denied, with `warn` it is allowed and recorded. A wrong "
+        "hash is always denied.",
     )
     entries: Annotated[list[PackEntry], Field(max_length=pack_form.MOST_ENTRIES)] = Field(
         default_factory=list

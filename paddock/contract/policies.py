@@ -155,7 +155,7 @@ def _alternative(value: Any) -> str:
     return "[name]" if isinstance(value, str) else "[members]"
 
 
-# Names in brackets are no parts of the places of errors.
+# A name in brackets is left out of the places that errors name.
 PolicyChoice = Annotated[
     Annotated[PolicyName, Tag("[name]")] | Annotated[SessionPolicyBody, Tag("[members]")],
     Discriminator(_alternative),

@@ -56,7 +56,7 @@ class Proposal(Model):
         description="A directory that takes the place of all that the workspace has there."
     )
     removes: Count = Field(
-        description="How many entries a directory of the workspace has that go with it."
+        description="Number of entries of a directory of the workspace that are removed with it."
     )
     size: Count = Field(description="Bytes of a file.")
     binary: bool
@@ -136,7 +136,7 @@ class ExpectedProposal(Body):
 
 
 class CommitBody(Body):
-    """What to commit; everything that is staged without members."""
+    """What to commit; without members, everything that is staged."""
 
     MOST_BYTES = LARGEST_BODY
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from paddock.contract.early import StopsEarly
 from paddock.contract.fields import KIB, MIB, Positive, sentence
+from paddock.contract.first_error import StopsEarly
 
 LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
 CWD_DESCRIPTION = (
@@ -25,7 +25,7 @@ LARGEST_BODY = 8 * MIB
 class Body(StopsEarly):
     """A request body: strict JSON types, no unknown members."""
 
-    # Of the whole body. Where its members may take more, it is one of the two others.
+    # The limit of the whole body; one of the two others, where members may be longer.
     MOST_BYTES: ClassVar[int] = 256 * KIB
 
     # The client imports these but parses none, so each is built on first use.
@@ -35,7 +35,7 @@ class Body(StopsEarly):
 
 
 class NoBody(Body):
-    """Nothing, or an empty object. Those of its subclasses may be missing, too."""
+    """Nothing, or an empty object. Bodies of its subclasses may be missing, too."""
 
 
 class Query(BaseModel):

@@ -173,7 +173,7 @@ class RunToolResult(OfRun):
 
 
 class SpawnStart(OfRun):
-    """A child runs, which is spawned for it."""
+    """A child was spawned, and its run begins."""
 
     model_config = example(SPAWN_EXAMPLE)
 

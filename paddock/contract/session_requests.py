@@ -113,7 +113,7 @@ class SessionBody(Body):
     )
     work_id: Reference | None = Field(
         default=None,
-        description="The caller's name of the work that the session is for; refinements of "
+        description="The caller's name for the work that the session is for; refinements of "
         "context packs are counted by it. Default with `consume`: generated.",
     )
     lease_id: Lease | None = Field(
@@ -126,7 +126,7 @@ class SessionBody(Body):
         default=None, description="The caller's reference to the policy that it has applied."
     )
     episode_id: Reference | None = Field(
-        default=None, description="The caller's name of the episode of the work."
+        default=None, description="The caller's name for the episode of the work."
     )
 
     consume: ContextPack | None = Field(
@@ -160,7 +160,7 @@ class EpisodeBody(Body):
 
 
 class WorkspaceWishes(Body):
-    """The control plane owns the workspace: a value may only be the one that there is, or null."""
+    """The control plane owns the workspace: a member may only have its present value, or null."""
 
     mode: Annotated[str, MaxBytes(4096)] | None = None
     root_dir: Annotated[str, MaxBytes(4096)] | None = None

@@ -193,11 +193,11 @@ class Session(Model):
     policy: PolicyVersion = Field(
         description="What its turns may do, as it was when the session was created."
     )
-    work_id: str | None = Field(description="The caller's name of its work.")
+    work_id: str | None = Field(description="The caller's name for its work.")
     policy_resolved_ref: str | None = Field(
         description="The caller's reference to the policy that it has applied."
     )
-    episode_id: str | None = Field(description="The caller's name of the episode of the work.")
+    episode_id: str | None = Field(description="The caller's name for the episode of the work.")
     consume: Consume | None = Field(
         description="Its context pack; null: it reads whatever its level permits."
     )

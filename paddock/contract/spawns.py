@@ -35,7 +35,7 @@ class SpawnBody(Body):
 
     MOST_BYTES = LARGEST_BODY
 
-    label: SpawnLabel | None = Field(default=None, description="The caller's name of the child.")
+    label: SpawnLabel | None = Field(default=None, description="The caller's name for the child.")
     workspace: SpawnedWorkspace = Field(
         default="own",
         description="`own`: a new one; `read-only`: the parent's, in which it can't write.",

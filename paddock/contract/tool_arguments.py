@@ -1,10 +1,10 @@
-"""Arguments of tools as models write them: what is meant is clear, though its type is another."""
+"""Arguments of tools as models write them: converted to the schema's types where that is clear."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-# A longer text is none that stands for a number or a list.
+# A longer text does not stand for a number or a list.
 _MOST_TEXT = 256 * 1024
 _MOST_DEPTH = 4
 _TYPES: Mapping[type, str] = {
@@ -81,7 +81,7 @@ def _numbers(value: Any) -> set[str]:
 
 
 def _types(schema: Mapping[str, Any], described: Mapping[str, Any]) -> set[str]:
-    """The types that a value may have; none if any, or if that is not said plainly."""
+    """The types that a value may have; empty if any, or if the schema does not say so plainly."""
     found: set[str] = set()
     for each in _branches(schema, described):
         kind = each.get("type")

@@ -76,7 +76,8 @@ class TurnBody(Body):
     )
     operations: Annotated[list[OperationCall], Field(max_length=MOST_CALLS)] | None = Field(
         default=None,
-        description="Operations, one after the other; the turn's value is the list of theirs.",
+        description="Operations, one after the other; the turn's value is the list of their "
+        "values.",
     )
     timeout: TurnTimeout = USUAL_TIMEOUT
 
@@ -175,7 +176,7 @@ class TurnSummary(Model):
     ended_at: Time | None
     outcome: Outcome | None = Field(description="Null while it runs.")
     tokens_used: Count = Field(
-        description="Of the session since the turn before, also what its host has reported."
+        description="What the session used since the turn before, with what its host has reported."
     )
     operations_count: Count
     proposals: list[TurnProposal]

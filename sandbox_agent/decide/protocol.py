@@ -299,7 +299,7 @@ def _framed(body: bytes) -> bytes:
 
 
 class FrameDecoder:
-    """Turns a stream of bytes, split anywhere, into messages."""
+    """Finds the messages in a stream of bytes, which may be split anywhere."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

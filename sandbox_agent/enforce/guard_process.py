@@ -127,7 +127,7 @@ class _Guard:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Runs commands in turn; the next one starts when nothing of the previous one is left."""
+        """Runs one command after the other; nothing of the previous one is left when one starts."""
         while self._serve():
             pass
 

@@ -14,7 +14,7 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.enforce.caller import Identity, Process, Program
 
 # The time to the first check, and to further ones while the process still runs its previous
-# program: on a busy machine it may not have had its turn.
+# program: on a busy machine it may not have run yet.
 DELAYS_SECONDS = (0.005, 0.05, 0.5, 5.0)
 _MOST_WAITING = 256
 
@@ -74,7 +74,7 @@ class SecondLooks:
             if running is None or running.images is None:
                 continue
             if running.images <= expected.before:
-                # It still waits for its turn, or the call has failed.
+                # It has not run yet, or the call has failed.
                 if looks + 1 < len(DELAYS_SECONDS):
                     self._wait(looks + 1, process, expected)
             elif not running.images <= expected.after:

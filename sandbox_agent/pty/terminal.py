@@ -23,7 +23,7 @@ from sandbox_agent.pty.untaken_input import UntakenInput
 from sandbox_agent.pty.waiting import Program, Waiting
 
 _READ_BYTES = 65536
-# Reads in one go before others get their turn.
+# Reads in one go before others are served.
 _ROUNDS = 16
 
 

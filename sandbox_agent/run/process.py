@@ -126,7 +126,7 @@ class Command:
         self._read(fd, rounds=4)
 
     def _read(self, fd: int, rounds: int) -> None:
-        """Reads available data, a few rounds at a time to give other commands their turn."""
+        """Reads available data, a few rounds at a time, so that other commands are served."""
         grown = False
         for _ in range(rounds):
             try:

@@ -15,12 +15,12 @@ from pydantic import SecretStr
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import NewSession
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from paddock import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_cli import started

@@ -9,7 +9,7 @@ import pytest
 
 from api.shape.answers import HEARTBEAT_SECONDS
 from orchestrator.ground.round_robin import asker
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
@@ -79,7 +79,7 @@ async def test_session_events_resume_and_end(api: Api, path: str) -> None:
 async def test_session_events_end_with_the_last_one_however_slow_the_engine_is(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.stopping._FREEZE_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.stopper._FREEZE_SECONDS", 0.1)
     stream = await api.call("GET", path + "/events")
     released = api.engine.hang_next(call)
     closing = asyncio.create_task(api.call("DELETE", path))

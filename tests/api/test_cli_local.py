@@ -1,6 +1,7 @@
 """Commands that act on this machine, the help, and the cost of starting."""
 
 import json
+import re
 import shlex
 import stat
 import subprocess
@@ -30,7 +31,9 @@ from paddock.cli.levels import PACKAGED, complete_level
 from paddock.cli.program import build
 from paddock.contract.words import LEVEL_NAMES
 from tests.support.cli import run
+from tests.support.documents import documents
 from tests.support.limits import PROGRAM_SECONDS
+from tests.support.sources import modules, source
 
 pytestmark = pytest.mark.slow
 
@@ -377,6 +380,46 @@ def test_examples_are_taken_as_they_are() -> None:
         if "--" in rest and words != ("exec",):
             rest = rest[: rest.index("--") + 2]
         command.make_context("paddock", rest).close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("turn", "web-1", "--operations"),
+        ("send", "web-1", "hello", "--tools"),
+        ("sessions", "create", "--policy"),
+        ("run", "--pack"),
+    ],
+)
+def test_a_file_that_is_nested_too_deep(words: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000)
+    last = ("--", "ls") if words[0] == "run" else ()
+    shown = run(*words, str(file), "--url", "http://127.0.0.1:9", "--key", "k" * 16, *last)
+    assert (shown.status, shown.out) == (2, "")
+    assert "deep.json" in shown.err
+
+
+# The words of a command in a message or a page, as far as they are the program's own.
+_NAMED = re.compile(r"`paddock((?: [a-z][a-z-]*(?=[ `]|$))+)")
+
+
+def test_messages_and_pages_name_commands_that_are_there() -> None:
+    program = build()
+    packages = ("paddock", "api", "orchestrator", "images", "scripts")
+    texts = {
+        text for package in packages for path in modules(package) for text in source(path).texts
+    }
+    texts |= {path.read_text() for path in documents()}
+    named = {words for text in texts for words in _NAMED.findall(text)}
+    assert len(named) > 25
+    for words in named:
+        group: Any = program
+        for word in words.split():
+            assert word in group.commands, f"`paddock{words}`"
+            group = group.commands[word]
+            if not hasattr(group, "commands"):
+                break
 
 
 @pytest.mark.parametrize("command", [(), ("sessions",), ("audit",)])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.cli import terminal
-from paddock.cli.describe import outcome, summary
-from paddock.cli.events import line
+from paddock.cli import output
+from paddock.cli.description import outcome, summary
+from paddock.cli.resources.events import line
 from tests.support.cli import Stream, run
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -17,7 +17,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @given(st.text())
 def test_plain_text_has_nothing_that_moves_a_cursor(text: str) -> None:
-    shown = terminal.plain(text)
+    shown = output.plain(text)
     assert shown.isprintable()
     if text.isprintable():
         assert shown == text
@@ -36,7 +36,7 @@ def test_plain_text_has_nothing_that_moves_a_cursor(text: str) -> None:
     ],
 )
 def test_sizes(count: int | None, text: str) -> None:
-    assert terminal.size(count) == text
+    assert output.size(count) == text
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_sizes(count: int | None, text: str) -> None:
     ],
 )
 def test_durations(duration: float | None, text: str) -> None:
-    assert terminal.seconds(duration) == text
+    assert output.seconds(duration) == text
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_durations(duration: float | None, text: str) -> None:
     ],
 )
 def test_ages(time: str | None, text: str) -> None:
-    assert terminal.age(datetime.fromisoformat(time) if time else None, NOW) == text
+    assert output.age(datetime.fromisoformat(time) if time else None, NOW) == text
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_lines_of_events() -> None:
 
 
 def test_pipes_get_whole_lines_and_no_colour(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.print_table(("name", ">count"), [("x" * 300, 1), ("\x1b[31mred", None)], nothing="")
+    output.print_table(("name", ">count"), [("x" * 300, 1), ("\x1b[31mred", None)], nothing="")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["NAME", "COUNT"]
     assert lines[1].split() == ["x" * 300, "1"]
@@ -162,20 +162,20 @@ def test_colour_is_for_terminals_that_want_it(
         monkeypatch.setenv("NO_COLOR", "1")
     stream = Stream(terminal=True)
     monkeypatch.setattr(sys, "stdout", stream)
-    terminal.print_table(("status",), [("active",)], nothing="")
+    output.print_table(("status",), [("active",)], nothing="")
     assert ("\x1b[32m" in stream.text()) is not no_colour
-    terminal.print_json({"a": [1]})
+    output.print_json({"a": [1]})
     assert '"a"' in stream.text()
 
 
 def test_nothing_is_said_aside(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.print_table(("a",), [], nothing="none here")
+    output.print_table(("a",), [], nothing="none here")
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "none here\n")
 
 
 def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.complain("two\nlines and \x1b]0;title\x07")
+    output.complain("two\nlines and \x1b]0;title\x07")
     assert capsys.readouterr().err == "paddock: two\\nlines and \\x1b]0;title\\x07\n"
 
 
@@ -183,7 +183,7 @@ def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_is_ascii(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(terminal=is_terminal)
     monkeypatch.setattr(sys, "stdout", stream)
-    terminal.print_json({"name": "é\x9b"})
+    output.print_json({"name": "é\x9b"})
     assert "\\u00e9\\u009b" in stream.text()
     assert stream.text().isascii()
 
@@ -193,14 +193,14 @@ _HOSTILE = "\x1b]0;title\x07 \x1b[2J\x9b5n\u202eé\ta\r\n"
 
 def test_what_a_sandbox_prints_is_harmless_on_a_terminal() -> None:
     stream = Stream(terminal=True)
-    terminal.print_foreign(_HOSTILE, stream)
+    output.print_foreign(_HOSTILE, stream)
     assert stream.text() == "\\x1b]0;title\\x07 \\x1b[2J\\x9b5n\\u202eé\ta\r\n"
 
 
 @pytest.mark.parametrize(("is_terminal", "raw"), [(False, False), (False, True), (True, True)])
 def test_what_a_sandbox_prints_is_passed_on_elsewhere(is_terminal: bool, raw: bool) -> None:
     stream = Stream(terminal=is_terminal)
-    terminal.print_foreign(_HOSTILE, stream, raw=raw)
+    output.print_foreign(_HOSTILE, stream, raw=raw)
     assert stream.text() == _HOSTILE
 
 

@@ -97,6 +97,14 @@ async def test_something_else_there() -> None:
     assert isinstance(await failure(proxy), UnreachableError)
 
 
+@pytest.mark.parametrize(("status", "kind"), [(200, "json"), (400, "problem+json")])
+async def test_an_answer_that_is_nested_too_deep(status: int, kind: str) -> None:
+    async def deep(_request: web.Request) -> web.Response:
+        return web.Response(text="[" * 100_000, status=status, content_type=f"application/{kind}")
+
+    assert isinstance(await failure(deep), NotPaddockError)
+
+
 async def test_something_there_that_is_not_http() -> None:
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")

@@ -25,7 +25,7 @@ from paddock import (
     Transfer,
 )
 from paddock.client.errors import ConnectionLostError, PaddockError
-from paddock.client.local import Directory, leads_inside
+from paddock.client.local_directory import Directory, leads_inside
 from paddock.client.tar_stream import Receiving
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.archives import Entry, is_loop, tar_of

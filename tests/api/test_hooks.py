@@ -16,7 +16,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate import open as operate
 from orchestrator.operate.hooks import hooks as hook_service
 from orchestrator.operate.hooks.hook_deliveries import MOST_TRIES
-from orchestrator.record.secrets.sealing import KEY_FILE
+from orchestrator.record.secrets.sealer import KEY_FILE
 from orchestrator.settings.operator_hooks import OperatorHook
 from orchestrator.settings.operator_models import OperatorModel
 from orchestrator.settings.settings import Settings

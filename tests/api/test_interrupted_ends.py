@@ -11,7 +11,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.engine.base import Container, ContainerState
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sandbox.sandboxes.service import Sandboxes
+from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
@@ -52,7 +52,7 @@ async def test_what_its_sandbox_did_not_report_is_a_gap(
     with monkeypatch.context() as patch:
         patch.setattr(FaultPoint, "reached", reached)
         with pytest.raises(Killed):
-            await api.plane.sessions.ending.crashed(session, container)
+            await api.plane.sessions.ends.crashed(session, container)
     await api.plane.close()
     assert len(engine.containers) == 1
     if age == "old":
@@ -90,9 +90,9 @@ async def test_a_session_whose_level_is_raised_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(FaultPoint, "reached", reached)
-        patch.setattr("orchestrator.sandbox.sandboxes.service.Sandboxes.discard", killed)
+        patch.setattr("orchestrator.sandbox.sandboxes.session_sandboxes.Sandboxes.discard", killed)
         with pytest.raises(Killed):
-            await api.plane.sessions.change_settings(ADMIN, session, "high", {})
+            await api.plane.sessions.changes.set_level(ADMIN, session, "high", {})
     (ended,) = engine.containers.values()
     engine.containers[ended.id] = replace(ended, state=ContainerState.EXITED)
     await api.plane.close()

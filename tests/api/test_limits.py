@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
@@ -267,7 +267,7 @@ async def test_lowering_a_level_waits_for_no_creation(api: Api) -> None:
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     releases = [api.engine.hang_next("create") for _ in range(2)]
     flood = [asyncio.create_task(api.session(key=OPERATOR_KEY)) for _ in range(30)]
-    turns = api.plane.sessions.shares.turns
+    turns = api.plane.sessions.shares.slots
     async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: turns.waiting == 28)
         path = f"/api/sessions/{session['id']}/settings"
@@ -344,7 +344,7 @@ async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:
         await api.session(key=key)
         served.append(name)
 
-    turns = api.plane.sessions.shares.turns
+    turns = api.plane.sessions.shares.slots
     greedy = [asyncio.create_task(create(OPERATOR_KEY, "greedy")) for _ in range(30)]
     async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: turns.waiting == 28)
@@ -364,7 +364,7 @@ async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:
 
 async def test_at_most_so_many_creations_wait(api: Api) -> None:
     releases = [api.engine.hang_next("create") for _ in range(2)]
-    turns = api.plane.sessions.shares.turns
+    turns = api.plane.sessions.shares.slots
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     async with (
         asyncio.timeout(WAIT_SECONDS),

@@ -11,7 +11,8 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session_secrets import SessionSecrets
-from orchestrator.work.memory import entries, service
+from orchestrator.work.memory import entries
+from orchestrator.work.memory import memory as module
 from paddock import Paddock, PermissionDeniedError
 from paddock.contract.memory import MOST_TEXT_BYTES
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
@@ -70,10 +71,10 @@ async def test_either_layer_alone_refuses(
     low = await box(api, "low")
     if layer == "rules":
         tiers = frozenset({"low", "medium", "high"})
-        monkeypatch.setattr(service, "_READERS", tiers)
-        monkeypatch.setattr(service, "_WRITERS", tiers)
+        monkeypatch.setattr(module, "_READERS", tiers)
+        monkeypatch.setattr(module, "_WRITERS", tiers)
     else:
-        monkeypatch.setattr(service, "check_memory", lambda _level, _tool: None)
+        monkeypatch.setattr(module, "check_memory", lambda _level, _tool: None)
     await api.problem(403, "permission_denied", "GET", low)
     await api.problem(403, "permission_denied", "POST", low, json=NOTE)
     assert (await api.json("GET", "/api/memory"))["items"] == []
@@ -172,7 +173,7 @@ async def test_nothing_is_written_before_the_secrets_are_known(
 async def test_many_at_once_stay_below_the_maximum(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 2)
     memory, host = api.plane.memory, Principal("operator", Role.OPERATOR)
     wanted = entries.Wanted("one of many", "default")
     adding = (memory.add(host, "operator", wanted) for _ in range(5))
@@ -195,7 +196,7 @@ async def test_a_change_does_not_bring_back_what_is_removed(api: Api) -> None:
 
 
 async def test_it_has_room_for_so_many(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 2)
     high = await box(api, "high")
     for _ in range(2):
         await api.json("POST", high, json=NOTE)

@@ -12,9 +12,9 @@ import pytest
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.operate.backups.contents import PRIVATE
-from orchestrator.record.secrets.outside import MOST_SECRETS
+from orchestrator.record.secrets.proxy_secrets import MOST_SECRETS
 from orchestrator.record.secrets.request_head import RequestHead
-from orchestrator.record.secrets.sealing import KEY_FILE
+from orchestrator.record.secrets.sealer import KEY_FILE
 from orchestrator.settings.operator_secrets import OperatorSecret
 from orchestrator.settings.settings import Settings
 from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddock.cli.session_policies import print_policies, print_policy
+from paddock.cli.resources.session_policies import print_policies, print_policy
 from paddock.contract.policies import LISTED_EXAMPLE, ListedPolicy
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.api.test_turns import call, made, model, run

@@ -166,8 +166,8 @@ class TestQuota:
         await api.plane.close()
         again = await ControlPlane.open(settings, engine)
         try:
-            assert again.sessions._recorder._room is not None
-            assert again.sessions._recorder._room.used("operator") == used
+            assert again.executions._recorder._room is not None
+            assert again.executions._recorder._room.used("operator") == used
         finally:
             await again.close()
 
@@ -181,7 +181,7 @@ class TestFloor:
         await api.session(id="box", permission_level="high")
         run = {"argv": ["loop"], "background": True}
         await api.json("POST", f"{SESSIONS}/box/exec", json=run, status=202)
-        room = api.plane.sessions._recorder._room
+        room = api.plane.executions._recorder._room
         monkeypatch.setattr(room, "_least_free", 2**62)
         return found(api, "box")
 
@@ -286,7 +286,7 @@ async def test_the_end_tells_how_many_refusals_could_not_be_recorded(
     session = found(api, "box")
     for _ in range(10):
         await refuse(api, made["handle"], 0)
-    recorder = api.plane.sessions._recorder
+    recorder = api.plane.executions._recorder
 
     async def failing(session: Session, members: dict[str, Any]) -> None:
         raise AuditUnavailableError("the disk is full")
@@ -311,7 +311,7 @@ async def test_a_kill_says_that_refusals_may_be_missing(
     async def lost(counted: object) -> None:
         """Reports nothing, as if the control plane had been killed."""
 
-    monkeypatch.setattr(api.plane.sessions._recorder._refusals, "_tell", lost)
+    monkeypatch.setattr(api.plane.executions._recorder._refusals, "_tell", lost)
     await api.plane.close()
     for _ in range(2):  # only one gap is recorded
         again = await reopened(settings, api.engine, api.agents)

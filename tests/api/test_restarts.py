@@ -182,7 +182,7 @@ class Restarts(RuleBasedStateMachine):
         if known is None or known.status is Status.PAUSED:
             return
         session, fails = self.session(name), fails and not known.suspended
-        changing = self.plane.sessions.change_settings(ADMIN, session, level, {})
+        changing = self.plane.sessions.changes.set_level(ADMIN, session, level, {})
         if fails and (known.closed or level != known.level):
             self.engine.fail_next("create")
             with pytest.raises(PaddockError):
@@ -243,7 +243,9 @@ class Restarts(RuleBasedStateMachine):
     def rotate_handle(self, name: str) -> None:
         known = self.live(name)
         if known:
-            known.handle = self.run(self.plane.sessions.rotate_handle(ADMIN, self.session(name)))
+            known.handle = self.run(
+                self.plane.sessions.changes.rotate_handle(ADMIN, self.session(name))
+            )
 
     @rule(name=st.sampled_from(IDS))
     def suspend(self, name: str) -> None:
@@ -269,7 +271,7 @@ class Restarts(RuleBasedStateMachine):
             known.suspended = known.suspended and not restores
 
     async def used(self, name: str) -> None:
-        async with self.plane.sessions.using(ADMIN, self.session(name)):
+        async with self.plane.sessions.suspensions.using(ADMIN, self.session(name)):
             pass
 
     @rule(name=st.sampled_from(IDS))
@@ -334,7 +336,7 @@ class Restarts(RuleBasedStateMachine):
         elif what == "use":
             work = self.used(name)
         else:
-            work = sessions.change_settings(ADMIN, self.session(name), level, {})
+            work = sessions.changes.set_level(ADMIN, self.session(name), level, {})
         self.run(self.killed(work, writes))
         self.plane = self.run(self.reopened())
         self.check_after_death(name, what, level)

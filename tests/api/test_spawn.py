@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.rules.access.keys import KeyRing
-from orchestrator.state import session as state
+from orchestrator.state import family as state
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_packs import opened as with_pack
 from tests.support.fake_agent import Play

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.programs.turns.inheritance import SpawnRequest
-from orchestrator.sessions.ends import SpawnEnds
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
+from orchestrator.sessions.spawn_ends import SpawnEnds
 from tests.api.conftest import OPERATOR_KEY, Api, served
 from tests.api.test_spawn import SESSIONS, events, path_of, root, spawned
 from tests.support.fake_agent import Agents

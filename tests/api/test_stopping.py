@@ -24,7 +24,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
@@ -205,7 +205,7 @@ async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """Runs as many commands as are allowed, so that lost ones would leave no room for others."""
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.session_sandboxes._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
     body = {"argv": ["ls"], "background": True}
@@ -476,7 +476,7 @@ async def test_a_level_whose_file_is_stricter_needs_no_room(
     def check_room(_: object) -> None:
         raise CapacityExhaustedError("the disk is full", retry_after=1)
 
-    monkeypatch.setattr(api.plane.sessions._recorder, "check_room", check_room)
+    monkeypatch.setattr(api.plane.executions._recorder, "check_room", check_room)
     await api.json("PUT", PATH + "/settings", json={"settings": {"permission_level": "high"}})
     assert container not in api.engine.containers
     assert api.plane.sessions.finder.find(ADMIN, "box").level is stricter
@@ -546,7 +546,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         killed.append((container_id, spare_first))
         return 0
 
-    monkeypatch.setattr("orchestrator.host.node.local.kill_all", kill_all)
+    monkeypatch.setattr("orchestrator.host.node.local_node.kill_all", kill_all)
     return killed
 
 
@@ -595,7 +595,7 @@ async def test_what_could_not_be_recorded_is_found_by_the_next_start(
         await plane.sessions.abort(ADMIN, made["aborted"])
         await plane.sessions.pause(ADMIN, made["paused"])
         with pytest.raises(AuditUnavailableError):
-            await plane.sessions.change_settings(ADMIN, made["lowered"], "low", {})
+            await plane.sessions.changes.set_level(ADMIN, made["lowered"], "low", {})
         await plane.close()
     plane = await reopened(settings, engine, agents)
     try:
@@ -618,7 +618,7 @@ async def test_a_refused_lowering_thaws_no_session_that_is_paused_meanwhile(
     session = api.plane.sessions.registry.get("box")
     assert session is not None
     checked, paused = asyncio.Event(), asyncio.Event()
-    thaw, hold = api.engine.resume, api.plane.sessions._pausing._stopper.hold
+    thaw, hold = api.engine.resume, api.plane.sessions._pauses._stopper.hold
 
     async def refuse(_level: Any) -> None:
         checked.set()
@@ -635,7 +635,7 @@ async def test_a_refused_lowering_thaws_no_session_that_is_paused_meanwhile(
         paused.set()
 
     monkeypatch.setattr(api.plane.engine, "resume", slowly)
-    monkeypatch.setattr(api.plane.sessions._pausing._stopper, "hold", held)
+    monkeypatch.setattr(api.plane.sessions._pauses._stopper, "hold", held)
     monkeypatch.setattr(api.plane.sessions._sandboxes, "check_level", refuse)
     lowering = asyncio.create_task(api.call("PUT", PATH + "/settings", json=LOWER))
     await checked.wait()

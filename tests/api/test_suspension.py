@@ -9,7 +9,7 @@ import pytest
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.sessions.suspension import can_be_suspended
+from orchestrator.sessions.idleness import can_be_suspended
 from orchestrator.settings.settings import Settings
 from orchestrator.state.lifecycle import Suspension
 from orchestrator.state.requests import NewSession
@@ -72,7 +72,7 @@ async def test_the_least_recently_used_idle_session_gives_way_and_comes_back(api
     idle, gone = ("active", "idle", True), ("active", "suspended", False)
     assert await activities() == {"a": idle, "b": gone, "c": idle}
     assert len(api.engine.containers) == 2
-    assert api.plane.sessions.registry.holding == 2
+    assert api.plane.sessions.registry.with_sandbox == 2
     # Its handle uses it as before, and `a` gives way.
     path = "/api/sessions/b"
     ran = await api.json("POST", path + "/exec", json={"command": "ls"}, key=handles["b"])
@@ -227,7 +227,7 @@ async def test_a_use_that_comes_while_it_is_suspended_waits_and_restores_it(api:
     async with asyncio.timeout(WAIT_SECONDS):
         await until(lambda: "remove" in api.engine.calls)
         assert session.suspension is Suspension.BEGINNING
-        assert api.plane.sessions.registry.holding == 1  # its place is not free yet
+        assert api.plane.sessions.registry.with_sandbox == 1  # its place is not free yet
         work = asyncio.ensure_future(api.json("POST", BOX + "/exec", json={"command": "ls"}))
         await until(lambda: session.uses == 1)
         removing.set()

@@ -13,14 +13,15 @@ from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.rules.tools.gates import Verdict
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.record import Exchange
+from orchestrator.work.terminals.line_record import Exchange
 from orchestrator.work.terminals.spec import SentLine
 from paddock.contract.words import Kind
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT
-from tests.support.tool import Verdict, always, results, spec
+from tests.support.tool import always, judged, results, spec
 
 CLIENT = Principal("agent", Role.ADMIN)
 
@@ -36,7 +37,7 @@ async def opened(api: Api, **members: Any) -> tuple[str, Session, dict[str, Any]
 async def interact(
     api: Api, session: Session, terminal: dict[str, Any], text: str, verdict: Verdict | None = None
 ) -> Exchange:
-    decide = always(verdict or Verdict())
+    decide = always(verdict or judged())
     return await api.plane.terminals.interact(sent(session, terminal, text), decide)
 
 
@@ -160,8 +161,8 @@ async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
 
     def decide(situation: Any) -> Verdict:
         states.append(situation.session_state)
-        denied = Verdict("deny", "cedar", "not as an admin")
-        return denied if situation.session_state == "admin" else Verdict()
+        denied = judged("deny", "cedar", "not as an admin")
+        return denied if situation.session_state == "admin" else judged()
 
     api.agent.terminals.all[terminal["id"]].say(b"\r\nnow as root\r\ntool=# ")
     with pytest.raises(PermissionDeniedError, match="not as an admin"):
@@ -225,7 +226,7 @@ async def test_ends_are_told_before_anybody_can_act_on_them(
     async def on_end(_: Session, terminal_id: str, reason: str) -> None:
         told.append((terminal_id, reason, live.closed.is_set()))
 
-    monkeypatch.setattr(api.plane.terminals._finishing, "_on_end", on_end)
+    monkeypatch.setattr(api.plane.terminals._ends, "_on_end", on_end)
     await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
     assert told == [(terminal["id"], "closed", False)]
 

@@ -14,7 +14,7 @@ from images.builder import build
 from tests.bench.fetching import CLIENT, MIB, flat, on_host
 from tests.bench.plane import BenchError
 from tests.bench.report import Result, compare
-from tests.bench.rounds import Turn, by_turns
+from tests.bench.rounds import Side, alternating
 from tests.support.box import Box
 from tests.support.egress import Names, NamesResolver, certificate, level_with
 from tests.support.plane import opened
@@ -53,7 +53,7 @@ class _Way:
         taken = [[float(each) for each in outcome.stdout.split()] for outcome in outcomes]
         return taken[0] if boxes == 1 else [max(each[0] for each in taken)]
 
-    async def commands(self, download: Turn) -> Sequence[float]:
+    async def commands(self, download: Side) -> Sequence[float]:
         """The seconds of each command in another sandbox, one after another, meanwhile."""
         taken = []
         task = asyncio.ensure_future(download())
@@ -97,15 +97,15 @@ async def egress(rounds: int, size: int = _GIB) -> list[Result]:
 
 async def _latency(way: _Way, rounds: int, scheme: str, host: str, what: str) -> Result:
     url = way.url(scheme, host, 1)
-    ours, direct = await by_turns(
+    ours, direct = await alternating(
         rounds, partial(way.inside, url, _REQUESTS), partial(way.outside, url, _REQUESTS)
     )
     return compare(f"a request by {what}", ours, "direct", direct)
 
 
-async def _beside(way: _Way, rounds: int, what: str, inside: Turn, outside: Turn) -> Result:
+async def _beside(way: _Way, rounds: int, what: str, inside: Side, outside: Side) -> Result:
     """What a command takes while something is downloaded, through the proxy or directly."""
-    ours, direct = await by_turns(
+    ours, direct = await alternating(
         rounds, partial(way.commands, inside), partial(way.commands, outside)
     )
     return compare(f"a command beside {what}", ours, "beside direct ones", direct)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tests.bench.memory import reset_peak, resident
 from tests.bench.plane import BenchError
 from tests.bench.report import Result, compare
-from tests.bench.rounds import Turn, by_turns
+from tests.bench.rounds import Side, alternating
 
 MIB = 1024 * 1024
 # Buffers of the connections; the downloads held in memory would take 200 MiB.
@@ -49,11 +49,11 @@ async def on_host(
     return [float(each) for each in printed.split()]
 
 
-async def flat(what: str, rounds: int, inside: Turn, outside: Turn) -> list[Result]:
+async def flat(what: str, rounds: int, inside: Side, outside: Side) -> list[Result]:
     """The times, and by how much the control plane's memory grew meanwhile."""
     reset_peak(os.getpid())
     before = resident(os.getpid()).now
-    ours, direct = await by_turns(rounds, inside, outside)
+    ours, direct = await alternating(rounds, inside, outside)
     grown = (resident(os.getpid()).peak - before) / MIB
     memory = Result("memory of the control plane meanwhile", [grown], "MiB", target=_FLAT_MIB)
     return [compare(what, ours, "direct", direct), memory]

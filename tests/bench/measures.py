@@ -16,7 +16,7 @@ from tests.bench.memory import Resident, reset_peak, resident
 from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.reads import manifest_costs
 from tests.bench.report import Result, compare
-from tests.bench.rounds import Turn, by_turns, percentile
+from tests.bench.rounds import Side, alternating, percentile
 
 SESSIONS = 8
 _MIB = 1024 * 1024
@@ -66,7 +66,7 @@ async def _cold_create(
     async def floor() -> list[float]:
         return [await asyncio.to_thread(floors.create, limits)]
 
-    seconds, bare = await by_turns(effort.creates, ours, floor)
+    seconds, bare = await alternating(effort.creates, ours, floor)
     what = f"cold create, {level} ({limits['cpus']:g} cpu)"
     return compare(what, seconds, "docker create+start", bare, at_most=target)
 
@@ -92,7 +92,7 @@ async def warm_create(_plane: Plane, _floors: Floors, effort: Effort) -> list[Re
             return [taken]
 
         # Nothing waits with a session's own limits.
-        warm, cold = await by_turns(effort.creates, create, partial(create, pids=63))
+        warm, cold = await alternating(effort.creates, create, partial(create, pids=63))
     return [compare(f"warm create, {level}", warm, "cold create", cold, at_most=0.1)]
 
 
@@ -101,7 +101,7 @@ async def exec_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Res
     async with _sessions(plane, 1) as [session]:
         container = await plane.container(session)
 
-        def loop(program: str) -> Turn:
+        def loop(program: str) -> Side:
             async def turn() -> list[float]:
                 argv = ["python3", "-I", "-S", "-c", program, "10"]
                 return loop_seconds(await plane.run(session, argv))
@@ -114,7 +114,7 @@ async def exec_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Res
         async def engine() -> list[float]:
             return await asyncio.to_thread(floors.exec_true, container, 2)
 
-        seconds, forked, spawned, engine_seconds = await by_turns(
+        seconds, forked, spawned, engine_seconds = await alternating(
             effort.exec_rounds, ours, loop(FORK_LOOP), loop(SPAWN_LOOP), engine
         )
     what = "exec true"
@@ -136,7 +136,7 @@ async def exec_throughput(plane: Plane, floors: Floors, effort: Effort) -> list[
         async def engine() -> list[float]:
             return [await asyncio.to_thread(floors.exec_rate, containers, 2)]
 
-        rates, engine_rates = await by_turns(effort.parallel_rounds, ours, engine)
+        rates, engine_rates = await alternating(effort.parallel_rounds, ours, engine)
         used = [floors.working_set(container) for container in containers]
     return [
         Result(
@@ -173,7 +173,7 @@ async def interaction_latency(plane: Plane, floors: Floors, effort: Effort) -> l
             argv = ["python3", "-I", "-S", "-c", EXPECT_LOOP, "10"]
             return loop_seconds(await plane.run(session, argv))
 
-        seconds, alone = await by_turns(effort.exec_rounds, ours, floor)
+        seconds, alone = await alternating(effort.exec_rounds, ours, floor)
     added = 1000 * (percentile(seconds, 0.5) - percentile(alone, 0.5))
     return [
         compare("a tool's line", seconds, "expect in the container", alone),
@@ -184,7 +184,7 @@ async def interaction_latency(plane: Plane, floors: Floors, effort: Effort) -> l
 async def key_echo(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
     """A key pressed in a live shell, to its echo; the key is recorded before it is typed."""
     async with _sessions(plane, 1) as [session], plane.typing(session) as keys:
-        seconds, null = await by_turns(
+        seconds, null = await alternating(
             effort.exec_rounds, partial(keys, 20), partial(plane.null_calls, 20)
         )
     return [compare("a key's echo in a shell", seconds, "null HTTP call", null, at_most=3)]

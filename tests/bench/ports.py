@@ -9,7 +9,7 @@ from functools import partial
 from images.builder import build
 from tests.bench.fetching import MIB, flat, on_host
 from tests.bench.report import Result, compare
-from tests.bench.rounds import by_turns
+from tests.bench.rounds import alternating
 from tests.support.box import Box
 from tests.support.plane import opened
 from tests.support.ports import listening, opened_port
@@ -44,7 +44,7 @@ async def ports(rounds: int, size: int = _GIB) -> list[Result]:
     """Latency, a large download and many connections, each beside the program on the host."""
     async with _ways() as (through, direct):
         one = [partial(on_host, f"{url}/1", _REQUESTS) for url in (through, direct)]
-        ours, theirs = await by_turns(rounds, *one)
+        ours, theirs = await alternating(rounds, *one)
         results = [compare("a request to an open port", ours, "direct", theirs)]
         large = [partial(on_host, f"{url}/{size}") for url in (through, direct)]
         results += await flat(f"download of {size // MIB} MiB", rounds, *large)

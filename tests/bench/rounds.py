@@ -3,16 +3,16 @@
 import math
 from collections.abc import Awaitable, Callable, Sequence
 
-# One turn of one side: the seconds that each of its operations took, or another figure.
-Turn = Callable[[], Awaitable[Sequence[float]]]
+# One measurement of one side: the seconds that each of its operations took, or another figure.
+Side = Callable[[], Awaitable[Sequence[float]]]
 
 
-async def by_turns(rounds: int, *sides: Turn) -> list[list[float]]:
+async def alternating(rounds: int, *sides: Side) -> list[list[float]]:
     """A B A B …: the measurements of each side, after one round that does not count."""
     measured: list[list[float]] = [[] for _ in sides]
     for number in range(rounds + 1):
-        for figures, turn in zip(measured, sides, strict=True):
-            taken = await turn()
+        for figures, side in zip(measured, sides, strict=True):
+            taken = await side()
             if number:
                 figures.extend(taken)
     return measured

@@ -11,7 +11,7 @@ import aiohttp
 from paddock import Paddock, Session
 from tests.bench.plane import BenchError, measured_plane
 from tests.bench.report import Result, compare
-from tests.bench.rounds import by_turns
+from tests.bench.rounds import alternating
 from tests.support.models import KEY, Answer, ModelServer, calling, model_server
 
 _TICKS = 10
@@ -103,5 +103,5 @@ async def _measured(
                 await answer.read()
         return [(time.perf_counter() - began) / kind.number]
 
-    ours, floor = await by_turns(rounds, run, calls)
+    ours, floor = await alternating(rounds, run, calls)
     return compare(kind.name, ours, "its call of the model", floor)

@@ -7,7 +7,7 @@ from functools import partial
 from paddock import Paddock
 from tests.bench.plane import measured_plane
 from tests.bench.report import Result, compare
-from tests.bench.rounds import by_turns
+from tests.bench.rounds import alternating
 
 _LEVEL = "low"
 _LEVELS = 10
@@ -16,7 +16,7 @@ _LEVELS = 10
 async def spawning(rounds: int) -> list[Result]:
     """The rows, without sandboxes that wait."""
     async with measured_plane() as plane, Paddock(plane.url, plane.key) as paddock:
-        created, spawned, ended, closed = await by_turns(
+        created, spawned, ended, closed = await alternating(
             rounds, *(partial(turn, paddock) for turn in (_create, _spawn, _end_ten, _close_eleven))
         )
     return [

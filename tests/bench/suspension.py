@@ -6,7 +6,7 @@ from functools import partial
 
 from tests.bench.plane import Plane, measured_plane
 from tests.bench.report import Result, compare
-from tests.bench.rounds import by_turns
+from tests.bench.rounds import alternating
 
 _LEVEL = "high"
 
@@ -14,7 +14,7 @@ _LEVEL = "high"
 async def suspension(rounds: int) -> list[Result]:
     """The rows. In this control plane, a second sandbox takes the place of the first."""
     async with measured_plane(PADDOCK_MAX_ACTIVE="1") as plane:
-        room, no_room, used, running = await by_turns(
+        room, no_room, used, running = await alternating(
             rounds,
             *(partial(turn, plane) for turn in (_create, _give_way, _restore, _run)),
         )

@@ -11,7 +11,7 @@ from orchestrator.programs.turns.lisp.program import LispProgram
 from paddock import Paddock
 from tests.bench.plane import BenchError, Plane
 from tests.bench.report import Result, compare
-from tests.bench.rounds import by_turns
+from tests.bench.rounds import alternating
 
 _ROUNDS = 100_000
 _LOOP = f"(let loop ((i 0) (sum 0)) (if (< i {_ROUNDS}) (loop (+ i 1) (+ sum i)) sum))"
@@ -65,7 +65,7 @@ async def reads(plane: Plane, rounds: int) -> list[Result]:
                 work = lambda: [file.read_text() for file in files]  # noqa: E731
                 return [await asyncio.to_thread(_timed, work)]
 
-            ours, requested, floor = await by_turns(rounds, turn, requests, plain)
+            ours, requested, floor = await alternating(rounds, turn, requests, plain)
             await session.close(purge=True)
     what = f"a turn of {_READS} reads"
     return [

@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.support.box import TESTER, Box
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 
@@ -110,7 +110,7 @@ async def test_a_handle_sees_its_own_session(
     browser: Browser, address: str, control_plane: ControlPlane
 ) -> None:
     box = await Box.create(control_plane, "low")
-    handle = await control_plane.sessions.rotate_handle(TESTER, box.session)
+    handle = await control_plane.sessions.changes.rotate_handle(TESTER, box.session)
     async with opened(browser, address) as console:
         await console.page.get_by_label("API key").fill(handle)
         await console.page.get_by_label("Id of the handle's session").fill(box.session.id)

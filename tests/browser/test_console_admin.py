@@ -17,7 +17,7 @@ from orchestrator.operate.hooks import hook_deliveries
 from orchestrator.operate.hooks.hook_rules import WantedHook
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.requests import ExecRequest
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened

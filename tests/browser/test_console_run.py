@@ -15,7 +15,7 @@ from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_models import OperatorModel
 from orchestrator.state.session import Session
-from orchestrator.work.approvals.service import Line
+from orchestrator.work.approvals.approvals import Line
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
@@ -352,7 +352,7 @@ async def test_the_level_is_chosen_kept_and_sent(
     assert await tab.page.evaluate(kept) == [[tab.session.id, "medium"]]
     assert await sent_level(tab) == "medium"
     # What was lowered elsewhere is not raised by what this browser has kept, unless it is asked to.
-    await served.plane.sessions.change_settings(TESTER, tab.session, "low", {})
+    await served.plane.sessions.changes.set_level(TESTER, tab.session, "low", {})
     await expect(tab.level).to_have_value("low", timeout=PATIENCE_MS)
     assert await sent_level(tab) == "low"
     await tab.console.reload()
@@ -392,7 +392,7 @@ async def test_a_level_change_names_what_it_ends(
     await tab.says("has ended: error")
     assert tab.session.level.name == "low"
     # Where nothing runs and less is permitted, there is nothing to ask.
-    await served.plane.sessions.change_settings(TESTER, tab.session, "medium", {})
+    await served.plane.sessions.changes.set_level(TESTER, tab.session, "medium", {})
     await expect(tab.level).to_have_value("medium", timeout=PATIENCE_MS)
     await tab.choose("low")
     await expect(tab.button("Change to low")).to_have_count(0, timeout=PATIENCE_MS)
@@ -511,7 +511,7 @@ async def test_who_may_not_change_the_level_sees_why(
     mine = await served.session(
         policy=EDIT, principal=Principal("ci", Role.OPERATOR, bounds=bounds)
     )
-    handle = await served.plane.sessions.rotate_handle(TESTER, session)
+    handle = await served.plane.sessions.changes.rotate_handle(TESTER, session)
     async with opened(browser, served.address) as console:
         await sign_in(console, keys["ci"])
         tab = await Tab(console, mine).open()
@@ -522,7 +522,7 @@ async def test_who_may_not_change_the_level_sees_why(
             "Above the max_level of your key: high."
         )
         # A level that the key may not give is not given again by a run.
-        await served.plane.sessions.change_settings(TESTER, mine, "high", {})
+        await served.plane.sessions.changes.set_level(TESTER, mine, "high", {})
         await expect(tab.level).to_have_value("high", timeout=PATIENCE_MS)
         assert await sent_level(tab) is None
     async with opened(browser, served.address) as console:

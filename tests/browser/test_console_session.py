@@ -375,7 +375,7 @@ async def test_proposals_are_reviewed_committed_and_rolled_back(
     page, dialog = console.page, console.page.get_by_role("dialog")
     console.expected += ("409 (Conflict)",)
     name = PLANTED.replace("/", "")
-    async with control_plane.sessions.using(TESTER, staging.session):
+    async with control_plane.sessions.suspensions.using(TESTER, staging.session):
         await staging.write("app.py", b"one\ntwo\nthree\n")
         await staging.write(name, PLANTED.encode())
         await staging.write("bytes.bin", b"\x00\x01")
@@ -397,7 +397,7 @@ async def test_proposals_are_reviewed_committed_and_rolled_back(
     await console.shows("Committed: 1 written, 0 deleted.")
     assert (staging.workspace / "app.py").read_bytes() == b"one\ntwo\nthree\n"
     assert not (staging.workspace / "bytes.bin").exists()
-    async with control_plane.sessions.using(TESTER, staging.session):
+    async with control_plane.sessions.suspensions.using(TESTER, staging.session):
         await staging.write("app.py", b"one\n2\nthree\n")
     await expect(page.get_by_text("there may be more by now")).to_be_visible(timeout=PATIENCE_MS)
     await page.get_by_role("button", name="Refresh").click()

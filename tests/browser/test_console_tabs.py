@@ -63,7 +63,7 @@ async def test_eight_tabs_have_one_stream(browser: Browser, served: ServedPlane)
         assert streams(served) == 1
         # When the tab that reads is gone, another one goes on, and nothing is missed.
         await tabs.pop(0).close()
-        await served.plane.sessions.change_settings(TESTER, first, "medium", {})
+        await served.plane.sessions.changes.set_level(TESTER, first, "medium", {})
         for page in tabs:
             await expect(page.locator("main")).to_contain_text("medium", timeout=PATIENCE_MS)
             await expect(page.locator("main")).to_contain_text(

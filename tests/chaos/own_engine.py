@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -22,8 +21,10 @@ _START_SECONDS = 60
 class OwnEngine:
     """A Docker engine with data, sockets and containers in one directory, and its own networks."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, live_restore: bool = True) -> None:
+        """With `live_restore`, containers go on while it is not there."""
         self._directory = directory
+        self._live_restore = live_restore
         self._containerd: asyncio.subprocess.Process | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -33,8 +34,8 @@ class OwnEngine:
         return f"unix://{self._directory / 'docker.sock'}"
 
     async def start(self) -> None:
-        """Starts it, and returns when it answers. Containers of before go on."""
-        directory, name = self._directory, self._directory.parent.name
+        """Starts it, and returns when it answers."""
+        directory, name = self._directory, self._namespace
         if self._containerd is None:
             config = directory / "containerd.toml"
             config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
@@ -57,7 +58,8 @@ class OwnEngine:
         self._process = await self._run(
             *("nsenter", f"--net=/proc/{self._containerd.pid}/ns/net"),
             *("--", "dockerd", "--host", self.url),
-            *("--live-restore", "--containerd", self._socket),
+            *(["--live-restore"] if self._live_restore else []),
+            *("--containerd", self._socket),
             *("--data-root", str(directory / "data"), "--exec-root", str(directory / "exec")),
             *("--pidfile", str(directory / "pid")),
             *("--containerd-namespace", name, "--containerd-plugins-namespace", f"{name}-p"),
@@ -65,6 +67,11 @@ class OwnEngine:
         async with asyncio.timeout(_START_SECONDS):
             while not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.1)
+
+    @property
+    def _namespace(self) -> str:
+        """Its containers' in its containerd: letters and digits, unlike a directory's name."""
+        return self._directory.parent.name.encode().hex()
 
     @property
     def _socket(self) -> str:
@@ -84,6 +91,10 @@ class OwnEngine:
     async def kill(self) -> None:
         """Without a chance to react."""
         await self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """As an upgrade stops it."""
+        await self._end(signal.SIGTERM)
 
     async def _end(self, number: int) -> None:
         assert self._process is not None
@@ -110,21 +121,29 @@ class OwnEngine:
         for shim in host_processes():
             with suppress(psutil.NoSuchProcess):
                 words = shim.cmdline()
-                if "-namespace" in words and self._directory.parent.name in words:
+                if "-namespace" in words and self._namespace in words:
                     for process in (*shim.children(recursive=True), shim):
                         process.kill()
 
     async def load(self, image: str) -> None:
         """Copies an image from the host's engine."""
-        copy = f"docker save {image} | docker --host {self.url} load"
-        await asyncio.to_thread(subprocess.run, copy, shell=True, check=True, capture_output=True)
+        await asyncio.to_thread(self._load, image)
+
+    def _load(self, image: str) -> None:
+        with (
+            closing(docker.APIClient(version="auto")) as host,
+            closing(docker.APIClient(self.url, version="auto")) as own,
+        ):
+            own.load_image(host.get_image(image))  # type: ignore[no-untyped-call]
 
 
 @asynccontextmanager
-async def own_engine(directory: Path, image: str) -> AsyncIterator[OwnEngine]:
+async def own_engine(
+    directory: Path, image: str, *, live_restore: bool = True
+) -> AsyncIterator[OwnEngine]:
     """A running engine with that image; clients of this process use it by default."""
     directory.mkdir()
-    engine = OwnEngine(directory)
+    engine = OwnEngine(directory, live_restore=live_restore)
     before = os.environ.get("DOCKER_HOST")
     await engine.start()
     try:

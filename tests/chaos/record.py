@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from orchestrator.record.audit.verify import verify_all
+from orchestrator.record.audit.verification import verify_all
 
 
 def examine_record(state_dir: Path, acknowledged: set[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.work.terminals.record import Exchange
+from orchestrator.work.terminals.line_record import Exchange
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened
 from tests.support.tool import results

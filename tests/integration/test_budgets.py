@@ -173,7 +173,7 @@ async def test_a_new_level_does_not_refill(new_box: BoxFactory) -> None:
     before = box.session.budget.stored()["consumed"]
     assert before["output_bytes"] == 600
     assert before["cpu_seconds"] >= 300_000
-    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
     await box.write("a", b"y" * 400)
     assert (await box.run("cat a")).exit_code == 0
     after = box.session.budget.stored()["consumed"]

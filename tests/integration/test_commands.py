@@ -14,7 +14,7 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from tests.conftest import BoxFactory
-from tests.support.box import TESTER, Box
+from tests.support.box import Box
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -296,7 +296,7 @@ async def test_a_client_that_goes_away_ends_its_command(high: Box) -> None:
 
 async def test_interrupt_ends_every_command(high: Box) -> None:
     commands = [await high.start(argv=["sleep", "1000"], background=True) for _ in range(3)]
-    await high.plane.sessions.interrupt(TESTER, high.session)
+    await high.plane.sessions.interrupt(high.session)
     for command in commands:
         assert (await high.finish(command)).exit["reason"] == "interrupted"
     assert (await high.run(argv=["true"])).exit_code == 0

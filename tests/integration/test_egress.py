@@ -362,13 +362,13 @@ async def test_another_level_ends_its_connections_and_its_way_out(
     url = f"http://allowed.example:{endless.port}/"
     await box.start(argv=[*FETCH, "--limit-rate", "1000", url], background=True)
     await until(lambda: endless.open == 1)
-    await plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
     await until(lambda: endless.open == 0)
     before = server.connections
     said = await box.run(f"curl -sS http://allowed.example:{server.port}/")
     assert "Rule: not-listed" in said.stdout
     assert server.connections == before
-    await plane.sessions.change_settings(TESTER, box.session, "out", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "out", {})
     said = await box.run(f"curl -sS http://allowed.example:{server.port}/")
     assert said.stdout == "hello\n"
 

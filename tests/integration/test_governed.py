@@ -62,7 +62,7 @@ async def test_what_is_not_declared_reaches_nothing(new_box: BoxFactory) -> None
 async def test_a_level_change_ends_what_was_open(new_box: BoxFactory) -> None:
     box = await new_box("medium")
     python = await Python.open(box)
-    await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     with pytest.raises(ConflictError) as ended:
         await python.send("calculate", "1 + 1")
     assert ended.value.fields["reason"] == "level_changed"

@@ -159,7 +159,7 @@ async def test_a_session_that_changes_or_ends_before_the_word(
             elif change == "ended":
                 work = sessions.close(TESTER, box.session, purge=False)
             else:
-                work = sessions.change_settings(TESTER, box.session, change, {})
+                work = sessions.changes.set_level(TESTER, box.session, change, {})
             changing = asyncio.ensure_future(work)
             await until(functools.partial(_closed, box))
             disk.answer.set_result(None)
@@ -199,7 +199,7 @@ async def test_a_stop_that_has_begun_comes_before_the_word(
             if change == "ended":
                 work = sessions.close(TESTER, box.session, purge=False)
             else:
-                work = sessions.change_settings(TESTER, box.session, change, {})
+                work = sessions.changes.set_level(TESTER, box.session, change, {})
             changing = asyncio.ensure_future(work)
             await asked.wait()
             disk.answer.set_result(None)

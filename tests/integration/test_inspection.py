@@ -11,7 +11,7 @@ from api.views.sessions import inspected
 from orchestrator.control_plane import ControlPlane
 from orchestrator.operate.checks.doctor import run_checks
 from orchestrator.settings.settings import Settings
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from paddock.contract.inspection import InspectedSession, SandboxProcess
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def inspect(box: Box) -> InspectedSession:
     """The answer of the API."""
     async with asyncio.timeout(PATIENCE):
-        return inspected(box.session, await box.plane.sessions.inspect(box.session))
+        return inspected(box.session, await box.plane.sessions.inspector.inspect(box.session))
 
 
 async def inspect_until(
@@ -60,7 +60,7 @@ async def test_processes_and_use_while_commands_run(high: Box) -> None:
     assert shown.usage.pids == len(shown.processes) == 5
     assert 0 < shown.usage.memory_bytes < shown.limits.memory_bytes
     for command in (spinning, sleeping):
-        await started.signal(high.session, command, 9)
+        await running_command.signal(high.session, command, 9)
         await high.finish(command)
 
 

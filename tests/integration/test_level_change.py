@@ -28,7 +28,7 @@ WAITING = ["sleep", "1000"]
 
 
 async def change(box: Box, level: str | None) -> None:
-    await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
 
 
 def fail_next_create(box: Box, patch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ async def test_new_work_waits_outside_while_the_level_changes(
     arrived, go_on = hold_next_create(box, monkeypatch)
     changing = asyncio.create_task(change(box, "medium"))
     await arrived.wait()
-    for work in (box.run("ls"), box.read("x"), box.plane.sessions.interrupt(TESTER, box.session)):
+    for work in (box.run("ls"), box.read("x"), box.plane.sessions.interrupt(box.session)):
         with pytest.raises(PaddockError, match="is being changed"):
             await work
     # Requests to change or end the session wait for their turn.

@@ -78,7 +78,7 @@ def build_file(plane: ControlPlane) -> Path:
 
 
 async def change(box: Box, level: str) -> None:
-    await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
 
 
 async def test_a_session_at_the_operators_level(plane: ControlPlane) -> None:

@@ -32,7 +32,7 @@ from orchestrator.sandbox.sandboxes.configuration import configuration_of
 from orchestrator.sandbox.sandboxes.parts import Assembly, Plan
 from orchestrator.state.requests import NewSession
 from orchestrator.state.terms import Terms
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box, ended
 from tests.support.leaks import NOTHING, left_behind
@@ -293,7 +293,7 @@ async def test_a_paused_session_stands_still_and_goes_on(new_box: BoxFactory) ->
         box.run("ls"),
         box.read("x"),
         box.feed(command, b"no"),
-        plane.sessions.interrupt(TESTER, box.session),
+        plane.sessions.interrupt(box.session),
         plane.sessions.pause(TESTER, box.session),
     ):
         with pytest.raises(InvalidTransitionError):
@@ -375,7 +375,7 @@ async def test_an_ended_session_takes_no_work_but_is_still_known(new_box: BoxFac
         with pytest.raises(InvalidTransitionError):
             await change(TESTER, box.session)
     assert box.plane.sessions.finder.find(TESTER, box.session.id) is box.session
-    assert started.find(box.session, done.command.id).result is done.command.result
+    assert running_command.find(box.session, done.command.id).result is done.command.result
     # Only closing can be repeated, with or without a purge.
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert len(await box.events("session.terminated")) == 1
@@ -489,13 +489,13 @@ async def test_a_handle_is_replaced_and_dies_with_its_session(new_box: BoxFactor
     plane = (await new_box("low")).plane
     session, handle, _ = await plane.sessions.create(TESTER, NewSession())
     assert plane.sessions.finder.by_handle(digest(handle)) is session
-    other = await plane.sessions.rotate_handle(TESTER, session)
+    other = await plane.sessions.changes.rotate_handle(TESTER, session)
     assert plane.sessions.finder.by_handle(digest(handle)) is None
     assert plane.sessions.finder.by_handle(digest(other)) is session
     await plane.sessions.close(TESTER, session, purge=True)
     assert plane.sessions.finder.by_handle(digest(other)) is None
     with pytest.raises(SessionTerminatedError):
-        await plane.sessions.rotate_handle(TESTER, session)
+        await plane.sessions.changes.rotate_handle(TESTER, session)
     secrets = (handle, other)
     stored = b"".join(path.read_bytes() for path in _database_files(plane.settings.state_dir))
     assert not any(secret.encode() in stored for secret in secrets)

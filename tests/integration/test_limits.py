@@ -14,7 +14,8 @@ import pytest_asyncio
 from aiohttp import WSServerHandshakeError
 
 from orchestrator.sandbox.ports.limits import PORT_LIMITS
-from orchestrator.state.session import MAX_CHILDREN, MAX_RUNNING
+from orchestrator.state.family import MAX_CHILDREN
+from orchestrator.state.session import MAX_RUNNING
 from orchestrator.work.terminals.shell import SHELL_LIMITS
 from orchestrator.work.terminals.viewers import MOST_VIEWERS
 from paddock.contract import pack_form

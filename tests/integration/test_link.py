@@ -16,7 +16,7 @@ from orchestrator.ground.errors import (
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.state.command import Command
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended
 
@@ -80,7 +80,7 @@ async def test_commands_go_on_while_the_connection_is_lost(new_box: BoxFactory) 
 async def test_a_request_under_way_fails_and_may_be_tried_again(new_box: BoxFactory) -> None:
     box = await new_box("low")
     command = await box.start("cat", background=True, stdin_open=True)
-    reading = asyncio.create_task(started.read_output(box.session, command, 0, 30.0))
+    reading = asyncio.create_task(running_command.read_output(box.session, command, 0, 30.0))
     await box.ask("stats")
     break_connection(box)
     with pytest.raises(SandboxUnavailableError):
@@ -186,7 +186,7 @@ async def test_unacknowledged_events_stop_new_work_and_lose_nothing(
     await box.feed(running, b"in and out", close=True)
     async with asyncio.timeout(PATIENCE):
         while (await box.ask("stats"))["buffered_events"] == 1024:
-            await started.read_output(box.session, running, 10, 5.0)
+            await running_command.read_output(box.session, running, 10, 5.0)
     assert not running.ended
 
     go_on.set()
@@ -230,7 +230,7 @@ async def test_closing_gives_up_on_events_that_cannot_be_recorded(
         raise AuditUnavailableError("no room on the disk")
 
     monkeypatch.setattr(link_of(box), "_on_event", failing)
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.service._SHUTDOWN_SECONDS", 1.0)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.session_sandboxes._SHUTDOWN_SECONDS", 1.0)
     await box.close()
     (gap,) = await box.events("audit.gap")
     assert gap["args"]["commands"] == [command.id]

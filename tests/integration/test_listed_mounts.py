@@ -136,10 +136,10 @@ async def test_a_confined_command_reads_and_writes_as_the_list_says(
 async def test_a_level_names_them_for_all_its_sessions(plane: ControlPlane) -> None:
     box = await Box.create(plane, "greeted")
     assert (await box.python(GREETED)).stdout == "hello\n"
-    await box.plane.sessions.change_settings(TESTER, box.session, "build", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "build", {})
     assert await mounts_of(box) == []
     assert "No such file" in (await box.python(GREETED)).stderr
-    await box.plane.sessions.change_settings(TESTER, box.session, "greeted", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "greeted", {})
     assert await mounts_of(box) == ["greeter"]
     await box.close()
 
@@ -172,5 +172,5 @@ async def test_they_survive_a_restart_and_the_list_is_read_anew(
             assert (await box.python(GREETED)).stdout == "hello\n"
             # A directory that was removed from the list is not mounted again.
             with pytest.raises(Exception, match="greeter is not on the operator's list"):
-                await plane.sessions.change_settings(TESTER, session, "medium", {})
+                await plane.sessions.changes.set_level(TESTER, session, "medium", {})
             await clear(plane)

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.state.command import Command
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 
@@ -19,7 +19,7 @@ LINES = "seq -f %07.0f"
 
 async def page(box: Box, command: object, after: int, wait: float = 0.0) -> tuple[bytes, int, bool]:
     """Output from an offset, the next offset, and whether the command has ended."""
-    found = await started.read_output(box.session, command, after, wait)  # type: ignore[arg-type]
+    found = await running_command.read_output(box.session, command, after, wait)  # type: ignore[arg-type]
     return b"".join(data for _, _, data in found.chunks), found.next, found.ended
 
 
@@ -128,7 +128,7 @@ async def test_only_the_latest_outputs_are_kept(high: Box) -> None:
     first = (await high.run(argv=["echo", "first"])).command
     for _ in range(9):
         await high.run(argv=["echo", "another"])
-    found = await started.read_output(high.session, first, 0, 0.0)
+    found = await running_command.read_output(high.session, first, 0, 0.0)
     assert found.lost
     assert found.ended
 
@@ -146,7 +146,7 @@ async def whole(box: Box, command: Command, after: int = 0) -> dict[str, bytes]:
     """All readable output of each stream, read in pages without gaps."""
     found = {"stdout": b"", "stderr": b""}
     while True:
-        page = await started.read_output(box.session, command, after, 0.0, whole=True)
+        page = await running_command.read_output(box.session, command, after, 0.0, whole=True)
         for stream, offset, data in page.chunks:
             assert offset == after
             found[stream] += data
@@ -173,7 +173,7 @@ async def test_long_output_stays_readable_whole(high: Box) -> None:
     # More commands than the limits on remembered commands and on kept output.
     for _ in range(70):
         await high.run(argv=["true"])
-    command = started.find(high.session, done.command.id)
+    command = running_command.find(high.session, done.command.id)
     assert await whole(high, command) == expected
     rest = {"stdout": lines(1_500_000, 2_000_000), "stderr": lines(1_250_000, 1_500_000)}
     assert await whole(high, command, 1_249_999 * 8) == rest
@@ -190,7 +190,7 @@ async def test_the_beginning_is_stored_up_to_a_limit_that_is_told(new_box: BoxFa
         assert (done.exit_code, done.exit["output_bytes"]) == (0, len(text))
         assert text.endswith(done.stdout[-1000:].encode())
         stored.append(done.exit["stored_bytes"])
-        page = await started.read_output(box.session, done.command, 0, 0.0, whole=True)
+        page = await running_command.read_output(box.session, done.command, 0, 0.0, whole=True)
         assert text.startswith(b"".join(data for _, _, data in page.chunks))
     # All commands of a session share four times this limit.
     assert all(limit - 100 < size <= limit for size in stored[:4])
@@ -234,7 +234,7 @@ async def test_what_is_stored_goes_along_with_its_session(new_box: BoxFactory) -
     assert done.exit["stored_bytes"] == 8_000_000
     short = await box.run(argv=["echo", "short"])
     for level in ("medium", "high", "low", "high"):
-        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
         assert done.command.result is not None
         # At low, as much is kept as one command at low may store.
         room = box.session.limits.memory_bytes // 64
@@ -247,11 +247,13 @@ async def test_what_is_stored_goes_along_with_its_session(new_box: BoxFactory) -
         assert short.command.result.stored_bytes == 0
     printed = b""
     while len(printed) < stored:
-        page = await started.read_output(box.session, done.command, len(printed), 0.0, whole=True)
+        page = await running_command.read_output(
+            box.session, done.command, len(printed), 0.0, whole=True
+        )
         printed += b"".join(data for _, _, data in page.chunks)
         assert page.chunks
     assert (expected["stdout"] + expected["stderr"]).startswith(printed)
-    page = await started.read_output(box.session, done.command, stored, 0.0, whole=True)
+    page = await running_command.read_output(box.session, done.command, stored, 0.0, whole=True)
     assert (page.chunks, page.next, page.ended, page.lost) == ([], 8_000_000, True, False)
     await box.close()
 
@@ -261,7 +263,7 @@ async def test_what_a_level_change_cut_off_goes_along_too(new_box: BoxFactory) -
     script = f"{LINES} 0 999999; touch done; exec sleep 600"
     command = await box.start(argv=["bash", "-c", script], background=True)
     await box.printed(command, "0999999\n")
-    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
     assert command.result is not None
     assert (command.result.reason, command.result.stored_bytes) == (
         "level_changed",

@@ -142,9 +142,9 @@ async def test_a_pause_and_another_level(control_plane: ControlPlane, shown: Pre
     assert (await port.get("/")).status == 503
     await control_plane.sessions.resume(TESTER, box.session)
     assert (await port.get("/")).status == 200
-    await control_plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    await control_plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
     assert (await port.get("/")).status == 502
-    await control_plane.sessions.change_settings(TESTER, box.session, "high", {})
+    await control_plane.sessions.changes.set_level(TESTER, box.session, "high", {})
     await web_server(box)
     assert await (await port.get("/")).text() == "before"
     await box.close()

@@ -11,12 +11,12 @@ import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import BusyError
-from orchestrator.host.workspace.staged import committing
-from orchestrator.host.workspace.staged.committing import Staged
-from orchestrator.host.workspace.staged.planning import CommitSelection
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staged import commit
+from orchestrator.host.workspace.staged.commit import Staged
+from orchestrator.host.workspace.staged.commit_steps import CommitSelection
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.record.audit import query
-from orchestrator.work.proposals.service import ProposalConflictError
+from orchestrator.work.proposals.proposals import ProposalConflictError
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened, running, state
 
@@ -61,7 +61,7 @@ async def seeded(plane: ControlPlane, id: str, script: str, **members: Any) -> B
 
 async def again(box: Box, script: str) -> str:
     """The output of a script, in a session that may be suspended."""
-    async with box.plane.sessions.using(TESTER, box.session):
+    async with box.plane.sessions.suspensions.using(TESTER, box.session):
         done = await box.bash(script)
         assert done.exit_code == 0, (done.stdout, done.stderr)
         return done.stdout
@@ -117,7 +117,7 @@ async def test_what_is_staged_is_seen_by_all_and_reaches_the_workspace_by_a_comm
     assert committed is not None
     assert len(committed.refs) == 12
     after = tree(box.workspace)
-    async with plane.sessions.using(TESTER, box.session):
+    async with plane.sessions.suspensions.using(TESTER, box.session):
         seen = await box.bash("cat a; ls -R; stat -c %a d/e run")
     assert after["a"][2] == b"one\n2\n"
     assert not {"gone/y", "renamed"} & set(after)
@@ -202,13 +202,13 @@ async def test_a_commit_waits_for_nothing_and_an_end_discards(plane: ControlPlan
             await change
     await box.cancel(command)
     # What is staged stays through a level change and a suspension.
-    await plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     assert (await box.run("cat a")).stdout == "2\n"
     assert await plane.sessions.suspensions.suspend(box.session, "room")
     page = await plane.proposals.show(TESTER, box.session, "", 10)
     # Nor does a smaller size of the workspace count as a change of its files.
     assert [(item.ref, item.base_changed) for item in page.items] == [("a", False)]
-    async with plane.sessions.using(TESTER, box.session):
+    async with plane.sessions.suspensions.using(TESTER, box.session):
         assert (await box.run("cat a")).stdout == "2\n"
     staging = box.workspace.resolve().parent / "staging"
     assert staging.is_dir()
@@ -266,9 +266,9 @@ def _decide(data: Path, area: StagingArea) -> None:
 
     selection = CommitSelection(None, None)
     try:
-        digest = committing.prepare(staged, selection).digest
+        digest = commit.prepare(staged, selection).digest
         with pytest.raises(_KilledError):
-            committing.commit(staged, selection, digest, reached)
+            commit.commit(staged, selection, digest, reached)
     finally:
         for handle in staged:
             os.close(handle)
@@ -295,7 +295,7 @@ async def test_a_tree_of_5000_files_is_committed_byte_for_byte(plane: ControlPla
         " cp -r d1 copy; cp -r d2 copy/more; for f in $(seq 5000); do echo $f > n$f; done",
         timeout=300,
     )
-    async with plane.sessions.using(TESTER, box.session):
+    async with plane.sessions.suspensions.using(TESTER, box.session):
         overlay = box.session.sandbox
         assert overlay is not None
         staged = tree(overlay.directory.workspace)

@@ -13,7 +13,7 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import CapacityExhaustedError
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
-from orchestrator.host.workspace.prepared import READY
+from orchestrator.host.workspace.prepared_slots import READY
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import StorageError
 from orchestrator.state.requests import NewSession
@@ -135,7 +135,7 @@ async def test_the_limit_is_hard(small: Box, attempt: str) -> None:
 async def test_most_of_the_limit_can_be_used(small: Box) -> None:
     result = await small.python(FRAME, env={"ATTEMPT": ATTEMPTS["one file"]}, timeout=120)
     assert int(result.stdout.split()[0]) > LIMIT * 7 // 8
-    disk = (await small.plane.sessions.inspect(small.session)).disk
+    disk = (await small.plane.sessions.inspector.inspect(small.session)).disk
     assert disk is not None
     assert disk.limit_bytes > LIMIT * 7 // 8
     assert disk.limit_bytes - disk.used_bytes < MIB
@@ -163,7 +163,7 @@ async def test_a_closed_session_s_files_stay_and_come_back(new_box: BoxFactory) 
     await box.write("file", b"content")
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert (box.workspace / "file").read_bytes() == b"content"
-    disk = (await box.plane.sessions.inspect(box.session)).disk
+    disk = (await box.plane.sessions.inspector.inspect(box.session)).disk
     assert disk is not None
     assert disk.used_bytes > 0
     again = await new_box("medium", id="kept-files")
@@ -173,7 +173,7 @@ async def test_a_closed_session_s_files_stay_and_come_back(new_box: BoxFactory) 
     assert not slot.exists()
     assert devices_below(slot) == []
     assert mounts_under(str(slot)) == []
-    assert (await again.plane.sessions.inspect(again.session)).disk is None
+    assert (await again.plane.sessions.inspector.inspect(again.session)).disk is None
 
 
 async def test_another_limit_at_the_next_session(new_box: BoxFactory) -> None:
@@ -193,7 +193,7 @@ async def test_a_level_change_moves_the_limit(new_box: BoxFactory) -> None:
     await box.write("file", b"content")
     sizes = {}
     for level in ("medium", "high", "low"):
-        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, level, {})
         sizes[level] = (slot_of(box) / "workspace.img").stat().st_size
         assert sizes[level] == box.session.limits.workspace_bytes
         assert await box.read("file") == b"content"
@@ -239,7 +239,7 @@ async def test_what_was_made_without_a_limit_stays_so(sandbox_image: str) -> Non
         async with running(settings) as plane:
             box = await Box.create(plane, "low", id="plain")
             await box.write("file", b"content")
-            assert (await plane.sessions.inspect(box.session)).disk is None
+            assert (await plane.sessions.inspector.inspect(box.session)).disk is None
             assert (await readiness(plane))["workspace quota"].status == "warning"
             await plane.sessions.close(TESTER, box.session, purge=False)
         async with running(settings.model_copy(update={"workspace_quota": "image"})) as plane:

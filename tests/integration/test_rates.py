@@ -229,10 +229,10 @@ async def test_a_level_change_sets_them_and_takes_them(plane: ControlPlane) -> N
     device = device_of(box.workspace)
     assert not held(device)
     for level, expected in (("slow-disk", True), ("low", False), ("slow", True), ("high", False)):
-        await plane.sessions.change_settings(TESTER, box.session, level, {})
+        await plane.sessions.changes.set_level(TESTER, box.session, level, {})
         assert held(device_of(box.workspace)) is expected
     size = 16 * MIB
-    await plane.sessions.change_settings(TESTER, box.session, "slow", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "slow", {})
     assert await seconds(box, "flushed", size) >= SLACK * size / DISK_RATE
     device = device_of(box.workspace)
     await box.close()
@@ -265,7 +265,7 @@ async def test_a_rate_that_a_killed_control_plane_left_is_taken(
         async def nothing(*_: object) -> None:
             return None
 
-        patch.setattr("orchestrator.sandbox.sandboxes.holding.Holding.end", nothing)
+        patch.setattr("orchestrator.sandbox.sandboxes.restrictions.Restrictions.end", nothing)
         await plane.sessions.close(TESTER, first.session, purge=False)
     second = await Box.create(plane, "low", id="left")
     assert not held(device_of(second.workspace))

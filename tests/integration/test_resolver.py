@@ -206,7 +206,7 @@ async def test_a_level_change_brings_the_name_server_and_takes_it(
 ) -> None:
     box = await Box.create(plane, "low")
     for level, told in (("high", True), ("medium", False)):
-        await plane.sessions.change_settings(TESTER, box.session, level, {})
+        await plane.sessions.changes.set_level(TESTER, box.session, level, {})
         assert (resolver in inside(box, "/etc/resolv.conf")) is told
     await box.close()
 

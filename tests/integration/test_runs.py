@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
 from orchestrator.programs.turns.turn_runner import RunningTurn
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.settings.operator_models import OperatorModel
 from tests.conftest import BoxFactory
 from tests.integration.test_turns import EDITS

@@ -354,12 +354,12 @@ async def test_who_is_given_them(new_box: BoxFactory) -> None:
     # A command's variable overrides the session's.
     seen = await box.bash('printf %s "$SECRET_TOKEN"', env={"SECRET_TOKEN": "its own"})
     assert seen.stdout == "its own"
-    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
     printed = (await box.run("env")).stdout
     assert f"SECRET_TOKEN={token}\n" in printed
     assert "LD_AUDIT" not in printed
     # A terminal's program gets only the environment of its manifest.
-    await box.plane.sessions.change_settings(TESTER, box.session, "high", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "high", {})
     opened = await box.plane.tools.open(TESTER, box.session, "python3")
     (tool,) = [p for p in box.processes() if p.cmdline()[1:] == ["-I", "-S", "-q"]]
     assert "SECRET_TOKEN" not in tool.environ()

@@ -39,7 +39,7 @@ async def test_what_is_staged_moves_and_can_be_committed(sandbox_image: str) -> 
         change = "echo new > a; rm -r gone; mkdir gone; echo z > gone/z; rm -f d/e/x || true"
         await box.bash(f"chmod 755 d/e; {change}; chmod 555 d/e; ln -s a link; touch n")
         await box.bash(f": > {LONG}/staged; touch -d @8 {LONG}/staged")
-        async with old.sessions.using(TESTER, box.session):
+        async with old.sessions.suspensions.using(TESTER, box.session):
             turn = await old.turns.start(TESTER, box.session, LispCode('(assert "seen")'))
             await old.turns.wait(turn)  # type: ignore[arg-type]
         look = f"cat a; ls -R; stat -c %a d/e; stat -c '%F %Y' {LONG}/*"
@@ -63,7 +63,7 @@ async def test_what_is_staged_moves_and_can_be_committed(sandbox_image: str) -> 
         ]
         assert tree(there.workspace) == tree(box.workspace)
         for plane, each in ((old, box), (fresh, there)):
-            async with plane.sessions.using(TESTER, each.session):
+            async with plane.sessions.suspensions.using(TESTER, each.session):
                 pass
             await plane.proposals.commit(TESTER, each.session, None, None)
         assert tree(there.workspace) == tree(box.workspace)

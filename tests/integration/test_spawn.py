@@ -11,8 +11,8 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from orchestrator.programs.turns.inheritance import SpawnRequest
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
+from orchestrator.state.family import MAX_DEPTH
 from orchestrator.state.requests import NewSession
-from orchestrator.state.session import MAX_DEPTH
 from paddock.contract.words import SpawnedWorkspace
 from tests.support.box import PATIENCE, Box
 from tests.support.leaks import NOTHING, left_behind

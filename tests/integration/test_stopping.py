@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.base import ContainerState
-from orchestrator.host.node.killing import first_process, kill_all
+from orchestrator.host.node.container_kill import first_process, kill_all
 from paddock.contract.words import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
@@ -78,7 +78,7 @@ async def test_with_a_disk_that_hangs(new_box: BoxFactory, way: str) -> None:
     async with hung_disk(box):
         if way == "lower":
             with pytest.raises(AuditUnavailableError):
-                await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+                await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
         elif way == "abort":
             await box.plane.sessions.abort(TESTER, box.session)
         else:
@@ -87,7 +87,7 @@ async def test_with_a_disk_that_hangs(new_box: BoxFactory, way: str) -> None:
         assert box.session.sandbox is None
     if way == "lower":
         await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
-        await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+        await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
         assert (await box.run("ls")).exit_code == 0
     await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
     await box.close()
@@ -110,7 +110,7 @@ async def test_a_deadline_with_a_disk_that_hangs(new_box: BoxFactory) -> None:
 
 async def test_an_engine_that_hangs(new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes are killed by their control group; the container is removed later."""
-    monkeypatch.setattr("orchestrator.sandbox.sandboxes.stopping._FREEZE_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandbox.sandboxes.stopper._FREEZE_SECONDS", 0.1)
     box = await new_box("high")
     process = await stubborn(box)
 

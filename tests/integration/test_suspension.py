@@ -13,7 +13,7 @@ from orchestrator.ground.errors import ConflictError, SessionTerminatedError
 from orchestrator.operate.backups.backup import take
 from orchestrator.operate.backups.restoration import restore
 from orchestrator.record.audit import query
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import ToolClass
 from paddock.contract.words import Rationale
@@ -40,14 +40,14 @@ async def test_it_gets_a_sandbox_again_with_its_files_level_and_uid(sandbox_imag
         assert first.session.suspended
         assert await plane.engine.inspect(sandbox.container_id) is None
         assert not sandbox.directory.path.exists()
-        async with plane.sessions.using(TESTER, first.session):
+        async with plane.sessions.suspensions.using(TESTER, first.session):
             seen = await first.bash("cat link; stat -c %a file d; test ! -e /tmp/gone; id -u")
             assert (seen.exit_code, seen.stdout) == (0, f"kept\n600\n700\n{uid}")
         assert second.session.suspended
         assert len(await plane.engine.list()) == 1
         # At another level, and through the same start as a new session.
-        await plane.sessions.change_settings(TESTER, second.session, "medium", {})
-        async with plane.sessions.using(TESTER, second.session):
+        await plane.sessions.changes.set_level(TESTER, second.session, "medium", {})
+        async with plane.sessions.suspensions.using(TESTER, second.session):
             assert second.session.level.name == "medium"
             assert (await second.run("pwd")).stdout == "/workspace\n"
         found = await query.events(plane.database, first.session.key, limit=100)
@@ -108,7 +108,7 @@ async def test_a_suspended_session_goes_on_from_a_backup(
             assert session is not None
             assert session.suspended
             again = Box(plane, session)
-            async with plane.sessions.using(TESTER, session):
+            async with plane.sessions.suspensions.using(TESTER, session):
                 assert (await again.run("cat file")).stdout == "of that time"
             assert session.workspace.uid == uid
             assert (await verify(plane.database, session.key)).ok

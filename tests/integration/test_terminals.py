@@ -20,14 +20,15 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.effect import Effect
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
+from orchestrator.rules.tools.gates import Verdict
 from orchestrator.work.terminals import evidence
-from orchestrator.work.terminals.record import Results
+from orchestrator.work.terminals.line_record import Results
 from orchestrator.work.terminals.spec import Needs, Situation
 from paddock.contract.words import Kind
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
-from tests.support.tool import Pattern, Person, Tool, Verdict, results
+from tests.support.tool import Pattern, Person, Tool, judged, results
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -155,7 +156,7 @@ async def test_a_line_that_the_kernel_would_cut_is_refused(high: Box) -> None:
     assert refusal.value.fields["rule"] == "too-long"
     # The refused line uses up no approval, and is recorded as refused.
     person = Person()
-    pending = Verdict("pending", "human-approval", "a person must approve", "do", ("do",))
+    pending = judged("pending", "human-approval", "a person must approve", "do", ("do",))
     with pytest.raises(PermissionDeniedError):
         await tool.do(long, pending, ask=person.ask)
     assert person.steps == ["use", "False"]
@@ -337,7 +338,7 @@ async def test_one_interaction_too_many_ends_it(high: Box) -> None:
     tool = await Tool.open(high, max_interactions=2)
     await tool.do("say 1")
     with pytest.raises(PermissionDeniedError):
-        await tool.do("say no", Verdict("deny", "risk-tier", "too risky"))
+        await tool.do("say no", judged("deny", "risk-tier", "too risky"))
     await tool.do("say 2")
     with pytest.raises(PermissionDeniedError) as refusal:
         await tool.do("say 3")
@@ -370,10 +371,10 @@ async def test_a_caller_who_goes_away_leaves_no_half_answer(high: Box) -> None:
 
 async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
     tool = await Tool.open(high)
-    denied = Verdict("deny", "pattern", "no such pattern", "drop", ("drop",))
+    denied = judged("deny", "pattern", "no such pattern", "drop", ("drop",))
     with pytest.raises(PermissionDeniedError, match="no such pattern"):
         await tool.do("say denied", denied)
-    pending = Verdict("pending", "human-approval", "a person must approve", "update", ("update",))
+    pending = judged("pending", "human-approval", "a person must approve", "update", ("update",))
     envelope = await tool.do("say pending", pending)
     assert (envelope.status, envelope.results) == ("pending", None)
     person = Person()
@@ -421,7 +422,7 @@ async def test_decisions_see_the_state_at_the_prompt(high: Box) -> None:
 
     def decide(situation: Situation) -> Verdict:
         seen.append(situation)
-        return Verdict()
+        return judged()
 
     await tool.do("say x", decide=decide)
     assert seen == [Situation("admin", 1, 4094)]
@@ -439,9 +440,9 @@ async def test_a_result_that_breaks_the_schema_is_withheld(high: Box) -> None:
 
 async def test_the_transcript(high: Box) -> None:
     tool = await Tool.open(high)
-    await tool.do("say hello", Verdict(command="select_query", scope="OK"))
+    await tool.do("say hello", judged(command="select_query", scope="OK"))
     with pytest.raises(PermissionDeniedError):
-        await tool.do('drop "x"\n[00:00.0] INPUT', Verdict("deny", "p", "no", "drop_table"))
+        await tool.do('drop "x"\n[00:00.0] INPUT', judged("deny", "p", "no", "drop_table"))
     await tool.close()
     text = await tool.transcript()
     lines = [re.sub(r"^\[\d\d:\d\d\.\d\] ", "", line) for line in text.splitlines()]
@@ -575,7 +576,7 @@ async def test_a_level_change_ends_it(new_box: BoxFactory) -> None:
     tool = await Tool.open(box, output_wait_ms=20_000)
     hanging = asyncio.create_task(tool.do("hang"))
     await tool.recorded("pty.interaction")
-    await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     assert (await hanging).status == "error"
     view = await tool.view()
     assert (view.status, view.reason) == ("terminated", "level_changed")
@@ -627,7 +628,7 @@ def fill(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[], None]:
     """Once called, nothing more may be recorded: for the key, or for any key."""
-    room = control_plane.sessions._recorder._room
+    room = control_plane.executions._recorder._room
     assert room is not None
     if request.param == "quota":
         return lambda: monkeypatch.setattr(room, "_quota", lambda _owner: 1)

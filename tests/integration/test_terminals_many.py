@@ -11,7 +11,7 @@ import pytest
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError
 from orchestrator.host.workspace import mounts
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.settings.settings import Settings
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box

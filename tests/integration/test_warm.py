@@ -123,7 +123,7 @@ async def test_its_level_changes_and_its_files_stay(plane: ControlPlane) -> None
     box = await warm(plane, "high")
     await box.write("kept", b"content")
     await until(lambda: "low" in {shape.level_name for shape in plane.pool.shapes})
-    await plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     assert box.session.sandbox is not None
     assert (box.session.sandbox.start, await box.read("kept")) == ("warm", b"content")
     denied = await box.run("cat kept")

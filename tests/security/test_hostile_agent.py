@@ -645,9 +645,9 @@ async def test_what_events_and_hellos_cost_is_owed_by_whoever_dials_next(host: H
     # The timer would run for nearly ten seconds; the test skips them.
     clock.now += 60
     for connection in list(host.link._open):
-        if connection._turn is not None:
-            connection._turn.cancel()
-            connection._take_turn()
+        if connection._next_portion is not None:
+            connection._next_portion.cancel()
+            connection._handle_portion()
     assert "result" in await second.receive()
 
 

@@ -92,7 +92,7 @@ async def test_root_dir(attacks: Attacks, level: str, name: str) -> None:
     before, place = mount_options(box.agent()), box.session.root_dir
     wish = {"root_dir": name, "mode": "host"}
     with pytest.raises(ValidationError, match="can't be changed"):
-        await attacks.plane.sessions.change_settings(TESTER, box.session, None, wish)
+        await attacks.plane.sessions.changes.set_level(TESTER, box.session, None, wish)
     assert box.session.root_dir == place
     assert mount_options(box.agent()) == before
     (event,) = (await box.events("session.settings"))[-1:]
@@ -154,7 +154,7 @@ async def test_lowered(attacks: Attacks) -> None:
     waiting = await box.start(argv=["attack-hogs", "waiting"], background=True)
     await box.printed(waiting, "waiting")
     await box.finish(daemons)
-    await attacks.plane.sessions.change_settings(TESTER, box.session, "low", {})
+    await attacks.plane.sessions.changes.set_level(TESTER, box.session, "low", {})
     assert box.processes() == []
     (box.workspace / "go").touch()
     for argv in (["./payload"], ["bash", "-c", "./payload"], ["uname"]):

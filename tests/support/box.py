@@ -18,7 +18,7 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.files.file_archives import ArchiveDownload, ArchiveSummary
 from orchestrator.work.files.file_entries import FileEntry, Listing
 from paddock.contract import sessions as shown
@@ -116,7 +116,7 @@ class Box:
     ) -> AsyncIterator[tuple[str, int, bytes]]:
         """A command's live output, to the end."""
         while True:
-            page = await started.read_output(self.session, command, after, 5.0)
+            page = await running_command.read_output(self.session, command, after, 5.0)
             for chunk in page.chunks:
                 yield chunk
             if page.lost or (page.ended and page.next == after):
@@ -135,11 +135,11 @@ class Box:
 
     async def feed(self, command: Command, data: bytes, *, close: bool = False) -> None:
         """Sends input to a command."""
-        await started.feed(self.session, command, data, close)
+        await running_command.feed(self.session, command, data, close)
 
     async def signal(self, command: Command, number: int) -> None:
         """Signals a command."""
-        await started.signal(self.session, command, number)
+        await running_command.signal(self.session, command, number)
 
     async def cancel(self, command: Command) -> Outcome:
         """Simulates that a command's client disconnects, and waits for the command's end."""

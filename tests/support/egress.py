@@ -21,7 +21,7 @@ LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
 class Names:
-    """The name servers: answers are taken in turn, and the last one is repeated."""
+    """The name servers: answers are taken in order, and the last one is repeated."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[list[str]]] = {}

@@ -8,7 +8,7 @@ from typing import Any, cast
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.base import Gauged, Load, Look, Node, Resources
-from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.node.requirements import Facts
 from orchestrator.host.node.sockets import (

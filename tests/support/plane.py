@@ -15,7 +15,7 @@ from orchestrator.ground.check import Check
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.uid_range import is_free
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.settings.groups.capacity import FIRST_UID
 from orchestrator.settings.settings import Settings
@@ -30,6 +30,11 @@ from tests.support.leaks import (
     unmount_all,
     workspaces_left,
 )
+
+
+async def readiness(plane: ControlPlane) -> dict[str, Check]:
+    """Its checks of readiness, by their names."""
+    return {check.name: check for check in await plane.ready.checks()}
 
 
 @contextmanager
@@ -87,11 +92,6 @@ async def clear(plane: ControlPlane) -> None:
     assert left == NOTHING, left
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
-
-
-async def readiness(plane: ControlPlane) -> dict[str, Check]:
-    """The checks whether sessions can be created and recorded, by name."""
-    return {check.name: check for check in await plane.ready.checks()}
 
 
 def uid_base() -> int:

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.tools import loader
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.record import Exchange
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
+from orchestrator.work.terminals.line_record import Exchange
 from tests.support.box import TESTER, Box
 from tests.support.programs import DATABASE, USER
 from tests.support.tool import results

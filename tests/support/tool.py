@@ -5,21 +5,21 @@ import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from orchestrator.rules.tools.gates import NamedFile
+from orchestrator.rules.tools.gates import Verdict
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.approvals.approval_rows import Approval
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.record import Exchange, Results, TerminalRecord
+from orchestrator.work.terminals.line_record import Exchange, Results
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.spec import (
     Decide,
     LineApproval,
-    LineVerdict,
     SentLine,
-    Shown,
     Situation,
     TerminalSpec,
 )
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 from tests.support import fake_tool
 from tests.support.box import PATIENCE, TESTER, Box
 
@@ -38,19 +38,19 @@ class Pattern:
         return self._compiled.fullmatch(text) is not None
 
 
-class Verdict(NamedTuple):
-    """A decision in the form of the gates."""
+def judged(
+    decision: str = "allow",
+    rule: str = "allowed",
+    message: str = "allowed",
+    command: str = "do",
+    matched: tuple[str, ...] = ("do",),
+    scope: str | None = None,
+) -> Verdict:
+    """A decision of the gates."""
+    return Verdict(decision, rule, message, command, matched, scope)
 
-    decision: str = "allow"
-    rule: str = "allowed"
-    message: str = "allowed"
-    command: str = "do"
-    matched: tuple[str, ...] = ("do",)
-    scope: str | None = None
-    files: tuple[NamedFile, ...] = ()
 
-
-def infer_state(_before: Shown | None, prompt: str, _command: str | None) -> str:
+def infer_state(_before: PromptState | None, prompt: str, _command: str | None) -> str:
     return {">": "ready", "#": "admin", "*": "transaction"}[prompt.rstrip()[-1]]
 
 
@@ -103,7 +103,7 @@ class Person:
     def __init__(self) -> None:
         self.steps: list[str] = []
 
-    async def ask(self, _: LineVerdict) -> LineApproval:
+    async def ask(self, _: Verdict) -> LineApproval:
         approval = Approval(
             id="apr-1",
             session_key="",
@@ -140,7 +140,7 @@ class Tool:
 
     async def do(self, text: str, verdict: Verdict | None = None, **more: Any) -> Exchange:
         """The answer to a line."""
-        decide = more.pop("decide", always(verdict or Verdict()))
+        decide = more.pop("decide", always(verdict or judged()))
         tool = more.pop("tool", "fake.do")
         sent = SentLine(TESTER, self.box.session, self.id, tool, text)
         return await self.box.plane.terminals.interact(sent, decide, **more)
@@ -163,7 +163,7 @@ class Tool:
         async with self._live().lock:
             pass
 
-    def _live(self) -> Live:
+    def _live(self) -> OpenTerminal:
         all_live = self.box.plane.terminals.live(self.box.session)
         return next(live for live in all_live if live.id == self.id)
 

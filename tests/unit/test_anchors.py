@@ -17,7 +17,7 @@ from orchestrator.ground.tasks import Tasks
 from orchestrator.record.audit import anchoring, query
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.ledger import Ledger
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.record.audit.writer import chain_head
 from orchestrator.settings.groups.places import AnchorSettings
 from paddock.audit import anchors

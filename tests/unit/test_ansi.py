@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.work.terminals.ansi import ERASE_LINE, ERASE_TO_END, Cleaner
+from orchestrator.work.terminals.screen import ERASE_LINE, ERASE_TO_END, Cleaner
 
 
 def clean(*pieces: bytes) -> str:

@@ -17,7 +17,7 @@ from api.shape.context import Context
 from api.shape.problems import STATUSES, document
 from orchestrator.ground import errors
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError, ValidationError
-from orchestrator.work.commands.started import OutputPage
+from orchestrator.work.commands.running_command import OutputPage
 from paddock.contract.base import Model, Time
 from paddock.contract.commands import OutputData
 from paddock.contract.files import FilePath

@@ -27,7 +27,7 @@ from orchestrator.state.budget import Budget
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.work.approvals.approval_rows import Approval
-from orchestrator.work.approvals.service import MAX_PENDING, Approvals, Line
+from orchestrator.work.approvals.approvals import MAX_PENDING, Approvals, Line
 from paddock.contract.words import Status
 
 ADMIN = Principal("admin", Role.ADMIN)

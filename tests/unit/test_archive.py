@@ -21,18 +21,17 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Tasks
-from orchestrator.record.audit import archive_disk, query
 from orchestrator.record.audit import archiving as archiving_module
-from orchestrator.record.audit.archive_disk import ArchiveDisk
-from orchestrator.record.audit.archiving import Archiving
+from orchestrator.record.audit import query
+from orchestrator.record.audit.archiving import ArchiveDisk, Archiving
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from orchestrator.record.audit.record_room import RecordRoom
 from orchestrator.record.audit.search import Search, search
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from orchestrator.rules.access.keys import KeyRing
+from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence import Evidence
-from orchestrator.work.terminals.recording import Recording
 from paddock.audit import archive_file
 from paddock.audit.archive_file import ArchiveError
 from paddock.audit.chain import Anchor, Chain
@@ -505,8 +504,8 @@ class Impatient(ArchiveDisk):
         assert isinstance(function, partial)
         with pytest.MonkeyPatch.context() as patch:
             if isinstance(function.func, Hanging):
-                patch.setattr(archive_disk, "CALL_SECONDS", 0.05)
-                patch.setattr(archive_disk, "LONG_SECONDS", 0.05)
+                patch.setattr(archiving_module, "_CALL_SECONDS", 0.05)
+                patch.setattr(archiving_module, "_LONG_CALL_SECONDS", 0.05)
             return await super().call(key, function, long=long)
 
 

@@ -15,7 +15,7 @@ from orchestrator.ground.events import (
     printable,
     written,
 )
-from orchestrator.record.audit.recorded import Recorded, full_event
+from orchestrator.record.audit.recorded_event import Recorded, full_event
 from paddock.audit.chain import canonical, chain_hash
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None))

@@ -21,7 +21,7 @@ from orchestrator.operate.backups.backup_file import BackupError
 from orchestrator.operate.backups.contents import PRIVATE
 from orchestrator.operate.backups.restoration import RestoredBackup, restore, settle
 from orchestrator.record.audit.ledger import Ledger
-from orchestrator.record.audit.verify import verify_all
+from orchestrator.record.audit.verification import verify_all
 from orchestrator.settings.settings import Settings
 from paddock.audit.chain import GENESIS_HASH, canonical, chain_hash
 from tests.unit.ledger_support import fill

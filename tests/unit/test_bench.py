@@ -11,7 +11,7 @@ from tests.bench.comparison import Comparison, Figure, Row
 from tests.bench.peers import environment, measuring
 from tests.bench.picture import draw
 from tests.bench.report import Result, compare, print_comparison, print_table
-from tests.bench.rounds import by_turns, percentile
+from tests.bench.rounds import alternating, percentile
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_of_few_figures_the_99th_percentile_is_the_largest() -> None:
     assert percentile([7.0], 0.5) == 7.0
 
 
-async def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
+async def test_sides_alternate_and_the_first_round_does_not_count() -> None:
     order: list[str] = []
 
     def side(name: str) -> list[float]:
@@ -39,7 +39,7 @@ async def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
     async def second() -> list[float]:
         return side("b")
 
-    assert await by_turns(2, first, second) == [[3.0, 5.0], [4.0, 6.0]]
+    assert await alternating(2, first, second) == [[3.0, 5.0], [4.0, 6.0]]
     assert "".join(order) == "ababab"
 
 

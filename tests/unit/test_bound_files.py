@@ -5,7 +5,7 @@ import re
 import pytest
 
 from orchestrator.rules.tools.gates import NamedFile
-from orchestrator.work.terminals.bound_files import UnboundFileError, contents, copies, digests
+from orchestrator.work.terminals.line_approvals import UnboundFileError, contents, copies, digests
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.pty.kept_files import KeptFiles
 

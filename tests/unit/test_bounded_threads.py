@@ -11,20 +11,19 @@ import pytest
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Container, ContainerState
-from orchestrator.host.node import local
-from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node import local_node
+from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.sandbox.sandboxes.agent_parts import HelloPart
-from orchestrator.sandbox.sandboxes.placing import Places
-from orchestrator.sandbox.sandboxes.stopping import Stopper
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
+from orchestrator.sandbox.sandboxes.stopper import Stopper
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.sandbox import Sandbox
-from orchestrator.work.terminals import finishing
-from orchestrator.work.terminals.finishing import Finishing
-from orchestrator.work.terminals.record import TerminalRecord
-from orchestrator.work.terminals.terminal_rows import TerminalRow
+from orchestrator.work.terminals import terminal_ends
+from orchestrator.work.terminals.terminal_ends import TerminalEnds
+from orchestrator.work.terminals.terminal_record import TerminalRecord, TerminalRow
 from tests.support.limits import WAIT_SECONDS
 from tests.support.tool import spec
 
@@ -55,9 +54,9 @@ class Hanging:
 
 async def test_releases_that_hang_take_few_threads(tmp_path: Path) -> None:
     release = Hanging(4)
-    places = Places()
-    directories = [SandboxDirectory(tmp_path / str(number)) for number in range(SANDBOXES)]
-    await asyncio.gather(*(places.remove(directory, release) for directory in directories))
+    directories = SandboxDirectories()
+    hanging = [SandboxDirectory(tmp_path / str(number)) for number in range(SANDBOXES)]
+    await asyncio.gather(*(directories.remove(directory, release) for directory in hanging))
     assert release.calls == SANDBOXES
     assert release.highest == 4
 
@@ -66,7 +65,7 @@ async def test_kills_that_hang_take_few_threads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kill = Hanging(16)
-    monkeypatch.setattr(local, "kill_all", kill)
+    monkeypatch.setattr(local_node, "kill_all", kill)
 
     class Broken:
         """An engine that fails to freeze."""
@@ -101,8 +100,8 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     def hang(*_: object) -> None:
         release.wait()
 
-    monkeypatch.setattr(local, "first_process", hang)
-    monkeypatch.setattr(local, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(local_node, "first_process", hang)
+    monkeypatch.setattr(local_node, "_LOOK_SECONDS", 0.05)
     storage = Storage(Settings(state_dir=tmp_path), Choice(Quota.NONE, ()))
     node = LocalNode(tmp_path, cast(Any, Engine()), storage)
     part = HelloPart(node, cast(Any, None), 1.0)
@@ -125,11 +124,11 @@ async def test_a_terminal_s_end_is_on_record_though_its_files_hang(
         async def write(self, effect: object) -> None:
             written.append(effect)
 
-    monkeypatch.setattr(finishing, "finish_abandoned", hang)
-    monkeypatch.setattr(finishing, "DISK_SECONDS", 0.05)
+    monkeypatch.setattr(terminal_ends, "finish_abandoned", hang)
+    monkeypatch.setattr(terminal_ends, "DISK_SECONDS", 0.05)
     nobody = cast(Any, None)
-    ends = Finishing(cast(Any, Store()), nobody, {}, nobody, Threads("the test", 1))
+    ends = TerminalEnds(cast(Any, Store()), nobody, {}, nobody, Threads("the test", 1))
     row = TerminalRow("key", TerminalRecord.opened("pty-1", spec(), "2026-03-04T09:30:12.482113Z"))
-    await ends.abandoned(None, row, tmp_path, "restarted")
+    await ends.record_abandoned(None, row, tmp_path, "restarted")
     assert len(written) == 1
     release.set()

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock import StreamedOutput
-from paddock.cli.outputs import Collected
-from paddock.client.parsing import read
+from paddock.cli.terminal.command_output import Collected
+from paddock.client.answers import read
 
 END: Any = type("End", (), {"raw": {"exit_code": 0, "truncated": True, "cut_bytes": 9}})
 

@@ -17,8 +17,8 @@ from api.http.answer import encode_event
 from api.shape.answers import Event
 from api.shape.problems import STATUSES
 from paddock.client import errors, requests
+from paddock.client.answers import object_of, read
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
-from paddock.client.parsing import read
 from paddock.client.requests import segment
 from paddock.client.retry import Patience, RetryPolicy, backoff
 from paddock.client.sse import EventParser, ServerEvent
@@ -70,6 +70,12 @@ def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
         EventParser().feed(b"data: " + b"x" * 10)
 
 
+@pytest.mark.parametrize("text", ["", "x", "[1]", "null", b"\xff", "[" * 100_000])
+def test_other_texts_are_no_objects(text: str | bytes) -> None:
+    assert object_of(text) is None
+    assert object_of('{"a": 1}') == {"a": 1}
+
+
 class Inner(Model):
     number: float
 
@@ -117,7 +123,7 @@ def test_objects() -> None:
         ({"time": "2026-03-04T09:30:11"}, "Outer.time"),
         ({"word": 1}, "Outer.word"),
         ({"inners": {}}, "Outer.inners"),
-        ({"inners": [{}]}, r"not tell Outer\.inners\.0\.number"),
+        ({"inners": [{}]}, r"lacks Outer\.inners\.0\.number"),
         ({"by_name": {"x": 1}}, "Outer.by_name.x"),
         ({"later": 1}, "Outer.later"),
     ],

@@ -46,9 +46,8 @@ from orchestrator.work.commands.left_evidence import remove_left
 from orchestrator.work.files.file_requests import FileRequests
 from orchestrator.work.files.files import Files
 from orchestrator.work.terminals.evidence import Evidence
-from orchestrator.work.terminals.finishing import Finishing
-from orchestrator.work.terminals.record import TerminalRecord
-from orchestrator.work.terminals.terminal_rows import TerminalRow
+from orchestrator.work.terminals.terminal_ends import TerminalEnds
+from orchestrator.work.terminals.terminal_record import TerminalRecord, TerminalRow
 from paddock.audit.archive_file import _evidence_of
 from paddock.contract.words import Kind, Status
 from tests.support.limits import WAIT_SECONDS
@@ -308,11 +307,11 @@ async def test_secrets_like_digests_leave_what_archives_need(
     directory = bench.directory / "k" / "pty-12345678"
     await Evidence(directory).finish()
     nobody = cast(Any, None)
-    finishing = Finishing(database, bench.recorder, {}, nobody, Threads("tests", 1))
+    ends = TerminalEnds(database, bench.recorder, {}, nobody, Threads("tests", 1))
     session.secrets.give({"TERMINAL": directory.name})
     opened = TerminalRecord.opened(directory.name, spec(), now())
     row = TerminalRow("k", opened)
-    await finishing.abandoned(session, row, directory, "killed")
+    await ends.record_abandoned(session, row, directory, "killed")
     (event,) = await query.events(database, "k", operation="pty.close")
     assert len(_evidence_of(event)) == 2
     for name, found in _evidence_of(event).items():

@@ -19,17 +19,17 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.secrets.request_head import RequestHead
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.egress.limits import EGRESS_LIMITS
-from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.outgoing_request import Glob
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import Decision, Rules
 from orchestrator.rules.egress.usage import EgressUsage
 from orchestrator.sandbox.egress.answers import ESTABLISHED
 from orchestrator.sandbox.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.sandbox.egress.exchange import IN_CLEAR, EgressExchange
-from orchestrator.sandbox.egress.hosts_file import listed_addresses
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.meter import Meter, SpentError
+from orchestrator.sandbox.egress.resolver import listed_addresses
 from orchestrator.sandbox.egress.stream import READ_BYTES, accepted
 from orchestrator.settings.hosts import Address
 from orchestrator.state.budget import Budget

@@ -7,8 +7,8 @@ import pytest
 from orchestrator.settings.instance_url import announce, url_of, withdraw
 from orchestrator.settings.instance_url import find_url as url_by_settings
 from orchestrator.settings.settings import Settings
+from paddock.cli.connection import Connection, find_key, find_url
 from paddock.cli.exits import Failure
-from paddock.cli.remote import Connection, find_key, find_url
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.ground.errors import RateLimitedError
-from orchestrator.ground.fair_queue import FairQueue, Turn
+from orchestrator.ground.fair_queue import FairQueue, Slot
 
 
 async def settle() -> None:
@@ -13,7 +13,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_work_waits_for_its_turn() -> None:
+async def test_work_waits_for_a_slot() -> None:
     queue = FairQueue(1, 1, most_waiting=5)
     first = await queue.take("a")
     second = asyncio.create_task(queue.take("b"))
@@ -25,7 +25,7 @@ async def test_work_waits_for_its_turn() -> None:
     assert queue.working == 0
 
 
-async def test_a_turn_ends_with_its_work_however_that_ends() -> None:
+async def test_a_slot_is_free_after_its_work_however_that_ends() -> None:
     queue = FairQueue(1, 1, most_waiting=5)
     with pytest.raises(ValueError, match="failed"), await queue.take("a"):
         raise ValueError("failed")
@@ -51,10 +51,10 @@ async def test_who_leaves_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("granted_first", [True, False])
-async def test_leaving_at_the_moment_of_the_turn_loses_nothing(granted_first: bool) -> None:
+async def test_leaving_at_the_moment_of_the_slot_loses_nothing(granted_first: bool) -> None:
     queue = FairQueue(1, 1, most_waiting=5)
     first = await queue.take("a")
-    leaving: asyncio.Task[Turn] = asyncio.create_task(queue.take("b"))
+    leaving: asyncio.Task[Slot] = asyncio.create_task(queue.take("b"))
     staying = asyncio.create_task(queue.take("c"))
     await settle()
     if not granted_first:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
-from orchestrator.record.audit import follow as module
+from orchestrator.record.audit import followers as module
 from orchestrator.record.audit import query
-from orchestrator.record.audit.follow import Follower, Followers
+from orchestrator.record.audit.followers import Follower, Followers
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from tests.support.limits import WAIT_SECONDS
 from tests.unit.ledger_support import draft
 

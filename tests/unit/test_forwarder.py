@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.rules.egress.program import UNKNOWN, program_of
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, program_of
 from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.net.forwarder_process import MOST_CONNECTIONS, Relays
 from sandbox_agent.net.held_connections import HeldConnections
@@ -115,7 +115,7 @@ def test_only_so_many_connections_are_open(relayed: Relayed) -> None:
     for each in (*clients, *served):
         each.close()
     steps(relayed, 300)
-    # The others got their turn.
+    # The others were served.
     with suppress(BlockingIOError):
         while True:
             served.append(relayed.proxy.accept()[0])

@@ -25,7 +25,7 @@ from orchestrator.operate.hooks.hook_deliveries import (
     HookDeliveries,
     kept_since,
 )
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from paddock.webhooks import verify
 from tests.support.limits import WAIT_SECONDS

@@ -18,7 +18,7 @@ from orchestrator.operate.hooks.messages import (
     messages_of,
     operations_for,
 )
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from paddock.contract.words import HOOK_EVENTS
 
 TIME = "2026-03-04T09:30:12.482113Z"

@@ -13,7 +13,7 @@ from tests.support.limits import WAIT_SECONDS
 
 
 async def until_waiting(lane: Lane) -> "asyncio.Task[Future[int]]":
-    """A caller that waits for its turn."""
+    """A caller that waits for its place."""
     waiting = asyncio.create_task(lane.begin(Future[int]))
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -11,7 +11,7 @@ from orchestrator.ground.errors import AuditUnavailableError, ConflictError
 from orchestrator.ground.events import EventError
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.room import Room
-from orchestrator.record.audit import query, verify
+from orchestrator.record.audit import query, verification
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.query import Selection
 from paddock.audit.chain import GENESIS_HASH
@@ -44,7 +44,7 @@ async def test_an_event_in_its_chain(database: Database, ledger: Ledger) -> None
     assert second.prev_hash == first.hash
     assert await query.events(database, "k1") == [first.event, second.event]
     assert len(first.event) == 21
-    assert (await verify.verify(database, "k1")).hash == second.hash
+    assert (await verification.verify(database, "k1")).hash == second.hash
 
 
 async def test_concurrent_appends_share_commits(database: Database, ledger: Ledger) -> None:
@@ -61,7 +61,7 @@ async def test_concurrent_appends_share_commits(database: Database, ledger: Ledg
     assert commits <= 2
     assert sorted(event.id for event in recorded) == list(range(1, 201))
     for key in range(5):
-        verdict = await verify.verify(database, f"k{key}")
+        verdict = await verification.verify(database, f"k{key}")
         assert (verdict.ok, verdict.seq) == (True, 40)
 
 
@@ -88,7 +88,7 @@ async def test_a_failing_effect_fails_only_its_own_append(
     assert isinstance(outcomes[1], ConflictError)
     assert isinstance(outcomes[2], sqlite3.IntegrityError)
     assert await database.read(marks) == ["w", "x"]
-    verdict = await verify.verify(database, "k1")
+    verdict = await verification.verify(database, "k1")
     assert (verdict.ok, verdict.seq) == (True, 2)
     assert [event.id for event in (await query.recorded(database, Selection())).items] == [1, 2]
 
@@ -136,7 +136,7 @@ async def test_reopening_continues_the_chain(tmp_path: Path) -> None:
         ledger = Ledger(database)
         await fill(ledger, 3)
         await ledger.close()
-        verdict = await verify.verify(database, "k1")
+        verdict = await verification.verify(database, "k1")
         await database.close()
     assert (verdict.ok, verdict.seq) == (True, 9)
 
@@ -158,7 +158,7 @@ async def test_a_full_disk_and_recovery(database: Database, ledger: Ledger) -> N
     )
     recorded = await ledger.append(draft(args=large), mark)
     assert (recorded.id, recorded.seq) == (3, 3)
-    assert (await verify.verify(database, "k1")).ok
+    assert (await verification.verify(database, "k1")).ok
 
 
 async def test_stops_have_the_room_that_others_have_not(
@@ -184,7 +184,7 @@ async def test_stops_have_the_room_that_others_have_not(
     assert await database.read(marks) == ["w"]
     monkeypatch.undo()
     assert (await ledger.append(draft())).seq == 3
-    assert (await verify.verify(database, "k1")).ok
+    assert (await verification.verify(database, "k1")).ok
 
 
 async def test_a_disk_that_hangs_keeps_nobody(
@@ -235,7 +235,7 @@ async def test_a_cancelled_append_is_recorded_and_harms_nobody(
     tasks[1].cancel()
     done = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(done[1], asyncio.CancelledError)
-    verdict = await verify.verify(database, "k1")
+    verdict = await verification.verify(database, "k1")
     assert (verdict.ok, verdict.seq) == (True, 3)
 
 

@@ -1,4 +1,4 @@
-"""Limits of one key: quotas, request rates, and turns."""
+"""Limits of one key: quotas, request rates, and slots."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from orchestrator.ground.errors import RateLimitedError
 from orchestrator.ground.limits import (
     LIMIT_FIELDS,
+    FairSlots,
     KeyLimits,
     KeyUsage,
     TokenBucket,
-    Turns,
     check_quota,
 )
 from orchestrator.settings.settings import Settings
@@ -117,81 +117,81 @@ def test_a_clock_that_goes_back_gives_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from("abcde"), max_size=60), st.integers(1, 6), st.integers(1, 6))
-def test_turns_are_bounded_and_nobody_waits_without_need(
+def test_slots_are_bounded_and_nobody_waits_without_need(
     asked: list[str], most: int, per_key: int
 ) -> None:
-    turns: Turns[int] = Turns(most, per_key, most_waiting=100)
+    slots: FairSlots[int] = FairSlots(most, per_key, most_waiting=100)
     working: Counter[str] = Counter()
     served: dict[str, list[int]] = {key: [] for key in asked}
     for number, key in enumerate(asked):
-        turns.ask(key, number)
-    while turns.waiting or working.total():
-        while (turn := turns.next()) is not None:
-            working[turn[0]] += 1
-            served[turn[0]].append(turn[1])
-        assert working.total() == turns.working <= most
+        slots.ask(key, number)
+    while slots.waiting or working.total():
+        while (started := slots.next()) is not None:
+            working[started[0]] += 1
+            served[started[0]].append(started[1])
+        assert working.total() == slots.working <= most
         assert all(count <= per_key for count in working.values())
         waiting = {k for k in served if len(served[k]) < asked.count(k)}
         assert working.total() == most or all(working[k] == per_key for k in waiting)
         key = next(iter(+working))
         working[key] -= 1
-        turns.finish(key)
+        slots.finish(key)
     # Each key's requests are served in the order in which they came.
     assert all(tickets == sorted(tickets) for tickets in served.values())
     assert sum(map(len, served.values())) == len(asked)
 
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.integers(1, 20), min_size=1))
-def test_keys_take_turns_however_much_they_ask(asked: dict[str, int]) -> None:
-    turns: Turns[int] = Turns(1, 1, most_waiting=100)
+def test_keys_are_served_round_robin_however_much_they_ask(asked: dict[str, int]) -> None:
+    slots: FairSlots[int] = FairSlots(1, 1, most_waiting=100)
     for key, count in asked.items():
         for number in range(count):
-            turns.ask(key, number)
+            slots.ask(key, number)
     left = Counter(asked)
     while left.total():
         this_round = set(+left)
         for _ in range(len(this_round)):
-            turn = turns.next()
-            assert turn is not None
-            this_round.remove(turn[0])
-            left[turn[0]] -= 1
-            turns.finish(turn[0])
+            started = slots.next()
+            assert started is not None
+            this_round.remove(started[0])
+            left[started[0]] -= 1
+            slots.finish(started[0])
         assert not this_round
 
 
 def test_who_comes_late_is_next_after_a_flood() -> None:
-    turns: Turns[str] = Turns(2, 2, most_waiting=100)
+    slots: FairSlots[str] = FairSlots(2, 2, most_waiting=100)
     for number in range(50):
-        turns.ask("greedy", f"greedy {number}")
-    assert turns.next() == ("greedy", "greedy 0")
-    assert turns.next() == ("greedy", "greedy 1")
-    turns.ask("other", "other")
-    assert turns.next() is None
-    turns.finish("greedy")
-    assert turns.next() == ("greedy", "greedy 2")
-    turns.finish("greedy")
-    assert turns.next() == ("other", "other")
+        slots.ask("greedy", f"greedy {number}")
+    assert slots.next() == ("greedy", "greedy 0")
+    assert slots.next() == ("greedy", "greedy 1")
+    slots.ask("other", "other")
+    assert slots.next() is None
+    slots.finish("greedy")
+    assert slots.next() == ("greedy", "greedy 2")
+    slots.finish("greedy")
+    assert slots.next() == ("other", "other")
 
 
 def test_too_many_that_wait_are_refused_by_key() -> None:
-    turns: Turns[int] = Turns(1, 1, most_waiting=2)
-    turns.ask("a", 1)
-    turns.ask("a", 2)
+    slots: FairSlots[int] = FairSlots(1, 1, most_waiting=2)
+    slots.ask("a", 1)
+    slots.ask("a", 2)
     with pytest.raises(RateLimitedError) as caught:
-        turns.ask("a", 3)
+        slots.ask("a", 3)
     assert caught.value.fields["limit"] == "waiting_creations"
-    turns.ask("b", 1)
+    slots.ask("b", 1)
 
 
 def test_tickets_can_be_withdrawn() -> None:
-    turns: Turns[int] = Turns(1, 1, most_waiting=2)
-    turns.ask("a", 1)
-    turns.ask("a", 2)
-    turns.withdraw("a", 1)
-    turns.withdraw("a", 9)
-    turns.withdraw("b", 1)
-    assert turns.next() == ("a", 2)
-    assert turns.waiting == 0
+    slots: FairSlots[int] = FairSlots(1, 1, most_waiting=2)
+    slots.ask("a", 1)
+    slots.ask("a", 2)
+    slots.withdraw("a", 1)
+    slots.withdraw("a", 9)
+    slots.withdraw("b", 1)
+    assert slots.next() == ("a", 2)
+    assert slots.waiting == 0
 
 
 def test_kept_workspaces_are_bounded_by_default(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from orchestrator.programs.turns.lisp.reader import read as read_lisp
 from orchestrator.record.secrets.request_head import parse_head
 from orchestrator.rules.egress.limits import EgressLimits
 from orchestrator.rules.policy.decision import check_command
-from orchestrator.rules.policy.explain import explain_command
+from orchestrator.rules.policy.explanation import explain_command
 from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools import cedar

@@ -9,8 +9,8 @@ from orchestrator.programs.turns.lisp.data import chain, equal
 from orchestrator.programs.turns.lisp.errors import LispError
 from orchestrator.programs.turns.lisp.limits import Allowance, LispLimits
 from orchestrator.programs.turns.lisp.reader import read
-from paddock.cli.lisp_names import NAMES
-from paddock.cli.lisp_text import TypedForms
+from paddock.cli.prompt.lisp_names import NAMES
+from paddock.cli.prompt.lisp_text import TypedForms
 from scripts.docs import LISP_NAMES, lisp_names
 
 _PIECES = (

@@ -19,9 +19,9 @@ def test_a_full_file_is_put_aside(tmp_path: Path) -> None:
     file = LogFile(path, max_bytes=10)
     for number in range(KEPT + 3):
         os.write(file.descriptor, b"line %d....\n" % number)
-        file.turn()
+        file.rotate()
     os.write(file.descriptor, b"last")
-    file.turn()
+    file.rotate()
     file.close()
     assert path.read_bytes() == b"last"
     aside = [path.with_name(f"log.{number}").read_bytes() for number in range(1, KEPT + 1)]
@@ -35,7 +35,7 @@ def test_a_file_that_was_taken_away_is_made_anew(tmp_path: Path) -> None:
     file = LogFile(path, max_bytes=10)
     path.unlink()
     os.write(file.descriptor, b"nobody reads this")
-    file.turn()
+    file.rotate()
     os.write(file.descriptor, b"here")
     file.close()
     assert path.read_bytes() == b"here"
@@ -45,7 +45,7 @@ def test_standard_output_goes_along(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from api.log.log_file import LogFile\n"
         "file = LogFile(Path(sys.argv[1]), max_bytes=1)\n"
-        "print('before', flush=True); file.turn(); print('after', flush=True)\n"
+        "print('before', flush=True); file.rotate(); print('after', flush=True)\n"
     )
     path = tmp_path / "log"
     with path.open("ab") as log:

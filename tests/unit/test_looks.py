@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.workspace.quota import Choice, Quota
-from orchestrator.sessions.inspect import Inspector
+from orchestrator.sessions.inspection import Inspector
 from orchestrator.state.sandbox import Looks
 from tests.support.limits import WAIT_SECONDS
 from tests.support.until import until
@@ -45,8 +45,8 @@ class Processes:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     found = Processes()
-    monkeypatch.setattr("orchestrator.host.node.local.measure", found.measure)
-    monkeypatch.setattr("orchestrator.sessions.inspect._MEASURE_SECONDS", 60.0)
+    monkeypatch.setattr("orchestrator.host.node.local_node.measure", found.measure)
+    monkeypatch.setattr("orchestrator.sessions.inspection._MEASURE_SECONDS", 60.0)
     return found
 
 
@@ -106,7 +106,7 @@ async def test_what_takes_long_is_looked_at_less_often(processes: Processes) -> 
 async def test_a_look_that_hangs_is_the_only_one_at_its_sandbox(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.sessions.inspect._MEASURE_SECONDS", 0.02)
+    monkeypatch.setattr("orchestrator.sessions.inspection._MEASURE_SECONDS", 0.02)
     session, looks = session_of(Share()), inspector(Share())
     assert [await count(looks, session) for _ in range(10)] == [None] * 10
     assert processes.looks <= 1

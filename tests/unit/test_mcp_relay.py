@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock import NotFoundError
-from paddock.cli.mcp_relay import Relay, lines, parsed
+from paddock.cli.resources.mcp_relay import Relay, lines, parsed
 from tests.support.limits import WAIT_SECONDS
 
 
@@ -31,7 +31,7 @@ def test_lines_are_the_same_however_they_arrive(data: list[bytes]) -> None:
 
 
 async def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.cli.mcp_relay._MOST_LINE_BYTES", 4)
+    monkeypatch.setattr("paddock.cli.resources.mcp_relay._MOST_LINE_BYTES", 4)
     with pytest.raises(ValueError, match="too long"):
         await collected(b"12345")
 

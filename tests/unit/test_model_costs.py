@@ -13,9 +13,9 @@ from orchestrator.work.models.answers import AnswerReader
 from orchestrator.work.models.errors import ModelError, ModelFailure
 from orchestrator.work.models.messages import ModelMessage, Prompt, ToolCall
 from orchestrator.work.models.metering import CallMeter
+from orchestrator.work.models.models import Models
 from orchestrator.work.models.request_body import request_body
 from orchestrator.work.models.server_events import MOST_LINE, EventReader
-from orchestrator.work.models.service import Models
 from orchestrator.work.models.transport import MOST_WHOLE
 from tests.support.models import Answer, ModelServer, model_server
 

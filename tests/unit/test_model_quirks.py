@@ -11,7 +11,7 @@ from orchestrator.work.models.errors import ModelError
 from orchestrator.work.models.extras import read, sent_with
 from orchestrator.work.models.messages import ModelMessage, Prompt, ToolCall
 from orchestrator.work.models.metering import Completion
-from orchestrator.work.models.service import Models
+from orchestrator.work.models.models import Models
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 
 DONE = b"data: [DONE]\n\n"

@@ -15,7 +15,7 @@ from orchestrator.settings.operator_models import OperatorModel
 from orchestrator.work.models.errors import ModelError, ModelFailure
 from orchestrator.work.models.messages import ModelMessage, Prompt
 from orchestrator.work.models.metering import NOTHING, CallMeter, Completion
-from orchestrator.work.models.service import Models
+from orchestrator.work.models.models import Models
 from tests.support.models import KEY, Answer, ModelServer, chunk, event, model_server
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.state.command import Command
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 
 
 async def asked(command: Command) -> dict[str, Any]:
@@ -19,7 +19,7 @@ async def asked(command: Command) -> dict[str, Any]:
         return {"chunks": [], "next": 0, "ended": False}
 
     session = SimpleNamespace(sandbox=SimpleNamespace(link=SimpleNamespace(request=request)))
-    await started.read_output(cast(Any, session), command, 0, 0.0)
+    await running_command.read_output(cast(Any, session), command, 0, 0.0)
     (params,) = requests
     return params
 

@@ -260,7 +260,7 @@ def test_directories_above_a_file_are_listed() -> None:
         assert decisions.listing(whole, path) is None
     for path in ("/workspace/lib", "/", "/etc"):
         assert ruled(decisions.listing(whole, path)) == (decisions.ALLOWLIST, True)
-    assert not decisions.shown(whole, "/workspace/secret")
+    assert not decisions.visible(whole, "/workspace/secret")
 
 
 @pytest.mark.parametrize(

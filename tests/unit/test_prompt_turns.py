@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from paddock.cli.prompt_turns import StoppedWaiting, interrupting
+from paddock.cli.prompt.interruptible_turn import StoppedWaiting, interrupting
 from paddock.client import Session
 from tests.support.limits import WAIT_SECONDS
 

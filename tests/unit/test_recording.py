@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.work.terminals import evidence
-from orchestrator.work.terminals.abandoned import finish_abandoned
-from orchestrator.work.terminals.evidence import Evidence, EvidenceError
-from orchestrator.work.terminals.evidence_files import hashed
-from orchestrator.work.terminals.recording import Recording, shown_columns
+from orchestrator.work.terminals.asciicast import Recording, shown_columns
+from orchestrator.work.terminals.evidence import Evidence
+from orchestrator.work.terminals.evidence_files import EvidenceError, finish_abandoned, hashed
 
 PIECES = st.lists(st.tuples(st.sampled_from("oi"), st.binary(max_size=20)), max_size=20)
 

@@ -4,7 +4,7 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from tests.support.until import until
 class Forgetful(Recorder):
     """Does not keep what it records."""
 
-    async def _record_counted(self, session: Session, draft: EventDraft) -> None:
+    async def record(self, *_draft: Any, **_effect: Any) -> Any:
         """Counts as recorded."""
 
 

@@ -107,17 +107,7 @@ async def test_suspended_sessions_hold_no_sandbox_and_count_in_their_keys_limits
     for each in (suspended, session("two"), session("x", suspension=Suspension.BEGINNING)):
         registry.add(each)
     registry.reserve(session("three"))
-    assert (len(registry), registry.holding) == (4, 3)
+    assert (len(registry), registry.with_sandbox) == (4, 3)
     assert registry.usage("ci").sessions == 4
     suspended.suspension = Suspension.RESTORING
-    assert registry.holding == 4
-
-
-async def test_sessions_of_one_work_are_in_the_order_of_their_creation() -> None:
-    registry = Registry(TTL)
-    for number in (2, 1, 3):
-        registry.add(session(f"s{number}", work_id="w", created_at=f"2026-03-04T09:30:0{number}"))
-    registry.add(session("other", work_id="another"))
-    registry.end(ended(registry.live[0]))
-    assert [each.id for each in registry.by_work("w")] == ["s1", "s2", "s3"]
-    assert registry.by_work("unknown") == []
+    assert registry.with_sandbox == 4

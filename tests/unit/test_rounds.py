@@ -1,4 +1,4 @@
-"""Turns of callers that look something up."""
+"""The order in which callers that look something up are served."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ def drained(rounds: RoundRobin[str]) -> str:
     return " ".join(found)
 
 
-def test_keys_take_turns_and_so_do_the_handles_of_one() -> None:
+def test_keys_are_served_round_robin_and_so_are_the_handles_of_one() -> None:
     rounds = RoundRobin[str]()
     for who, items in (
         (("a", "x"), "1 2 3 4"),
@@ -57,7 +57,7 @@ def test_all_come_once_in_their_order_and_no_name_twice_before_another(
         who = whose[item]
         assert left[who].pop(0) == item
         waiting = {each[0] for each, numbers in left.items() if numbers} - {who[0]}
-        # All that have waited since this name's last turn have had a turn meanwhile.
+        # All that have waited since this name was served have been served meanwhile.
         assert not since.get(who[0], set())
         since = {name: others - {who[0]} for name, others in since.items()}
         since[who[0]] = waiting
@@ -76,12 +76,12 @@ async def order() -> list[str]:
 
 
 async def begin(queue: Queue, name: str, order: list[str], until: asyncio.Event) -> None:
-    async with queue.turn((name,)):
+    async with queue.slot((name,)):
         order.append(name)
         await until.wait()
 
 
-async def test_one_has_the_turn_until_it_is_done(order: list[str]) -> None:
+async def test_one_has_the_slot_until_it_is_done(order: list[str]) -> None:
     queue, until = Queue(), asyncio.Event()
     tasks = [asyncio.create_task(begin(queue, name, order, until)) for name in ("a", "a", "a", "b")]
     await settle()
@@ -92,7 +92,7 @@ async def test_one_has_the_turn_until_it_is_done(order: list[str]) -> None:
 
 
 @pytest.mark.parametrize("given_first", [True, False])
-async def test_who_leaves_has_no_turn_and_keeps_nobody_from_theirs(
+async def test_who_leaves_has_no_slot_and_keeps_nobody_from_theirs(
     order: list[str], given_first: bool
 ) -> None:
     queue, until = Queue(), asyncio.Event()
@@ -100,7 +100,7 @@ async def test_who_leaves_has_no_turn_and_keeps_nobody_from_theirs(
     leaving = asyncio.create_task(begin(queue, "b", order, until))
     staying = asyncio.create_task(begin(queue, "c", order, until))
     await settle()
-    if given_first:  # it gets its turn and leaves at the same moment
+    if given_first:  # it gets its slot and leaves at the same moment
         until.set()
         await asyncio.sleep(0)
     leaving.cancel()
@@ -110,16 +110,16 @@ async def test_who_leaves_has_no_turn_and_keeps_nobody_from_theirs(
         await leaving
     assert order[0] == "a"
     assert order[-1] == "c"
-    async with asyncio.timeout(WAIT_SECONDS), queue.turn(("d",)):
+    async with asyncio.timeout(WAIT_SECONDS), queue.slot(("d",)):
         order.append("d")
 
 
-async def test_a_turn_ends_however_its_work_does() -> None:
+async def test_a_slot_is_free_however_its_work_does() -> None:
     queue = Queue()
     with pytest.raises(ValueError, match="failed"):
-        async with queue.turn(("a",)):
+        async with queue.slot(("a",)):
             raise ValueError("failed")
-    async with asyncio.timeout(WAIT_SECONDS), queue.turn(("a",)):
+    async with asyncio.timeout(WAIT_SECONDS), queue.slot(("a",)):
         pass
 
 

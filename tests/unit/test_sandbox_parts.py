@@ -34,12 +34,12 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     WorkspacePart,
 )
 from orchestrator.sandbox.sandboxes.parts import Plan, Tenancy
-from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.state.budget import Budget
 from orchestrator.state.directory import SandboxDirectory
-from orchestrator.state.session import Family
+from orchestrator.state.family import Family
 from paddock.contract.words import Kind
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
@@ -139,7 +139,7 @@ async def test_only_levels_with_a_network_have_one(engine: FakeEngine, state_dir
 
 
 async def test_the_directory_has_its_files_and_goes(state_dir: Path) -> None:
-    part, plan = DirectoryPart(Places()), plan_of(state_dir)
+    part, plan = DirectoryPart(SandboxDirectories()), plan_of(state_dir)
     await part.open(plan)
     assert "sandbox:x:1234:" in plan.directory.passwd.read_text()
     assert list(plan.directory.run.iterdir()) == []  # no file of the session
@@ -159,7 +159,7 @@ async def test_the_directory_has_its_files_and_goes(state_dir: Path) -> None:
 async def test_a_directory_that_was_opened_half_way_goes(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part, plan = DirectoryPart(Places()), plan_of(state_dir)
+    part, plan = DirectoryPart(SandboxDirectories()), plan_of(state_dir)
     monkeypatch.setattr("orchestrator.state.directory.session_account", lambda *_: "\u20ac")
     with pytest.raises(UnicodeEncodeError):
         await part.open(plan)
@@ -176,13 +176,13 @@ async def test_the_workspace_has_its_size_and_is_looked_at_for_rates(state_dir: 
             asked.append((size, stages))
             return state_dir
 
-    class Holding:
+    class Restrictions:
         async def disk(self, _workspace: object, _level: object, data: Path) -> str:
             asked.append(data)
             return "7:1"
 
     plan = plan_of(state_dir)
-    await QuotaPart(cast(Any, Workspaces()), cast(Any, Holding())).open(plan)
+    await QuotaPart(cast(Any, Workspaces()), cast(Any, Restrictions())).open(plan)
     assert asked == [(plan.limits.workspace_bytes, None), state_dir]
     assert (plan.data, plan.disk) == (state_dir, "7:1")
 
@@ -198,12 +198,12 @@ async def test_mounts_are_made_with_their_flags_and_unmade(
         "data": OperatorMount(source=str(state_dir), target="/mnt/data"),
         "sock": OperatorMount(source=str(state_dir), target="/run/sock", read_only=False),
     }
-    plan, places = plan_of(state_dir, given=given), Places()
+    plan, directories = plan_of(state_dir, given=given), SandboxDirectories()
     settings = SimpleNamespace(own_dirs=(), docker_host=None)
     parts = (
-        DirectoryPart(places),
-        WorkspacePart(places),
-        MountsPart(cast(Any, settings), places),
+        DirectoryPart(directories),
+        WorkspacePart(directories),
+        MountsPart(cast(Any, settings), directories),
     )
     plan.data = state_dir / "files"
     for part in parts:
@@ -250,7 +250,7 @@ def test_pip_has_the_operators_index_where_there_is_a_network(state_dir: Path) -
 async def test_a_mount_of_a_missing_directory_is_refused(state_dir: Path) -> None:
     given = {"data": OperatorMount(source=str(state_dir / "gone"), target="/mnt/data")}
     settings = SimpleNamespace(own_dirs=(), docker_host=None)
-    part = MountsPart(cast(Any, settings), Places())
+    part = MountsPart(cast(Any, settings), SandboxDirectories())
     with pytest.raises(EngineUnavailableError, match="is not a directory of this host"):
         await part.open(plan_of(state_dir, given=given))
 

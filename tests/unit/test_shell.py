@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.ground.errors import BusyError, SandboxUnavailableError
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.shell import SHELL_LIMITS, Shell, shell_spec
 from orchestrator.work.terminals.viewers import Size
 from sandbox_agent.decide.escapes import Span
@@ -74,8 +74,8 @@ def new(link: Link, *, frozen: bool = False, secret: str = "hidden-value") -> tu
     async def flush() -> None:
         """Nothing waits for a disk."""
 
-    def said(name: str) -> Said:
-        return Said(keep(name), lambda: redactor, search)
+    def said(name: str) -> RedactedOutput:
+        return RedactedOutput(keep(name), lambda: redactor, search)
 
     shell = Shell(
         "pty-1",

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from paddock.cli import shell_relay
+from paddock.cli.terminal import shell_relay
 from paddock.client import LiveTerminal, Session
 from tests.support.limits import WAIT_SECONDS
 

@@ -18,7 +18,7 @@ from orchestrator.rules.policy.session_policy import (
     SessionPolicy,
 )
 from orchestrator.state.budget import Budget, limits_of
-from orchestrator.state.narrowing import child_budget, child_level, child_policy, covers
+from orchestrator.state.child_bounds import child_budget, child_level, child_policy, covers
 from paddock.contract.words import Kind
 
 LEVELS = load_levels()

@@ -24,12 +24,15 @@ MEMBER = {
     "paddock/client/session_terms.py": [
         ("    consume: ContextPack", "    nickname: str | None\n"),
     ],
-    "paddock/cli/sessions.py": [
+    "paddock/cli/resources/sessions.py": [
         (
             '    as_json: AsJson = False,\n) -> None:\n    """Create',
             "    nickname: str | None = None,\n",
         ),
-        ("            work_id=work,\n        )\n    if", "            nickname=nickname,\n"),
+        (
+            "            work_id=work,\n        )\n    inspection",
+            "            nickname=nickname,\n",
+        ),
     ],
 }
 # What a client asks for is stored, found again after a restart, and shown.

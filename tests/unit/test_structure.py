@@ -5,9 +5,11 @@ import importlib
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from itertools import filterfalse
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import get_args, get_type_hints, is_typeddict
 
 import pytest
 
@@ -75,7 +77,30 @@ FLOORS = {
         "server",
         "__main__",
     ),
+    # A package that is in its own table names what is below it, for those who import it.
+    "paddock": ("contract", "webhooks", "audit", "client", "app", "cli", "__main__", "__init__"),
+    # What every command shares, the folders of commands, and what makes one program of them.
+    "paddock/cli": (
+        "exits",
+        "server",
+        "connection",
+        "levels",
+        "options",
+        "errors",
+        "egress_rules",
+        "description",
+        "output",
+        "own_session",
+        "terminal",
+        "resources",
+        "prompt",
+        "program",
+        "__init__",
+    ),
 }
+# Folders with one file a resource; all others are small.
+OF_RESOURCES = {"api/operations", "paddock/contract", "paddock/client"}
+MOST_MODULES = 26
 OURS = {
     *("sandbox_agent", "orchestrator", "api", "images", "paddock"),
     *("scripts", "tests", "examples"),
@@ -164,14 +189,14 @@ def test_the_client_needs_aiohttp_and_pydantic_only() -> None:
 
 
 def test_the_client_has_the_models_of_the_contract() -> None:
-    """No class of the client repeats a model of the contract."""
+    """No class of the client repeats a model of the contract; typed dictionaries are arguments."""
     models = {
         value.__name__: set(value.model_fields)
         for value in _classes("paddock/contract")
         if issubclass(value, Model) and value.model_fields
     }
     assert len(models) > 40
-    for own in _classes("paddock/client"):
+    for own in filterfalse(is_typeddict, _classes("paddock/client")):
         members = set(inspect.get_annotations(own))
         repeated = [name for name, fields in models.items() if fields <= members]
         assert not repeated, f"{own.__module__}.{own.__name__} repeats {repeated}"
@@ -201,7 +226,7 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
 
 
 # A call in the caller's own process, on the caller's own disk, delays nobody else.
-OFF_LOOP = {"paddock/client/local.py"}
+OFF_LOOP = {"paddock/client/local_directory.py"}
 
 
 def test_threads_are_bounded() -> None:
@@ -279,9 +304,9 @@ def test_modules_are_on_floors() -> None:
 @pytest.mark.parametrize("package", sorted(FLOORS))
 def test_every_module_has_a_floor(package: str) -> None:
     top = ROOT / package
-    modules_there = {path.stem for path in top.glob("*.py")} - {"__init__"}
+    modules_there = {path.stem for path in top.glob("*.py")}
     folders = {path.parent.name for path in top.glob("*/__init__.py")}
-    assert modules_there | folders == set(FLOORS[package])
+    assert (modules_there | folders) - {"__init__"} == {*FLOORS[package]} - {"__init__"}
 
 
 @pytest.mark.parametrize("package", sorted(FLOORS))
@@ -291,14 +316,31 @@ def test_floors_import_downwards(package: str) -> None:
         f"{name} imports {other}"
         for name, others in graph(package).items()
         for other in others
-        if _floor(other) > _floor(name)
+        if _floor(package, other) > _floor(package, name)
     ]
 
 
-def _floor(module: str) -> int:
-    """The number of a module's floor; the package itself is below all of them."""
-    package, _, rest = module.partition(".")
-    return FLOORS[package].index(rest.partition(".")[0]) if rest else -1
+def _floor(package: str, module: str) -> int:
+    """The number of a module's floor; a package that is on none is below all of them."""
+    below = module.removeprefix(package.replace("/", ".")).removeprefix(".")
+    name = below.partition(".")[0] or "__init__"
+    return FLOORS[package].index(name) if name in FLOORS[package] else -1
+
+
+# Folders with a module for each resource of the API are as long as the API.
+_A_MODULE_PER_RESOURCE = {"paddock/client", "paddock/contract"}
+_MOST_MODULES = 26
+
+
+@pytest.mark.parametrize("package", ["paddock"])
+def test_no_folder_is_long(package: str) -> None:
+    counts = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in modules(package)
+        if path.stem != "__init__"
+    )
+    long = {folder for folder, count in counts.items() if count > _MOST_MODULES}
+    assert long <= _A_MODULE_PER_RESOURCE
 
 
 def test_the_control_plane_only_opens_the_floors() -> None:
@@ -319,6 +361,18 @@ def test_an_instance_offers_what_its_floors_have() -> None:
     offered = get_type_hints(Instance)
     assert offered
     assert offered == {name: given[name] for name in offered}
+
+
+@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+def test_folders_are_small(package: str) -> None:
+    """A reader finds a module by its name, in a list that fits one look."""
+    sizes = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in modules(package)
+        if path.stem != "__init__"
+    )
+    large = {folder for folder, size in sizes.items() if size > MOST_MODULES}
+    assert large <= OF_RESOURCES, {folder: sizes[folder] for folder in large - OF_RESOURCES}
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.ground.errors import AuditUnavailableError, PaddockError
 from orchestrator.host.link.messages import AgentEvent
 from orchestrator.record.audit.budgets import AgentEvents
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import AGENT_OPERATIONS

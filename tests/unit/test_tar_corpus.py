@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paddock.client.errors import ConnectionLostError
-from paddock.client.local import Directory, walk
+from paddock.client.local_directory import Directory, walk
 from paddock.client.tar_stream import Receiving, Sending
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.files.archives.packing import Packing

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.errors import NotFoundError, SandboxUnavailableError
-from orchestrator.record.audit import cutting
+from orchestrator.record.audit import secret_cutting
 from orchestrator.work.terminals.device import Late
 from orchestrator.work.terminals.framing import Framing, Output
 from orchestrator.work.terminals.pages import Exit
-from orchestrator.work.terminals.said import Said
+from orchestrator.work.terminals.redacted_output import RedactedOutput
 from orchestrator.work.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Terminal, Wait
 from sandbox_agent.decide.escapes import Span
 from sandbox_agent.decide.protocol import Message
@@ -87,7 +87,7 @@ def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
     async def flush() -> None:
         pass
 
-    said = Said(raw.extend, lambda: agent.redactor, search)
+    said = RedactedOutput(raw.extend, lambda: agent.redactor, search)
     return Terminal("pty-1", spec(**{"output_wait_ms": 50, **members}), agent, said, flush), raw
 
 
@@ -103,7 +103,7 @@ async def test_a_prompt_counts_when_nothing_follows_it() -> None:
     agent = Agent(b"hello\r\n", PROMPT, b"was output\r\n", PROMPT)
     terminal, raw = new(agent)
     assert await terminal.start() is Wait.PROMPT
-    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.last_prompt == ("tool=> ", "ready")
     assert bytes(raw) == agent.said
     assert agent.waits[-1] == SETTLE_MS
 
@@ -160,7 +160,7 @@ async def test_what_came_before_the_line_is_in_no_answer() -> None:
 async def test_a_program_that_speaks_and_still_waits_is_at_its_prompt() -> None:
     terminal, agent, _ = await started(b"a notice\r\nand ", b"another")
     assert await terminal.synchronise()
-    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.last_prompt == ("tool=> ", "ready")
     assert await terminal.take_late() == [Late("a notice\nand another", 21)]
     agent.pieces.append(b"say 1\r\n1\r\n" + PROMPT)
     await terminal.send("do", "say 1")
@@ -351,7 +351,7 @@ async def test_long_output_is_searched_once_and_in_pieces_between_which_others_g
     assert answer.wait is Wait.PROMPT
     assert raw.count(b"x") == len(text)
     assert sum(searched) < 1.1 * len(text)
-    assert max(searched) <= cutting.MOST_AT_ONCE
+    assert max(searched) <= secret_cutting.MOST_AT_ONCE
     # Each piece is processed in a separate turn of the loop.
     assert len(set(fed)) == len(fed) >= len(text) // 4096
     assert agent.spent > 0
@@ -365,7 +365,7 @@ async def test_a_search_that_fails_loses_nothing() -> None:
             raise SandboxUnavailableError("not in time")
         return window.spans()
 
-    said = Said(kept.extend, lambda: redactor, search)
+    said = RedactedOutput(kept.extend, lambda: redactor, search)
     with pytest.raises(SandboxUnavailableError):
         await said.feed(b"x" * 1000 + SECRET.encode())
     fails = False
@@ -382,7 +382,7 @@ async def test_long_windows_are_searched_in_a_thread_which_is_paid_for() -> None
             threads.add(threading.get_ident())
             return super().spans(data)
 
-    search, redactor = cutting.Cutting(), Watched(["0123456789abcdef" * 1000])
+    search, redactor = secret_cutting.SecretCutting(), Watched(["0123456789abcdef" * 1000])
     window = Window(redactor, b"x" * 500_000, 400_000)
     assert await search.spans("key", window, paid.append) == []
     assert threads == threads - {threading.get_ident()}

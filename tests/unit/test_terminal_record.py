@@ -5,8 +5,8 @@ import json
 import pytest
 
 from api.views.terminals import terminal
-from orchestrator.work.terminals.record import TerminalRecord
 from orchestrator.work.terminals.terminal import Status
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 
 OPENED = (
     '{"id": "pty-1", "tool": "fake", "manifest_sha256": "00", "startup_command": "fake -x",'

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.work.terminals import evidence, evidence_files, transcript
-from orchestrator.work.terminals.abandoned import finish_abandoned
-from orchestrator.work.terminals.evidence import Evidence, EvidenceError
+from orchestrator.work.terminals.evidence import Evidence
+from orchestrator.work.terminals.evidence_files import EvidenceError, finish_abandoned
 from tests.support.until import until
 
 

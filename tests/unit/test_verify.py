@@ -12,7 +12,7 @@ from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.events import EventDraft, members
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.ledger import Ledger
-from orchestrator.record.audit.verify import verify
+from orchestrator.record.audit.verification import verify
 from paddock.audit.chain import GENESIS_HASH, canonical, chain_hash, verify_chain
 from tests.unit.ledger_support import draft, fill
 
@@ -126,7 +126,7 @@ async def execute(database: Database, statement: str) -> None:
 async def test_a_chain_in_the_database(
     database: Database, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("orchestrator.record.audit.verify._PAGE", page)
+    monkeypatch.setattr("orchestrator.record.audit.verification._PAGE", page)
     verdict = await verify(database, "k1")
     assert (verdict.ok, verdict.index, verdict.seq) == (True, None, 6)
     assert (await verify(database, "k1", 6, verdict.hash)).ok

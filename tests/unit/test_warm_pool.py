@@ -17,8 +17,8 @@ from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.sandbox.sandboxes import warm_pool
 from orchestrator.sandbox.sandboxes.parts import Tenancy
-from orchestrator.sandbox.sandboxes.warm_failures import WarmFailures
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.sandbox.sandboxes.warm_state import WarmFailures
 from orchestrator.settings.settings import Settings
 from orchestrator.state.shapes import Shape
 

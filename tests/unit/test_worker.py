@@ -1,4 +1,4 @@
-"""One thread for the database: its calls run in turn, and nobody waits for a call in vain."""
+"""One thread for the database: its calls run in order, and nobody waits for a call in vain."""
 
 import asyncio
 import threading

@@ -20,13 +20,14 @@ from orchestrator.ground.store.database_file import (
     reason,
 )
 from orchestrator.ground.store.room import Room
+from orchestrator.ground.threads import settle_with
 
 T = TypeVar("T")
 
 # A disk that hangs blocks one of the threads, but not its callers.
 _WRITE_SECONDS = 15.0
 _READ_SECONDS = 30.0
-# Callers that browse records also wait for a turn.
+# Callers that browse records also wait for the slot of their queue.
 _BROWSE_SECONDS = 120.0
 
 
@@ -43,7 +44,7 @@ class Database:
         self._room: Room | None = None
         self._reader = _Access("paddock-db-reader")
         self._browser = _Access("paddock-db-browser")
-        self._turns = Queue()
+        self._browsing = Queue()
 
     @classmethod
     async def open(cls, path: Path, migrations: Path = MIGRATIONS) -> "Database":
@@ -87,12 +88,13 @@ class Database:
     async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Like `read`, for clients that look through any number of records any number of times.
 
-        Callers take turns, see `rounds.asking`, so `function` should read one page and no more.
+        Callers are served round robin (see `round_robin.asking`), so `function` should read one
+        page and no more.
         """
         return await _in_time(self._browse(function), _BROWSE_SECONDS)
 
     async def _browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        async with self._turns.turn(asker()):
+        async with self._browsing.slot(asker()):
             return await self._browser.transaction("BEGIN", function)
 
     def _check_room(self) -> None:
@@ -245,7 +247,7 @@ class Worker:
     async def run(self, function: Callable[[], T]) -> T:
         """The result of `function`, after those of earlier calls.
 
-        A call that is cancelled before its turn has no effect. Raises: the errors of `function`;
+        A call that is cancelled before it begins has no effect. Raises: the errors of `function`;
         RuntimeError after `stop`.
         """
         if self._stopped:
@@ -272,22 +274,6 @@ def _do(job: _Job | None) -> bool:
     """Runs a job; returns False if there is none any more."""
     if job is None:
         return False
-    if job.outcome.cancelled():
-        return True
-    result, failed = None, None
-    try:
-        result = job.function()
-    except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-        failed = error
-    with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
-        job.outcome.get_loop().call_soon_threadsafe(_settle, job.outcome, result, failed)
+    if not job.outcome.cancelled():
+        settle_with(job.outcome, job.function)
     return True
-
-
-def _settle(outcome: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if outcome.done():
-        return
-    if error is None:
-        outcome.set_result(result)
-    else:
-        outcome.set_exception(error)

@@ -13,7 +13,7 @@ _VERSIONS = (
     " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
 )
 _MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
-# For moments in which another process, such as a backup or a shell, locks the file.
+# Another process, such as a backup or a shell, may lock the file for a moment.
 BUSY_TIMEOUT_MS = 5000
 
 
@@ -22,7 +22,7 @@ class StoreError(Exception):
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
-    """SQLite calls a full disk an input/output error while it opens a file."""
+    """The error in words. While SQLite opens a file, it reports a full disk as an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return f"{error}: the disk is full, or it fails" if code == sqlite3.SQLITE_IOERR else str(error)
 

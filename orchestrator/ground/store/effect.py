@@ -2,9 +2,19 @@
 
 import functools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 Effect = Callable[[sqlite3.Connection], None]
+
+
+def executing(statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Effect:
+    """An effect that executes one statement with these values."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, values)
+
+    return apply
 
 
 def both(first: Effect, second: Effect) -> Effect:
@@ -18,6 +28,6 @@ def both(first: Effect, second: Effect) -> Effect:
 
 
 def together(*effects: Effect | None) -> Effect | None:
-    """An effect that runs those that there are; None if there are none."""
+    """An effect that runs all of these that are not None; None if there are none."""
     found = [each for each in effects if each is not None]
     return functools.reduce(both, found) if found else None

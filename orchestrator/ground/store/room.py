@@ -8,14 +8,14 @@ from pathlib import Path
 # Enough to record the ends of some hundred sessions.
 ROOM_BYTES = 8 * 1024 * 1024
 _KEEP_SIZE = 1
-# The file system can't reserve space, so none is reserved.
+# Errors of a file system that can't reserve space: then none is reserved.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Room:
     """Blocks reserved for the write-ahead log beyond its end, without changing its size.
 
-    SQLite writes there before anywhere else, and nothing else can use them.
+    SQLite writes to them before anywhere else, and nothing else can use them.
     """
 
     def __init__(self, log: Path, size: int = ROOM_BYTES) -> None:

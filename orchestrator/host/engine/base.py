@@ -31,12 +31,12 @@ class ContainerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A host path shown inside the sandbox."""
+    """A host path that is mounted in the sandbox."""
 
     source: str
     target: str
     read_only: bool
-    # Whether what the host mounts on it later appears in the sandbox; it must be a shared mount.
+    # Whether later mounts on it appear in the sandbox, too; it must be a shared mount then.
     follows: bool = False
 
 

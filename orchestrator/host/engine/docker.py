@@ -21,6 +21,7 @@ from docker.utils import kwargs_from_env
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.lane import Lane
+from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import bounded
 from orchestrator.host.engine import docker_containers, docker_kernel, docker_rates, docker_records
 from orchestrator.host.engine.base import (
@@ -80,6 +81,9 @@ class DockerEngine(Engine):
         self._removals = Lane(max(1, threads // 2), timeout)
         self._client: docker.APIClient | None = None
         self._client_lock = threading.Lock()
+        # Containers that the engine could not remove. It is asked again when it is back.
+        self._unremoved: set[str] = set()
+        self._removing_again = TaskScope("the removal of containers")
         self._network = Bridge(instance, resolvers)
         self._streams: set[EventStream] = set()
 
@@ -163,6 +167,14 @@ class DockerEngine(Engine):
     async def remove(self, container_id: str) -> None:
         """See `Engine.remove`."""
         try:
+            await self._remove(container_id)
+        except EngineUnavailableError:
+            self._unremoved.add(container_id)
+            raise
+        self._unremoved.discard(container_id)
+
+    async def _remove(self, container_id: str) -> None:
+        try:
             removal = await self._removals.begin(
                 lambda: self._submit(lambda client: docker_containers.remove(client, container_id))
             )
@@ -171,6 +183,13 @@ class DockerEngine(Engine):
                 f"the container engine removed no container within {self._timeout:g} s"
             ) from error
         await self._answer("remove a container", removal)
+
+    async def _remove_again(self) -> None:
+        for container_id in list(self._unremoved):
+            try:
+                await self.remove(container_id)
+            except EngineUnavailableError as error:
+                _log.error("container %s stays: %s", container_id[:12], error.detail)
 
     async def logs(self, container_id: str) -> str:
         """See `Engine.logs`: at most the last 100 lines."""
@@ -239,6 +258,7 @@ class DockerEngine(Engine):
             async for event in generator:
                 if event.action == "resync":  # the engine may have been restarted
                     self._network.distrust()
+                    self._removing_again.spawn(self._remove_again())
                 yield event
         finally:
             self._streams.discard(stream)
@@ -248,6 +268,7 @@ class DockerEngine(Engine):
         """See `Engine.close`; waits for running calls, which their time-outs bound."""
         for stream in list(self._streams):
             stream.stop()
+        await self._removing_again.close()
         try:
             await bounded(self._pool.shutdown, _END_SECONDS)
         except TimeoutError:

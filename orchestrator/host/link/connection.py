@@ -27,9 +27,9 @@ _MOST_UNSENT_BYTES = 16 * 1024 * 1024
 _ACK_SECONDS = 0.02
 _MOST_UNACKNOWLEDGED = MOST_UNACKNOWLEDGED_EXECS // 2
 # After either limit, other work of the event loop comes first.
-_FRAMES_A_TURN = 32
-_BYTES_A_TURN = 64 * 1024
-_TURN_SECONDS = 0.002
+_PORTION_FRAMES = 32
+_PORTION_BYTES = 64 * 1024
+_PORTION_SECONDS = 0.002
 # Time of the ledger's thread per event, in addition to the time measured here.
 _EVENT_SECONDS = 0.00025
 # Requests that were abandoned by their callers but not answered by the agent yet.
@@ -71,7 +71,7 @@ class Asked(NamedTuple):
 class Connection(asyncio.Protocol):
     """Exchanges frames with one agent. A malformed, unrequested or misplaced frame ends it.
 
-    Received frames are handled in turns. While some wait for a turn, nothing is read.
+    Received frames are handled in portions. While some wait, nothing is read.
     """
 
     def __init__(self, link: Link) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         # The methods of pending requests with large answers, whether or not a caller still waits.
         self._asked: dict[int, str] = {}
         self._given_up: set[int] = set()
-        self._turn: asyncio.TimerHandle | None = None
+        self._next_portion: asyncio.TimerHandle | None = None
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -109,21 +109,21 @@ class Connection(asyncio.Protocol):
         """Resumes handling after a pause."""
         if self._paused:
             self._paused = False
-            if self._turn is None:
-                self._take_turn()
+            if self._next_portion is None:
+                self._handle_portion()
 
     def data_received(self, data: bytes) -> None:
         """Handles the frames that `data` completes, or the first of them."""
         self._decoder.add(data)
-        if self._turn is None and not self._paused:
-            self._take_turn()
+        if self._next_portion is None and not self._paused:
+            self._handle_portion()
 
-    def _take_turn(self) -> None:
+    def _handle_portion(self) -> None:
         """Handles some frames. The rest waits, and so does an agent that used much time.
 
         The time used by earlier connections and by recording earlier events counts, too.
         """
-        self._turn = None
+        self._next_portion = None
         owed = self._link.spend(0.0)
         if owed and self._transport is not None and not self.closing:
             self._wait(owed)
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         # Of this thread, because the agent is not responsible for other processes' use of the CPU.
         began = time.thread_time()
         try:
-            taken, events = self._take_up(began + _TURN_SECONDS)
+            taken, events = self._take_up(began + _PORTION_SECONDS)
         except ValueError as error:
             self._link.violated(self, str(error))
             return
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
         """Resumes after this many seconds, and reads nothing until then."""
         if self._transport is not None:
             self._transport.pause_reading()
-        self._turn = asyncio.get_running_loop().call_later(seconds, self._take_turn)
+        self._next_portion = asyncio.get_running_loop().call_later(seconds, self._handle_portion)
 
     def _take_up(self, until: float) -> tuple[bool, int]:
         """Returns whether more frames may follow, and how many of the handled ones were events.
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         Raises: FrameError, ValueError for messages that an agent may not send.
         """
         events = size = 0
-        for _ in range(_FRAMES_A_TURN):
+        for _ in range(_PORTION_FRAMES):
             allowed = bounds(self._accepted, self._asked.values())
             body = None if self.closing or self._paused else self._decoder.take(allowed.bytes)
             if body is None:
@@ -168,14 +168,14 @@ class Connection(asyncio.Protocol):
             self._receive(message, len(body))
             events += "method" in message
             size += len(body)
-            if time.thread_time() >= until or size >= _BYTES_A_TURN:
+            if time.thread_time() >= until or size >= _PORTION_BYTES:
                 break
         return True, events
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Ends all pending requests without an answer."""
         self._transport = None
-        for timer in (self._ack_timer, self._turn):
+        for timer in (self._ack_timer, self._next_portion):
             if timer is not None:
                 timer.cancel()
         self._link.lost(self)

@@ -37,11 +37,11 @@ _MOST_LISTED = 256
 # An event reports one action in a few members, none longer than a path.
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
-# Of a command line, whose beginning an agent reports.
+# The most words of a command line that an agent reports.
 _MOST_WORDS = 64
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
-# For the end of a program: an exit code may be 128 plus a signal number.
+# The exit code of a program that a signal ended is 128 plus the signal's number.
 _LARGEST_EXIT_CODE = 255
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
 _HELLO_MEMBERS = frozenset(
@@ -134,10 +134,15 @@ def answer_of(method: str, answer: Message) -> Message:
     return value
 
 
+def malformed() -> SandboxUnavailableError:
+    """The error for an agent's answer that can't be trusted."""
+    return SandboxUnavailableError("the sandbox agent sent a malformed answer")
+
+
 def domain_error(error: Any) -> PaddockError:
     """The error that an agent returned, with a code that agents may use."""
     if not isinstance(error, dict):
-        return SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        return malformed()
     data = error.get("data")
     if not isinstance(data, dict):
         data = {}
@@ -254,12 +259,12 @@ def parse_event(params: Any) -> AgentEvent:
 
 def _output(params: Message) -> tuple[Chunk, ...] | None:
     """Raises ValueError for malformed output, or for more than an end event may contain."""
-    told = params.get("output")
-    if told is None:
+    output = params.get("output")
+    if output is None:
         return None
-    if not isinstance(told, list) or len(told) > MOST_TOLD_CHUNKS:
+    if not isinstance(output, list) or len(output) > MOST_TOLD_CHUNKS:
         raise ValueError("output must be a short list")
-    chunks = tuple(map(parse_chunk, told))
+    chunks = tuple(map(parse_chunk, output))
     if sum(len(data) for _, _, data in chunks) > MOST_TOLD_BYTES:
         raise ValueError(f"output must have at most {MOST_TOLD_BYTES} bytes")
     return chunks

@@ -124,7 +124,7 @@ def wanted_size(found: FileSystem, limit: int) -> int | None:
 
 
 def resize(image: Path, size: int, draft: Path) -> None:
-    """Resizes an unmounted image, or shrinks it to about the smallest size that its files fit.
+    """Resizes an unmounted image; if its files need more, it gets about their smallest size.
 
     The work is done on a copy at `draft`, which replaces the image when it is complete, so a
     process that dies during it does no harm. The copy holds the used blocks only. Raises:
@@ -151,7 +151,7 @@ def resize(image: Path, size: int, draft: Path) -> None:
 
 
 def check(image: Path) -> None:
-    """Completes what the journal of an unmounted image has, and checks the file system.
+    """Replays the journal of an unmounted image, and checks the file system.
 
     Raises: ImageError.
     """
@@ -177,9 +177,9 @@ def _resized(image: Path, size: int, slack: float) -> bool:
     return True
 
 
-def least_size(said: str) -> int:
-    """The size in bytes that `resize2fs -P` reports. Raises: ImageError."""
-    found = re.search(r"minimum size of the filesystem: (\d+)\s*$", said)
+def least_size(output: str) -> int:
+    """The size in bytes that `resize2fs -P` prints. Raises: ImageError."""
+    found = re.search(r"minimum size of the filesystem: (\d+)\s*$", output)
     if found is None:
         raise ImageError("resize2fs did not report the workspace's smallest size")
     return int(found[1]) * BLOCK_BYTES
@@ -239,12 +239,12 @@ def _run(argv: list[str], seconds: float, accepted: tuple[int, ...] = (0,)) -> s
         )
     except subprocess.TimeoutExpired:
         raise ImageError(f"{argv[0]} did not finish within {seconds:g} s") from None
-    said = done.stdout.decode(errors="replace").strip()
+    output = done.stdout.decode(errors="replace").strip()
     if done.returncode not in accepted:
-        if "No space left on device" in said:
+        if "No space left on device" in output:
             raise CapacityExhaustedError(
                 "the host is short of disk space for a workspace", retry_after=_RETRY_SECONDS
             )
-        last = said.splitlines()[-1][:200] if said else f"exit status {done.returncode}"
+        last = output.splitlines()[-1][:200] if output else f"exit status {done.returncode}"
         raise ImageError(f"{argv[0]} failed: {last}")
-    return said
+    return output

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.host.workspace.mounts import syscall
 from orchestrator.host.workspace.plain_directory import PlainDirectories
 from orchestrator.host.workspace.quota import DiskUsage
 
@@ -131,16 +132,9 @@ class KernelCalls:
 def _quotactl(
     directory: Path, command: int, project: int, block: ctypes.Array[ctypes.c_char]
 ) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         code = ctypes.c_uint(command << 8 | _PROJECT)
-        done = libc.syscall(
-            ctypes.c_long(_SYS_QUOTACTL_FD), descriptor, code, ctypes.c_uint(project), block
-        )
-        if done != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        syscall(_SYS_QUOTACTL_FD, descriptor, code, ctypes.c_uint(project), block)
     finally:
         os.close(descriptor)

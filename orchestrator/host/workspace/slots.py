@@ -9,11 +9,11 @@ import secrets
 import sqlite3
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
+from orchestrator.ground.events import now
 from orchestrator.host.workspace.paths import validate_id, visible_path
 from orchestrator.host.workspace.quota import Quota
 
@@ -80,7 +80,7 @@ def claim(
         owner=owner,
         uid=_free_uid(conn, uid_base, uid_count),
         slot=secrets.token_hex(8),
-        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        created_at=now(),
         quota=quota,
     )
     conn.execute(
@@ -138,12 +138,12 @@ def keep(conn: sqlite3.Connection, workspace_id: str) -> None:
 
 
 def order_purge_unused(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Orders its removal if no client ever learned of a session that uses it."""
+    """Orders its removal if no client ever got to know a session that uses it."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ? AND NOT used", (workspace_id,))
 
 
 def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Orders a purge: nobody can claim it from now on. Its files go first, then it is released."""
+    """Orders a purge: from now on nobody can claim it. It is released after its files are gone."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ?", (workspace_id,))
 
 

@@ -5,17 +5,17 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, NamedTuple
 from urllib.parse import quote
 
+from orchestrator.ground.events import now
 from orchestrator.ground.store import schema
 from orchestrator.ground.store.database_file import StoreError, migrate_file
 from orchestrator.operate.backups.backup_file import BackupError, BackupReader, BackupWriter, Report
 from orchestrator.operate.backups.contents import ARCHIVE, DATABASE, members, roots
 from orchestrator.operate.backups.workspaces import AddedWorkspaces, add_workspaces
-from orchestrator.record.audit.verify import verify_all
+from orchestrator.record.audit.verification import verify_all
 from orchestrator.settings.settings import Settings
 
 # Pages for each step, between which progress is reported.
@@ -159,7 +159,7 @@ def _about(settings: Settings, copy: Path, *, private: bool) -> dict[str, object
     except FileNotFoundError:
         instance = None
     return {
-        "taken_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "taken_at": now(),
         "instance": instance,
         "schema": schema,
         "keys": private,

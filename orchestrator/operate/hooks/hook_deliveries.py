@@ -13,8 +13,9 @@ from functools import partial
 from random import random
 
 from orchestrator.ground.events import now as recorded_now
+from orchestrator.ground.events import time_text
+from orchestrator.ground.http_post import FAILURES, NameLookups, signed_post
 from orchestrator.ground.metrics import Metrics
-from orchestrator.ground.signed_post import FAILURES, NameLookups, signed_post
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.ground.tasks import Rounds
@@ -28,9 +29,9 @@ from orchestrator.operate.hooks.delivery_rows import (
 )
 from orchestrator.operate.hooks.hook import Hook
 from orchestrator.operate.hooks.messages import body_of, delivery_id, messages_of, operations_for
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.query import Selection
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +241,7 @@ def pause(tries: int, chance: float) -> float:
 
 def kept_since() -> str:
     """The time before which deliveries were given up that are kept no longer."""
-    return f"{datetime.now(UTC) - KEPT:%Y-%m-%dT%H:%M:%S.%fZ}"
+    return time_text(datetime.now(UTC) - KEPT)
 
 
 def _outgoing(hook: Hook, recorded: Recorded, owner: str | None) -> list[NewDelivery]:

@@ -23,9 +23,9 @@ from orchestrator.operate.hooks.delivery_rows import Delivery, DeliveryCounts, D
 from orchestrator.operate.hooks.hook import Hook
 from orchestrator.operate.hooks.hook_deliveries import HookDeliveries, kept_since
 from orchestrator.operate.hooks.hook_rules import HookRules, WantedHook, manager_of, may_see
-from orchestrator.record.audit.follow import Followers
+from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.sealing import Sealer
+from orchestrator.record.secrets.sealer import Sealer
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal
 from orchestrator.settings.operator_hooks import HOOK_PREFIX, OperatorHook, load_hook_secret
 

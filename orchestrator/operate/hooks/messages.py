@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from paddock.audit.chain import Event
 from paddock.contract.words import HOOK_EVENTS, HookEvent, Rationale
 

@@ -12,7 +12,7 @@ from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from paddock.contract.words import Status
 
 # More than the usual interval of scrapes, so that each sees the worst.
@@ -96,14 +96,14 @@ class Gauges(Collector):
         for level in dict.fromkeys([*self._levels, *waiting]):
             warm.add_metric([level], waiting[level])
         yield warm
-        turns = self._sessions.shares.turns
+        slots = self._sessions.shares.slots
         yield GaugeMetricFamily(
             "paddock_creations_waiting",
-            "Session creations that wait for their turn.",
-            turns.waiting,
+            "Session creations that wait for a slot.",
+            slots.waiting,
         )
         yield GaugeMetricFamily(
-            "paddock_creations_working", "Session creations in progress.", turns.working
+            "paddock_creations_working", "Session creations in progress.", slots.working
         )
 
     def _of_the_ledger(self) -> Iterator[Metric]:

@@ -18,13 +18,12 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import Recorder
-from orchestrator.record.secrets.configured import ConfiguredSecrets
+from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
 from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.rules.tools.last_good import LastGood
-from orchestrator.rules.tools.rules import RuleFiles, ToolRules
+from orchestrator.rules.tools.tool_rules import LastGood, RuleFiles, ToolRules
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.settings.image_list import listed
 from orchestrator.settings.operator_files import files_or_folder, table_files

@@ -9,7 +9,7 @@ from orchestrator.ground.store.effect import Effect, both
 from orchestrator.programs.turns.runs import queue, timeline_rows
 from orchestrator.programs.turns.runs.timeline import MAX_TIMELINE_ENTRIES, TimelineEntry, kept
 from orchestrator.work.models.messages import ModelMessage, ToolCall
-from paddock.contract.early import StopsEarly
+from paddock.contract.first_error import StopsEarly
 
 _Text = Annotated[str, Field(max_length=128 * 1024)]
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.host.workspace.staged import base, descriptors
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, TooMuchError, walk
 from orchestrator.host.workspace.staged.names import bad_name, bad_place
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, TooMuchError, walk
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.files.archives import names
 from sandbox_agent.files.archives.packing import Packing

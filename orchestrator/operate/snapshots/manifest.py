@@ -36,7 +36,7 @@ from orchestrator.rules.policy.session_policy import BUILT_IN
 from orchestrator.settings.schema_errors import place, reason
 from orchestrator.state.budget import outside
 from orchestrator.state.session import Session
-from paddock.contract.early import StopsEarly
+from paddock.contract.first_error import StopsEarly
 from paddock.contract.words import Kind
 
 VERSION = 1

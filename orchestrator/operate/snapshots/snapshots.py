@@ -39,10 +39,10 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.settings import Settings
-from orchestrator.state.carrying import Carried
 from orchestrator.state.requests import NewSession, Registered
+from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 
 T = TypeVar("T")

@@ -35,7 +35,7 @@ class Spool:
         return self._files[name]
 
     def sink(self, name: str) -> Callable[[bytes], object]:
-        """A function that writes the bytes of a new part. Raises: OSError, CapacityExhaustedError."""
+        """A function that writes a new part's bytes. Raises: OSError, CapacityExhaustedError."""
         self.make(name)
 
         def write(data: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.ground.errors import ConflictError, PaddockError, TooLargeError
 from orchestrator.host.workspace.helper import Helper, HelperError
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.operate.snapshots.archive import MARKS, STAGED, WORKSPACE, SnapshotError
 from orchestrator.operate.snapshots.spool import Spool
 

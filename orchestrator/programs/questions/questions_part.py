@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 
-from orchestrator.ground.accepting import accepted
+from orchestrator.ground.accepted_connections import accepted_connections
 from orchestrator.ground.fair_share import Pace
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
@@ -45,7 +45,7 @@ class QuestionDoor:
 
     async def _accept(self, listener: socket.socket) -> None:
         async with contextlib.aclosing(
-            accepted(listener, self._pace, self._asked, _CONNECTIONS)
+            accepted_connections(listener, self._pace, self._asked, _CONNECTIONS)
         ) as connections:
             async for connection, _ in connections:
                 self._asked.spawn(self._serve(connection))

@@ -14,8 +14,8 @@ from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
 from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.sessions.ending import SYSTEM
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.session_ends import SYSTEM
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
 from paddock.audit.chain import Event
@@ -157,7 +157,7 @@ class SpawnedRuns:
     async def _end(self, child: Session, result: SpawnResult) -> None:
         child.family.result = result
         status = Status.ABORTED if result.is_error else Status.COMPLETED
-        await self._sessions.ending.run(child, SYSTEM, status, Rationale.NORMAL, error=result.error)
+        await self._sessions.ends.run(child, SYSTEM, status, Rationale.NORMAL, error=result.error)
 
     def _tell_end(self, spawned: SpawnedRun) -> None:
         result = spawned.result

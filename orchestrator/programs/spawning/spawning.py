@@ -10,7 +10,7 @@ from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sessions import spawn_rows
-from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.family import OpenSpawn, SpawnResult
 from orchestrator.state.requests import Child, NewSession, Registered
 from orchestrator.state.session import Session
@@ -101,7 +101,7 @@ class Spawning:
         """Raises: ValidationError if the label has a secret in it; AuditUnavailableError."""
         parent, origin = child.parent, child.origin
         named = {"label": origin.label}
-        check_not_stored(named, await self._recorder.told(parent, named))
+        check_not_stored(named, await self._recorder.cut(parent, named))
         spawn = OpenSpawn(origin, request.id or "")
         await self._recorder.record(
             parent,

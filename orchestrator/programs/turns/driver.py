@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from orchestrator.ground.errors import BudgetExceededError, PaddockError
 from orchestrator.ground.events import NOTHING_MADE, EventDraft, Made
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.store.effect import together
 from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.registry import OPERATIONS
@@ -59,11 +59,11 @@ class ProgramDriver:
     """Drives the program of one turn. Its context tells what it has staged and done."""
 
     def __init__(
-        self, context: OperationContext, recorder: Recorder, loop_turns: LoopTurns
+        self, context: OperationContext, recorder: Recorder, loop_slots: LoopSlots
     ) -> None:
         self.context = context
         self._recorder = recorder
-        self._loop_turns = loop_turns
+        self._loop_slots = loop_slots
 
     async def run(self, program: Program) -> Value:
         """The program's value.
@@ -106,7 +106,7 @@ class ProgramDriver:
             case TakeQueued() if self.context.conversation is not None:
                 return await self.context.conversation.take_last()
             case Breath():
-                await self._loop_turns.next(self.context.session.key)
+                await self._loop_slots.next(self.context.session.key)
                 self._check_budgets(("time",))
         return None
 

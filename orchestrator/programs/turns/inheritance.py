@@ -12,8 +12,8 @@ from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
 from orchestrator.rules.policy.levels import Level, Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.policy.session_policy import SessionPolicy
+from orchestrator.state.child_bounds import child_budget, child_level, child_policy, covers
 from orchestrator.state.family import Origin
-from orchestrator.state.narrowing import child_budget, child_level, child_policy, covers
 from orchestrator.state.requests import Child, NewSession
 from orchestrator.state.session import Session
 from orchestrator.state.terms import Terms
@@ -114,7 +114,7 @@ def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
         labels={},
         env={
             name: value
-            for name, value in parent.env.items()
+            for name, value in parent.terms.env.items()
             if allowed_variable(name, level.environment)
         },
         idle_timeout=wanted.idle_timeout or parent.terms.idle_timeout,

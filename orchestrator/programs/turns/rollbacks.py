@@ -4,7 +4,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
 from orchestrator.work.proposals.listing import StagedCounts
-from orchestrator.work.proposals.service import Proposals
+from orchestrator.work.proposals.proposals import Proposals
 
 
 class TurnRollbacks:

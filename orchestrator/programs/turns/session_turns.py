@@ -153,7 +153,7 @@ class SessionTurns:
         if not isinstance(script, AgentRun):
             return None
         entries = await self._database.read(partial(timeline_rows.all_of, session_key=session.key))
-        cut = partial(self._recorder.told, session)
+        cut = partial(self._recorder.cut, session)
         queued = partial(self.queue.waiting, session.key)
         conversation = Conversation(script, session.key, number, entries, cut, queued)
         await conversation.take()

@@ -6,9 +6,9 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.record import TerminalRecord
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
+from orchestrator.work.terminals.terminal_record import TerminalRecord
+from orchestrator.work.terminals.terminals import Terminals
 
 _REASON = "turn_ended"
 

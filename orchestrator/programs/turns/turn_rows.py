@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.turn import TurnRecord
 from orchestrator.state.budget import Budget
@@ -19,18 +19,14 @@ _COLUMNS = "number, started_at, actor, ended_at, permission_level, workspace_roo
 
 def starting(session_key: str, turn: TurnRecord) -> Effect:
     """Stores a turn that is about to run."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO turns (session_key, number, started_at, actor, permission_level,"
-            " workspace_root) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                *(session_key, turn.number, turn.started_at, turn.actor),
-                *(turn.permission_level, turn.workspace_root),
-            ),
-        )
-
-    return effect
+    return executing(
+        "INSERT INTO turns (session_key, number, started_at, actor, permission_level,"
+        " workspace_root) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            *(session_key, turn.number, turn.started_at, turn.actor),
+            *(turn.permission_level, turn.workspace_root),
+        ),
+    )
 
 
 def ending(session_key: str, turn: TurnRecord, notes: Notes | None) -> tuple[Effect, int]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from orchestrator.ground.events import now
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_lag import LoopLag
-from orchestrator.ground.loop_turns import LoopTurns
+from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.store.effect import together
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.programs.turns import turn_rows
@@ -103,7 +103,7 @@ class TurnRunner:
         self._services = services
         self._recorder = recorder
         self._lag = lag
-        self._loop_turns = LoopTurns()
+        self._loop_slots = LoopSlots()
         self._tasks = TaskScope("the program of a turn")
 
     async def run(self, running: RunningTurn, prepared: PreparedScript) -> TurnRecord:
@@ -129,7 +129,7 @@ class TurnRunner:
             ),
             running.conversation,
         )
-        driver = ProgramDriver(context, self._recorder, self._loop_turns)
+        driver = ProgramDriver(context, self._recorder, self._loop_slots)
         try:
             with session.using():
                 try:
@@ -184,7 +184,7 @@ class TurnRunner:
         FaultPoint.TURN_DRIVEN.reached()
         session, notes, metadata = running.session, running.notes, running.metadata()
         form = shown(outcome, {**metadata, **running.refusal})
-        recorded = await self._recorder.told(
+        recorded = await self._recorder.cut(
             session,
             {
                 "outcome": form,

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _APPEND_SECONDS = 30.0
 KEY_FILE, PUBLIC_FILE = "anchor.key", "anchor.pub"
 _POST_SECONDS = 30.0
-# For one anchor: a file, a POST, and the database's reads and writes.
+# The time for one anchor: a file, a POST, and the database's reads and writes.
 _ROUND_SECONDS = 120.0
 # Events per read, so that others can read in between.
 _PORTION = 20_000

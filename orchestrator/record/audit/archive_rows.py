@@ -1,10 +1,11 @@
 """Stored archived chains. Each function runs inside the caller's transaction."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from orchestrator.ground.store.effect import Effect, executing
 from paddock.audit.chain import canonical
 
 # Rows per deletion, so that other writers wait for no more.
@@ -38,7 +39,7 @@ class Archived:
     archived_at: str
 
     def public(self) -> dict[str, Any]:
-        """As a plain object."""
+        """The archive as a plain object."""
         return asdict(self)
 
 
@@ -78,16 +79,10 @@ def rows_of(connection: sqlite3.Connection, table: str, key: str) -> list[str]:
     return [canonical(dict(row)) + "\n" for row in found]
 
 
-def inserting(archived: Archived) -> Callable[[sqlite3.Connection], None]:
+def inserting(archived: Archived) -> Effect:
     """An effect that stores the archive; its rows may be deleted from then on."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            f"INSERT INTO archives ({_COLUMNS}) VALUES ({_MARKS})",  # noqa: S608 - ours
-            archived.public(),
-        )
-
-    return apply
+    statement = f"INSERT INTO archives ({_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608 - ours
+    return executing(statement, archived.public())
 
 
 def empty(connection: sqlite3.Connection, key: str) -> bool:

@@ -13,15 +13,15 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from orchestrator.ground.errors import CapacityExhaustedError, NotFoundError, PaddockError
-from orchestrator.ground.events import SYSTEM_KEY, EventDraft, now
+from orchestrator.ground.events import SYSTEM_KEY, EventDraft, now, time_text
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
+from orchestrator.ground.threads import KeyedThreads
 from orchestrator.record.audit import archive_rows, query
-from orchestrator.record.audit.archive_disk import ArchiveDisk, DiskHangsError
 from orchestrator.record.audit.archive_rows import Archived, Ended
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.writer import chain_head
@@ -34,9 +34,39 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE = 50
 # The interval of the retention, which may therefore be this much late.
 _LOOK_SECONDS = 3600.0
-# For one chain, including the database's reads and writes; and for a whole run.
+# The time for one chain, including the database's reads and writes, and for a whole run.
 _CHAIN_SECONDS = 1800.0
 _ROUND_SECONDS = 3600.0
+# The time for one call of the disk. A long call packs, syncs and reads back an archive, or removes
+# evidence.
+_CALL_SECONDS, _LONG_CALL_SECONDS = 60.0, 600.0
+_MOST_THREADS = 2
+
+T = TypeVar("T")
+
+
+class DiskHangsError(ArchiveError):
+    """The disk did not answer in time, and would not do so for another chain either."""
+
+
+class ArchiveDisk:
+    """Calls the disk in threads, one at a time per chain. A call that hangs is abandoned."""
+
+    def __init__(self) -> None:
+        self._threads = KeyedThreads("archives", _MOST_THREADS)
+
+    async def call(self, key: str, function: Callable[[], T], *, long: bool = False) -> T:
+        """Runs `function`, which may access only that chain's files, and returns its result.
+
+        Raises: DiskHangsError, also while an earlier call for the chain is still running; the
+        errors of `function`.
+        """
+        seconds = _LONG_CALL_SECONDS if long else _CALL_SECONDS
+        try:
+            return await self._threads.call(key, function, seconds)
+        except TimeoutError as error:
+            detail = str(error) or f"no answer within {seconds:g} s"
+            raise DiskHangsError(f"the disk hangs: {detail}") from None
 
 
 class ArchivingRun(NamedTuple):
@@ -94,7 +124,7 @@ class Archiving:
 
         Raises: AuditUnavailableError, StoreError.
         """
-        before = (datetime.now(UTC) - older_than).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = time_text(datetime.now(UTC) - older_than)
         async with self._lock:
             with self._rounds.round() as this:
                 await self._empty()
@@ -200,15 +230,15 @@ class Archiving:
 
     async def _seal(self, archived: Archived, actor: str) -> None:
         """Records the chain's head and the file in the chain without a session."""
-        told = archived.public()
-        result = {"head_seq": told.pop("seq"), "head_hash": told.pop("hash")}
+        args = archived.public()
+        result = {"head_seq": args.pop("seq"), "head_hash": args.pop("hash")}
         draft = EventDraft(
             session_key=SYSTEM_KEY,
             session_id=None,
             source="control-plane",
             actor=actor,
             operation="audit.archived",
-            args=told,
+            args=args,
             result=result,
         )
         insert = archive_rows.inserting(archived)

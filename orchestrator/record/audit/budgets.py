@@ -10,7 +10,7 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.messages import AgentEvent, session_totals
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.audit.stop_records import StopRecords
 from orchestrator.rules.access.keys import Principal
@@ -62,7 +62,7 @@ class Budgets:
     async def report(
         self, principal: Principal, session: Session, tokens: int, microdollars: int
     ) -> None:
-        """Counts what calls of models used that the session's host made itself.
+        """Counts what the session's host has used for calls of models that it made itself.
 
         The session ends if its budget is used up with them. Raises: the errors of
         `Session.check_not_ending`; RateLimitedError, CapacityExhaustedError if there is no room to
@@ -154,10 +154,8 @@ class Budgets:
             self._metrics.budget_exceeded(kind)
         # Of the agent's report, only the kind and the consumption are trusted.
         exceeded = session.budget.exceed(kind, datetime.now(UTC))
-        said = exceeded.error().detail
-        return replace(event, args=exceeded.recorded(), error=said), session_rows.with_budget(
-            session
-        )
+        event = replace(event, args=exceeded.recorded(), error=exceeded.error().detail)
+        return event, session_rows.with_budget(session)
 
     async def fill(self, session: Session) -> None:
         """Ends a session whose record has reached its limit."""

@@ -19,9 +19,9 @@ class Denials:
 
 
 def grouped(events: Iterable[Event], most: int = MOST_GROUPS) -> list[Denials]:
-    """The largest groups of denials, of events with the newest first.
+    """The largest groups of denials; `events` begin with the newest.
 
-    An event that stands for several refusals counts as these.
+    An event that stands for several refusals counts for each of them.
     """
     found: dict[tuple[object, ...], Denials] = {}
     for event in events:

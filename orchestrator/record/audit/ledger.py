@@ -13,7 +13,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.store.effect import Effect
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.writer import Batch, Head, Heads, Item, chain_head, last_id
 
 # Limits the duration of a transaction, for which every other writer waits.

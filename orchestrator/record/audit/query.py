@@ -9,11 +9,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestrator.ground.events import OPERATIONS
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit.recorded import SELECT_RECORDED, Recorded, full_event
+from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded, full_event
 from orchestrator.record.audit.writer import chain_head
 from paddock.audit.chain import Event, canonical
 
-# Rows per read: memory use stays flat, and other readers get their turn.
+# Rows per read: memory use stays flat, and other readers are served in between.
 PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
 # Events examined per page, if the page must search.
@@ -88,7 +88,7 @@ class Selection:
         return self.owner is not None or self.operations is not None
 
     def position(self, event: Recorded) -> int:
-        """Where it is among all that are looked at: its `seq` in one chain, else its `id`."""
+        """Its position among the examined events: its `seq` in one chain, else its `id`."""
         return event.id if self.session_key is None else event.seq
 
 

@@ -1,7 +1,6 @@
 """Whether there is room to record more: in the quotas of keys, and on the disk."""
 
 import logging
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from pathlib import Path
 from orchestrator.ground.errors import CapacityExhaustedError, RateLimitedError
 from orchestrator.ground.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.host.node.resources import free_bytes
 from orchestrator.record.audit.writer import ROW_BYTES
-from orchestrator.rules.access.keys import KeyRing, Role
+from orchestrator.rules.access.keys import KeyRing
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +94,7 @@ class RecordRoom:
         return DISK_REASON if self._free_bytes() < self._least_free // _CRITICAL else None
 
     def _quota(self, owner: str) -> int | None:
-        known = self._keys.named(owner)
-        if known is not None and known.role is Role.ADMIN:
-            return None
-        return self._keys.limits(owner).over(self._defaults).max_audit_bytes
+        return self._keys.quota(owner, self._defaults).max_audit_bytes
 
     def _free_bytes(self) -> int:
         now = self._clock()
@@ -107,7 +103,7 @@ class RecordRoom:
         return self._looked[1]
 
     def _look(self) -> int:
-        """The last known value if the disk can't be examined; an event is on record already."""
+        """The free bytes; the last known ones if the disk can't be examined."""
         try:
             return self._free()
         except OSError as error:
@@ -116,18 +112,14 @@ class RecordRoom:
 
 
 def charging(owner: str) -> Effect:
-    """An effect that counts the event that it commits with for a key, not for a session."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO key_usage (owner, audit_bytes)"
-            " SELECT ?, length(CAST(body AS BLOB)) + ? FROM events"
-            " WHERE id = (SELECT max(id) FROM events)"
-            " ON CONFLICT (owner) DO UPDATE SET audit_bytes = audit_bytes + excluded.audit_bytes",
-            (owner, ROW_BYTES),
-        )
-
-    return effect
+    """An effect that charges the event with which it commits to a key, not to a session."""
+    return executing(
+        "INSERT INTO key_usage (owner, audit_bytes)"
+        " SELECT ?, length(CAST(body AS BLOB)) + ? FROM events"
+        " WHERE id = (SELECT max(id) FROM events)"
+        " ON CONFLICT (owner) DO UPDATE SET audit_bytes = audit_bytes + excluded.audit_bytes",
+        (owner, ROW_BYTES),
+    )
 
 
 def _short(what: str) -> CapacityExhaustedError:

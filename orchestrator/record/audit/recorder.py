@@ -8,11 +8,11 @@ from orchestrator.ground.events import EventDraft, EventError
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.effect import Effect, both
 from orchestrator.host.link.messages import AgentEvent
-from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.record_room import RecordRoom, charging
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.refusals import Marks, Refusals
+from orchestrator.record.audit.secret_cutting import SecretCutting
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
 from sandbox_agent.decide import excerpts
@@ -50,13 +50,13 @@ class Recorder:
         self._metrics = metrics
         self._room = room
         self._of_full: list[Callable[[Session], None]] = []
-        self._cutting = Cutting()
-        self._refusals = Refusals(self._record_counted, marks)
+        self._cutting = SecretCutting()
+        self._refusals = Refusals(self.record, marks)
 
     def on_full(self, subscriber: Callable[[Session], None]) -> None:
         """Subscribes to sessions about which nothing more may be recorded.
 
-        Their record has reached its limit, or they keep reporting when there is no room.
+        Their record has reached its limit, or they keep adding to it when there is no room.
         """
         self._of_full.append(subscriber)
 
@@ -64,7 +64,7 @@ class Recorder:
         """Records refusals that were only counted."""
         await self._refusals.close()
 
-    async def told(self, session: Session, value: Any) -> Any:
+    async def cut(self, session: Session, value: Any) -> Any:
         """The JSON value without the session's secrets; a thread removes them from a long value.
 
         The session may have ended meanwhile. Raises: RateLimitedError if many such calls wait;
@@ -96,12 +96,12 @@ class Recorder:
         if session.over.done() and not draft.stop:
             session.check_live()
         operation = draft.operation
-        untold = await self._refusals.end(session) if operation == _LAST else None
-        if untold is not None and untold.number:
-            draft = draft._replace(args={**draft.args, "untold_refusals": untold.number})
+        left = await self._refusals.end(session) if operation == _LAST else None
+        if left is not None and left.number:
+            draft = draft._replace(args={**draft.args, "untold_refusals": left.number})
         recorded = await self._ledger.append(_completed(session, draft, names), effect)
-        if untold is not None:
-            untold.settle()
+        if left is not None:
+            left.settle()
         if draft.decision == "deny":
             self._metrics.denied(draft.rule)
         if operation.startswith(_ACTIVITY):
@@ -110,9 +110,10 @@ class Recorder:
         return recorded
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:
-        """Adds to the size that is kept for the session: an event or evidence; negative if removed.
+        """Adds the size of an event or of evidence to what is kept for the session.
 
-        For evidence, TOOL_OUTPUT is a tool's output, and None are notes about it.
+        It is negative if that was removed. `operation` of evidence is TOOL_OUTPUT for a tool's
+        output, and None for notes about it.
         """
         budget = session.budget
         if self._room is not None:
@@ -133,11 +134,11 @@ class Recorder:
 
         Above a rate, identical refusals of a session are counted, and recorded a second later as
         one event with `args.repeats`. Not `alone`: it is always counted. Raises: the errors of
-        `check_room`, `told` and `Session.check_not_ending`, AuditUnavailableError.
+        `check_room`, `cut` and `Session.check_not_ending`, AuditUnavailableError.
         """
         session.check_not_ending()
         self.check_room(session)
-        *values, error = await self.told(session, [*draft.args.values(), draft.error])
+        *values, error = await self.cut(session, [*draft.args.values(), draft.error])
         session.check_not_ending()  # check again
         # Shortened, so that what is kept for counting is limited, like what is recorded.
         refusal = draft._replace(
@@ -154,9 +155,6 @@ class Recorder:
         short and without secrets. Raises: AuditUnavailableError.
         """
         await self._refusals.record(session, draft)
-
-    async def _record_counted(self, session: Session, draft: EventDraft) -> None:
-        await self.record(session, draft)
 
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None

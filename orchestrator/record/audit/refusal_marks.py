@@ -6,7 +6,7 @@ from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.events import now
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 
 
 class RefusalMarks:
@@ -36,7 +36,7 @@ def clearing(session_key: str) -> Effect:
 
 
 def left(connection: sqlite3.Connection) -> dict[str, str]:
-    """By session key: the time since which refusals were counted whose number is lost."""
+    """The times since which refusals were counted whose number is lost, by session key."""
     return dict(
         connection.execute(
             "SELECT key, refusals_since FROM sessions WHERE refusals_since IS NOT NULL"
@@ -45,9 +45,4 @@ def left(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _setting(session_key: str, since: str | None) -> Effect:
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE sessions SET refusals_since = ? WHERE key = ?", (since, session_key)
-        )
-
-    return apply
+    return executing("UPDATE sessions SET refusals_since = ? WHERE key = ?", (since, session_key))

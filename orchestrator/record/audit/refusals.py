@@ -24,7 +24,7 @@ _RATE, _BURST = 20, 100
 _SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 
-Record = Callable[[Session, EventDraft], Awaitable[None]]
+Record = Callable[[Session, EventDraft], Awaitable[object]]
 
 
 class Marks(Protocol):
@@ -44,13 +44,13 @@ class _Counted:
     session: Session
     repeats: Repeats[EventDraft] = field(default_factory=lambda: Repeats(_RATE, _BURST))
     # One task records at a time, and one sets or removes a mark at a time.
-    telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    recording: asyncio.Lock = field(default_factory=asyncio.Lock)
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
     marked: bool = False
     task: asyncio.Task[None] | None = None
 
 
-class Untold:
+class UnrecordedRefusals:
     """Refusals of an ended session that could not be recorded."""
 
     def __init__(self, counted: _Counted | None) -> None:
@@ -59,7 +59,7 @@ class Untold:
         self.number = sum(count for _, count in self._counts)
 
     def settle(self) -> None:
-        """Their number is recorded."""
+        """Notes that their number is recorded."""
         if self._counted is not None:
             for like, count in self._counts:
                 self._counted.repeats.told(like, count)
@@ -85,10 +85,8 @@ class Refusals:
     async def record(self, session: Session, draft: EventDraft, *, alone: bool = True) -> None:
         """Records a refusal, or counts it: then it is recorded a second later, or with the end.
 
-        Not `alone`: it is always counted.
-
-        The draft contains no secrets and is as short as what is recorded. Raises:
-        AuditUnavailableError.
+        Not `alone`: it is always counted. The draft contains no secrets and is as short as what is
+        recorded. Raises: AuditUnavailableError.
         """
         counted = self._counted.get(session.key) or self._begin(session)
         like = _like(draft)
@@ -98,7 +96,7 @@ class Refusals:
             await self._record(session, draft)
             return
         if counted.task is None:
-            counted.task = self._tasks.spawn(self._tell_later(counted))
+            counted.task = self._tasks.spawn(self._record_later(counted))
         await self._mark(counted)
 
     def _begin(self, session: Session) -> _Counted:
@@ -111,26 +109,26 @@ class Refusals:
         if counted.task is None:
             self._counted.pop(counted.session.key, None)
 
-    async def end(self, session: Session) -> Untold:
+    async def end(self, session: Session) -> UnrecordedRefusals:
         """Ends a session: records counted refusals, and returns those that remain unrecorded."""
         counted = self._counted.get(session.key)
         if counted is not None:
-            await self._tell(counted)
-        return Untold(counted)
+            await self._record_counted(counted)
+        return UnrecordedRefusals(counted)
 
     async def close(self) -> None:
         """Records all counted refusals as far as possible."""
         self._closing.set()
         await self._tasks.drain()
 
-    async def _tell_later(self, counted: _Counted) -> None:
+    async def _record_later(self, counted: _Counted) -> None:
         seconds = _SECONDS
         try:
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await self._closing.wait()
-                await self._tell(counted)
+                await self._record_counted(counted)
                 await self._unmark(counted)
                 if self._closing.is_set() or not counted.repeats.counted():
                     return
@@ -140,8 +138,8 @@ class Refusals:
             if counted.session.over.done():
                 self._forget(counted)
 
-    async def _tell(self, counted: _Counted) -> None:
-        async with counted.telling:
+    async def _record_counted(self, counted: _Counted) -> None:
+        async with counted.recording:
             for like, draft, count in counted.repeats.counted():
                 repeated = draft._replace(args={**draft.args, "repeats": count})
                 try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from orchestrator.ground.store.database import Database
-from orchestrator.record.audit.recorded import full_event
+from orchestrator.record.audit.recorded_event import full_event
 from paddock.audit.chain import Event
 
 # Events examined per search; a search that finds fewer returns where to continue.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.events import written
 from orchestrator.ground.store.effect import Effect
-from orchestrator.record.audit.recorded import SELECT_RECORDED, Recorded
+from orchestrator.record.audit.recorded_event import SELECT_RECORDED, Recorded
 from paddock.audit.chain import GENESIS_HASH, Event, chain_hash
 
 _INSERT = """
@@ -104,7 +104,7 @@ class Batch:
         try:
             recorded = self._appended(item)
         except Exception as error:
-            # Without its transaction, nothing more may be written in this batch.
+            # After the end of the transaction, nothing more may be written in this batch.
             if not self._connection.in_transaction or _is_storage_error(error):
                 raise
             return error

@@ -11,7 +11,7 @@ from paddock.contract.words import OUTSIDE_NAME
 
 _PLACEHOLDER = re.compile(rf"{PREFIX}({OUTSIDE_NAME})".encode())
 _BASIC = re.compile(rb"(basic +)([A-Za-z0-9+/]+=*)", re.IGNORECASE)
-# The answer to it may be the request.
+# Its answer may repeat the request.
 _ECHO = "TRACE"
 
 

@@ -7,9 +7,7 @@ hidden in the first one.
 import re
 from typing import NamedTuple
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Outgoing, Requested
 from orchestrator.settings.hosts import Host, HostError, authority, parse_host
 
 _MOST_HEADERS = 128
@@ -21,7 +19,7 @@ _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!-~]+) HTTP/1\.([01])")
 _HEADER = re.compile(rb"(" + _TOKEN + rb"):([\t\x20-\x7e\x80-\xff]*)")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MOST_METHOD = 32
-# They concern one connection only. `Connection` may name more.
+# These fields concern one connection only. `Connection` may name more.
 _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection te trailer upgrade http2-settings".split()
 )
@@ -74,11 +72,11 @@ class RequestHead(NamedTuple):
 
     def upstream(self) -> bytes:
         """The head as the upstream receives it: of the only request on its connection."""
-        shown = authority(self.host, self.port)
+        named = authority(self.host, self.port)
         usual = 443 if self.secure else 80
         if self.port == usual:
-            shown = shown.removesuffix(f":{usual}")
-        lines = [f"{self.method} {self.path} HTTP/1.1".encode(), f"Host: {shown}".encode()]
+            named = named.removesuffix(f":{usual}")
+        lines = [f"{self.method} {self.path} HTTP/1.1".encode(), f"Host: {named}".encode()]
         lines += [name + b": " + value for name, value in self.headers]
         return b"\r\n".join([*lines, b"Connection: close", b"", b""])
 

@@ -120,6 +120,13 @@ class KeyRing:
         known = self._entry(name)
         return KeyLimits() if known is None else known.limits
 
+    def quota(self, name: str, defaults: KeyLimits) -> KeyLimits:
+        """The limits of that key, over these defaults; an admin key has none."""
+        known = self.named(name)
+        if known is not None and known.role is Role.ADMIN:
+            return KeyLimits()
+        return self.limits(name).over(defaults)
+
     def bounds(self, principal: Principal) -> KeyBounds:
         """The bounds of the caller's sessions: those of its key's entry, or of its last entry.
 

@@ -20,7 +20,7 @@ from orchestrator.rules.tools.manifest import (
     declared_states,
 )
 from orchestrator.rules.tools.patterns import Pattern, PatternError, compile_pattern
-from orchestrator.rules.tools.schema import UnusableSchemaError, check_result_schema
+from orchestrator.rules.tools.schemas import UnusableSchemaError, check_result_schema
 from orchestrator.rules.tools.tables import (
     ArgumentTable,
     CedarTable,
@@ -39,7 +39,7 @@ MAX_BYTES = 256 * 1024
 _SHELL = frozenset(";|&`$\n\r")
 _SQL_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3"})
 _BOUNDED = frozenset({"integer", "number", "port"})
-# The kinds that can be run, and those for other runtimes.
+# The kinds that can be run, and the tables of other runtimes.
 _KINDS = "a manifest has a table [command], or [session] for a terminal"
 _ELSEWHERE = {"http": "requests over HTTP", "mcp": "tools of MCP servers"}
 # Paths of the control plane, of the kernel, and of files that clients write.
@@ -200,8 +200,8 @@ def _argv(command: str, binary: str | None) -> tuple[str, ...]:
         raise FieldError(field, "is empty")
     for word in argv:
         if found := sorted(_SHELL.intersection(word)):
-            shown = repr(found[0])[1:-1]
-            raise FieldError(field, f"{shown} may not be in it: no shell runs it")
+            character = repr(found[0])[1:-1]
+            raise FieldError(field, f"{character} may not be in it: no shell runs it")
         if "\0" in word:
             raise FieldError(field, "NUL may not be in it")
     program = PurePosixPath(argv[0]).name

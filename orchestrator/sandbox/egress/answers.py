@@ -36,11 +36,11 @@ class RefusedError(Exception):
         self.answer = answer
 
     @classmethod
-    def said(cls, status: HTTPStatus, text: str) -> "RefusedError":
-        """With an answer of that status and text."""
+    def with_text(cls, status: HTTPStatus, text: str) -> "RefusedError":
+        """A refusal with an answer of that status and text."""
         return cls(answer(status, text))
 
     @classmethod
     def unavailable(cls, error: PaddockError) -> "RefusedError":
         """The session may reach nothing now, or nothing can be recorded."""
-        return cls.said(HTTPStatus.SERVICE_UNAVAILABLE, f"Paddock: {error.detail}.")
+        return cls.with_text(HTTPStatus.SERVICE_UNAVAILABLE, f"Paddock: {error.detail}.")

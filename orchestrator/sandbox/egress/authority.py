@@ -30,7 +30,7 @@ _LIFE, _RENEWED_BEFORE = timedelta(days=730), timedelta(days=90)
 _LEAF_LIFE = timedelta(days=7)
 # Clocks differ.
 _BEFORE = timedelta(hours=1)
-# Where systems keep the roots that they trust, in one file.
+# The files in which systems keep all roots that they trust.
 _ROOTS = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -45,7 +45,7 @@ def authority_directory(state_dir: Path) -> Path:
 
 
 def public_directory(state_dir: Path) -> Path:
-    """What sandboxes get of it."""
+    """The part of it that sandboxes get."""
     return authority_directory(state_dir) / _PUBLIC
 
 
@@ -77,7 +77,7 @@ class Authority:
             raise ConfigError(f"{path}: must be a private key and a certificate in PEM") from None
 
     def context(self, host: str) -> ssl.SSLContext:
-        """For the server of a host, with a certificate for its name only. Raises: OSError."""
+        """A context for the server of a host, with a certificate for its name. Raises: OSError."""
         self._renew()
         certificate = self._leaf(host)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -100,7 +100,7 @@ class Authority:
         self._key, self._certificate = key, certificate
 
     def _renew(self) -> None:
-        """Makes another authority before this one ends, which is trusted on. Raises: OSError."""
+        """Makes another one before this one expires; both are trusted then. Raises: OSError."""
         if self._certificate.not_valid_after_utc - datetime.now(UTC) < _RENEWED_BEFORE:
             self._make(self._certificate)
             self._load((self._directory / _KEY_FILE).read_bytes())

@@ -14,7 +14,7 @@ _SERVER_NAME, _HOST_NAME = 0, 0
 
 
 class HelloError(ValueError):
-    """Not the first message of a TLS client, or one that is not allowed."""
+    """The bytes are not the first message of a TLS client, or the message is not allowed."""
 
 
 class ClientHello(NamedTuple):
@@ -78,7 +78,7 @@ def _message(data: bytes) -> bytes | None:
 
 
 class _Reader:
-    """Reads fields in turn."""
+    """Reads one field after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.ground.task_scope import together
 from orchestrator.sandbox.egress.stream import Stream
 
-# What the client has sent before is passed on for so long.
+# The time in which what a client sent before it went is passed on.
 _PASSING_SECONDS = 5.0
 
 
@@ -24,10 +24,10 @@ async def _never() -> None:
 async def while_present(
     client: Stream, passed_on: Callable[[], Awaitable[object]] = _never
 ) -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]]:
-    """A block as of `together`, which is cancelled and raises ClientGoneError if the client goes.
+    """Like `together`; if the client goes, the block is cancelled and raises ClientGoneError.
 
     `passed_on` returns when everything that the client has sent is on its way; it has a time limit.
-    A client that only sends nothing more is there.
+    A client that has only finished sending is still present.
     """
     async with together() as start:
         watching = start(_watch(client, passed_on))

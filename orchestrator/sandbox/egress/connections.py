@@ -1,11 +1,11 @@
-"""The connections whose end is not on record: kept so that a kill of the control plane is told."""
+"""Connections whose end is not on record: after a kill, the next start records these ends."""
 
 import sqlite3
 from collections.abc import Mapping
 
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, both, executing
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.state import session_rows
 from orchestrator.state.session import Session
@@ -13,28 +13,18 @@ from orchestrator.state.session import Session
 
 def opened(session: Session, connection_id: str) -> Effect:
     """An effect that keeps a connection until `closed`."""
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO egress_connections (id, session_key) VALUES (?, ?)",
-            (connection_id, session.key),
-        )
-
-    return apply
+    return executing(
+        "INSERT INTO egress_connections (id, session_key) VALUES (?, ?)",
+        (connection_id, session.key),
+    )
 
 
 def closed(session: Session, connection_id: str) -> Effect:
     """An effect that forgets a connection, and stores what the session has used by now."""
-    forget, use = _forgetting(connection_id), session_rows.with_usage(session)
-
-    def apply(connection: sqlite3.Connection) -> None:
-        forget(connection)
-        use(connection)
-
-    return apply
+    return both(_forgetting(connection_id), session_rows.with_usage(session))
 
 
-async def tell_lost(
+async def record_lost(
     database: Database, recorder: Recorder, sessions: Mapping[str, Session]
 ) -> None:
     """Records the ends of connections that an earlier control plane left, of sessions by their key.
@@ -57,12 +47,9 @@ async def tell_lost(
 
 
 def _forgetting(connection_id: str) -> Effect:
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM egress_connections WHERE id = ?", (connection_id,))
-
-    return apply
+    return executing("DELETE FROM egress_connections WHERE id = ?", (connection_id,))
 
 
 def _left(connection: sqlite3.Connection) -> dict[str, str]:
-    """By id the session's key."""
+    """The keys of sessions, by the ids of their connections."""
     return dict(connection.execute("SELECT id, session_key FROM egress_connections ORDER BY id"))

@@ -50,13 +50,13 @@ class ConnectionEvidence:
         """
         self._recorder.check_room(self._session)
         connection_id = secrets.token_hex(8)
-        shown = {**_args(head), "addresses": [str(address) for address in addresses]}
+        addressed = {**_args(head), "addresses": [str(address) for address in addresses]}
         draft = EventDraft(
             "egress.request",
             actor=_ACTOR,
             decision="allow",
             rule=decision.rule,
-            args=shown,
+            args=addressed,
             made=Made(args={"connection_id": connection_id}),
         )
         opened = connections.opened(self._session, connection_id)
@@ -112,24 +112,24 @@ class ConnectionEvidence:
 def _without_secrets(
     session: Session, head: RequestHead, decision: Decision
 ) -> tuple[Denied, Decision]:
-    """What is shown of a denied request; a rule that has a secret in it can't be proposed."""
-    shown = {"path": None, **_args(head), "why": decision.why}
-    cut = session.secrets.cut_value(shown)
+    """A denied request without secrets; a rule that has a secret in it can't be proposed."""
+    members = {"path": None, **_args(head), "why": decision.why}
+    cut = session.secrets.cut_value(members)
     denied = Denied(cut["host"], cut["port"], cut["method"], cut["path"], cut["program"])
-    missing = decision.missing if cut == shown else None
+    missing = decision.missing if cut == members else None
     return denied, replace(decision, why=cut["why"], missing=missing)
 
 
 def _args(head: RequestHead) -> dict[str, Any]:
     """The query is left out: it often has credentials."""
-    shown: dict[str, Any] = {
+    args: dict[str, Any] = {
         **{"host": str(head.host), "port": head.port},
         **{"method": head.method, "program": head.program},
     }
     if not head.connect:
-        shown["path"] = head.path.partition("?")[0]
+        args["path"] = head.path.partition("?")[0]
     if head.secure:
-        shown["upgraded" if head.upgraded else "inspected"] = True
+        args["upgraded" if head.upgraded else "inspected"] = True
     if head.secrets:
-        shown["secrets"] = list(head.secrets)
-    return shown
+        args["secrets"] = list(head.secrets)
+    return args

@@ -9,22 +9,26 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.secrets.request_head import RequestHead, parse_head
 from orchestrator.rules.egress.limits import EgressLimits
-from orchestrator.rules.egress.program import UNKNOWN
+from orchestrator.rules.egress.outgoing_request import UNKNOWN
 from orchestrator.rules.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.sandbox.egress import answers
 from orchestrator.sandbox.egress.answers import RefusedError
 from orchestrator.sandbox.egress.client_hello import HelloError
 from orchestrator.sandbox.egress.client_presence import ClientGoneError, while_present
-from orchestrator.sandbox.egress.dialling import UnreachedError, dial
+from orchestrator.sandbox.egress.client_requests import (
+    begins_in_clear,
+    first_message,
+    read_head,
+    read_request,
+)
 from orchestrator.sandbox.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.meter import Meter, SpentError
-from orchestrator.sandbox.egress.reading import read_head
 from orchestrator.sandbox.egress.relay import Relay
 from orchestrator.sandbox.egress.request_body import BodyError
 from orchestrator.sandbox.egress.resolver import LookupFailedError, Resolver
 from orchestrator.sandbox.egress.stream import Stream
-from orchestrator.sandbox.egress.tunnel import begins_in_clear, first_message, read_request
+from orchestrator.sandbox.egress.upstream import UnreachedError, dial
 from orchestrator.settings.hosts import Address
 
 # After an answer, what the client still sends is read for so long, so that it sees the answer.
@@ -50,13 +54,13 @@ class EgressExchange:
         admit: Callable[[], None],
         fill: Callable[[RequestHead], RequestHead],
         records: TaskScope,
-        turn: Callable[[], Awaitable[None]],
+        slot: Callable[[], Awaitable[None]],
         program: str = UNKNOWN,
     ) -> None:
         """`admit` raises a PaddockError if the session may not reach anything now.
 
         `fill` puts secrets into a request's head. `records` has the records of ends, which are
-        written even if the exchange is cancelled. `turn` returns when this connection may pass its
+        written even if the exchange is cancelled. `slot` returns when this connection may pass its
         next bytes on. `program` has the connection, in the sandbox.
         """
         self._client = client
@@ -69,7 +73,7 @@ class EgressExchange:
         self._admit = admit
         self._fill = fill
         self._records = records
-        self._turn = turn
+        self._slot = slot
         self._program = program
         self._connected: Address | None = None
         # The request that came through its tunnel without TLS.
@@ -110,7 +114,7 @@ class EgressExchange:
 
     async def _carry_out(self, received: RequestHead) -> None:
         """Raises: RefusedError, OSError, SpentError."""
-        await self._turn()
+        await self._slot()
         head = self._head = self._upgraded(received._replace(program=self._program))
         decision = self._rules.decide(head.outgoing)
         if decision.inspect:
@@ -162,7 +166,7 @@ class EgressExchange:
             if found.denied is not None:
                 raise await self._denied(head, found.denied)
         except LookupFailedError as error:
-            raise RefusedError.said(HTTPStatus.BAD_GATEWAY, f"{error}.") from None
+            raise RefusedError.with_text(HTTPStatus.BAD_GATEWAY, f"{error}.") from None
         except PaddockError as error:
             raise RefusedError.unavailable(error) from None
         return found.addresses
@@ -219,7 +223,7 @@ class EgressExchange:
 
     async def _transfer(self, head: RequestHead, addresses: tuple[Address, ...]) -> str:
         """Returns why it ended; empty: the upstream has ended it. Raises: OSError, SpentError."""
-        await self._turn()
+        await self._slot()
         try:
             with ExitStack() as owned:
                 async with while_present(self._client):
@@ -251,7 +255,7 @@ class EgressExchange:
                 self._in_clear = await self._request(head, secure=False)
                 return IN_CLEAR
             first = await first_message(self._client, self._limits, head)
-        relay = Relay(self._client, upstream, self._meter, self._limits.idle_seconds, self._turn)
+        relay = Relay(self._client, upstream, self._meter, self._limits.idle_seconds, self._slot)
         await relay.run(head, first)
         await self._end_client()
         return ""

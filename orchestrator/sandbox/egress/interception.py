@@ -37,13 +37,16 @@ class Interception:
         self._threads = Threads("certificates", 1)
 
     async def accept(self, client: Stream, first: bytes, host: str) -> Stream:
-        """As the host's server; `first` is the client's first message. Raises: OSError."""
+        """Begins TLS as the host's server; `first` is the client's message. Raises: OSError."""
         stream = TlsStream(client, await self._context(host), None)
         await stream.handshake(first)
         return stream
 
     async def connect(self, upstream: Stream, host: str) -> Stream:
-        """As a client that trusts only a valid certificate of the host's. Raises: OSError."""
+        """Begins TLS as a client, which trusts only a valid certificate of the host.
+
+        Raises: OSError.
+        """
         if self._upstream is None:
             self._upstream = await self._threads.call(
                 lambda: _upstream(self._trusted), _MAKE_SECONDS

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from orchestrator.ground.limits import EGRESS_BYTES, KeyLimits
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect
-from orchestrator.rules.access.keys import KeyRing, Role
+from orchestrator.ground.store.effect import Effect, executing
+from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.egress.rules import Decision
 
 KEY_SPENT = "key-egress-bytes"
@@ -26,7 +26,7 @@ class KeyBytes:
         self._keys = keys
         self._defaults = defaults
         self._today = today
-        # By key the latest day on which it had a connection, and its bytes on that day.
+        # The latest day on which a key had a connection, and its bytes on that day, by key.
         self._used: dict[str, tuple[str, int]] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self.total = 0
@@ -41,11 +41,8 @@ class KeyBytes:
         return used if day == self._today() else 0
 
     def limit(self, owner: str) -> int | None:
-        """The key's limit; None: it has none, as an admin's."""
-        known = self._keys.named(owner)
-        if known is not None and known.role is Role.ADMIN:
-            return None
-        return self._keys.limits(owner).over(self._defaults).max_egress_bytes_per_day
+        """The key's limit; None: it has none, like the keys of admins."""
+        return self._keys.quota(owner, self._defaults).max_egress_bytes_per_day
 
     def left(self, owner: str) -> int | None:
         """How many bytes the key has left today; None: any number."""
@@ -53,7 +50,7 @@ class KeyBytes:
         return None if limit is None else max(0, limit - self.used(owner))
 
     def add(self, owner: str, size: int) -> None:
-        """Counts bytes. If none are left, those who listen are told."""
+        """Counts bytes. If none are left, the listeners are called."""
         self._used[owner] = (self._today(), self.used(owner) + size)
         self.total += size
         if size and self.left(owner) == 0:
@@ -87,17 +84,12 @@ class KeyBytes:
 
     def storing(self, owner: str) -> Effect:
         """An effect that stores the key's present count."""
-        row = (owner, *self._used.get(owner, ("", 0)))
-
-        def effect(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO key_usage (owner, egress_day, egress_bytes) VALUES (?, ?, ?)"
-                " ON CONFLICT (owner) DO UPDATE SET egress_day = excluded.egress_day,"
-                " egress_bytes = excluded.egress_bytes",
-                row,
-            )
-
-        return effect
+        return executing(
+            "INSERT INTO key_usage (owner, egress_day, egress_bytes) VALUES (?, ?, ?)"
+            " ON CONFLICT (owner) DO UPDATE SET egress_day = excluded.egress_day,"
+            " egress_bytes = excluded.egress_bytes",
+            (owner, *self._used.get(owner, ("", 0))),
+        )
 
 
 def _stored(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:

@@ -19,14 +19,14 @@ class Relay:
         upstream: Stream,
         meter: Meter,
         idle_seconds: float,
-        turn: Callable[[], Awaitable[None]],
+        slot: Callable[[], Awaitable[None]],
     ) -> None:
-        """`turn` returns when this connection may pass its next bytes on."""
+        """`slot` returns when this connection may pass its next bytes on."""
         self._client = client
         self._upstream = upstream
         self._meter = meter
         self._idle_seconds = idle_seconds
-        self._turn = turn
+        self._slot = slot
 
     async def run(self, head: RequestHead, first: bytes) -> None:
         """Sends `first` and what follows it, until the upstream ends.
@@ -60,14 +60,14 @@ class Relay:
             await self._send(data[: body.take(data)], idle)
 
     async def _send(self, data: bytes, idle: asyncio.Timeout) -> None:
-        await self._turn()
+        await self._slot()
         await self._upstream.write(data[: self._meter.send(len(data))])
         self._meter.check()
         self._renew(idle)
 
     async def _receive(self, idle: asyncio.Timeout) -> None:
         while data := await self._upstream.read():
-            await self._turn()
+            await self._slot()
             await self._client.write(data[: self._meter.receive(len(data))])
             self._meter.check()
             self._renew(idle)

@@ -4,17 +4,19 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from orchestrator.ground.threads import Threads
 from orchestrator.rules.egress.rules import ADDRESS_REFUSED, Decider, Decision
-from orchestrator.sandbox.egress.hosts_file import listed_addresses
 from orchestrator.settings.hosts import Address, Host, plain
 
 # At most this many addresses of one host are tried.
 _MOST_ADDRESSES = 4
 _THREADS = 16
 _LOOKUP_SECONDS = 5.0
+# Where other programs of this host look a name up first, and how much of it is read.
+_HOSTS_FILE, _MOST_BYTES = Path("/etc/hosts"), 1 << 20
 
 Lookup = Callable[[str], Awaitable[Sequence[Address]]]
 
@@ -102,3 +104,25 @@ def is_own_address(address: Address) -> bool:
     except OSError:
         return False  # it can't be reached, so it is not here
     return ipaddress.ip_address(source.partition("%")[0]) == address
+
+
+def listed_addresses(name: str, path: Path = _HOSTS_FILE) -> list[Address]:
+    """The addresses that the file of hosts has of a name in lower case.
+
+    Raises: OSError if it can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    found: list[Address] = []
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        if name not in (each.lower().removesuffix(".") for each in names):
+            continue
+        try:
+            found.append(ipaddress.ip_address(address.partition("%")[0]))
+        except ValueError:  # a line that no program reads
+            continue
+    return found

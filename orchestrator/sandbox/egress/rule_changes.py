@@ -9,7 +9,7 @@ from orchestrator.rules.egress.session_rules import OwnRules, SessionRules
 
 
 def covers(rule: Rule, other: Rule) -> bool:
-    """Whether `rule` speaks of everything of which `other` does."""
+    """Whether `rule` applies to everything to which `other` applies."""
     return (
         _place_within(other, rule)
         and _within(other.ports, rule.ports)
@@ -22,7 +22,7 @@ def covers(rule: Rule, other: Rule) -> bool:
 
 
 def permits(rules: SessionRules, rule: Rule) -> bool:
-    """Whether the level or an admin allows what the rule does, and the owner, too."""
+    """Whether the level or an admin allows what the rule allows, and the owner does, too."""
     only = rules.own.only.allow
     wide = (*rules.level.allow, *rules.own.also.allow)
     return _any_covers(wide, rule) and (only is None or _any_covers(only, rule))
@@ -40,9 +40,9 @@ def denial(rules: SessionRules, rule: Rule) -> str | None:
 
 
 def narrows(old: OwnRules, new: OwnRules) -> bool:
-    """Whether the new rules have no rule more that allows, and none less that denies.
+    """Whether the new rules allow nothing in addition, and have all denials of the old ones.
 
-    One more denial that inspects is no narrowing: by it, tunnels are inspected instead of denied.
+    A new denial that inspects does not narrow: tunnels are then inspected instead of denied.
     """
     fewer, more = new.only.allow, old.only.allow
     before = {*old.only.deny, *old.also.deny}
@@ -100,13 +100,13 @@ def _any_covers(rules: Iterable[Rule], rule: Rule) -> bool:
 
 
 def _without(deny: tuple[Rule, ...], allowed: Rule) -> tuple[Rule, ...]:
-    """The denials that are not about exactly this, whatever their ports are."""
+    """The denials without those of exactly this, whatever their ports are."""
     whole = replace(allowed, ports=(), inspect=False, upgrade=False)
     return tuple(each for each in deny if replace(each, ports=(), inspect=False) != whole)
 
 
 def _within(few: tuple[object, ...], many: tuple[object, ...]) -> bool:
-    """Of two lists of which an empty one has everything."""
+    """Whether the first list is in the second; an empty list stands for everything."""
     return not many or (bool(few) and set(few) <= set(many))
 
 

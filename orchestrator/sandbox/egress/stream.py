@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from orchestrator.settings.hosts import Address
 
-# What is kept of a connection while its other side is slow, per direction.
+# How much of a connection is kept while its other side is slow, per direction.
 BUFFER_BYTES = 64 * 1024
 READ_BYTES = 32 * 1024
 HEAD_END = b"\r\n\r\n"
@@ -19,7 +19,7 @@ class Stream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        # Read before, and not used.
+        # Bytes that were read, but not used yet.
         self._ahead = b""
         writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
@@ -56,7 +56,7 @@ class Stream:
         return data[:end]
 
     async def _receive(self) -> bytes:
-        """What comes next. Raises: OSError."""
+        """The next bytes of the connection. Raises: OSError."""
         return await self.reader.read(READ_BYTES)
 
     async def write(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Stream:
         await self.writer.drain()
 
     def finish(self) -> None:
-        """Nothing more will be written."""
+        """Ends the direction in which it is written."""
         with suppress(OSError, RuntimeError):  # it is closed already
             self.writer.write_eof()
 
@@ -75,18 +75,18 @@ class Stream:
         await self.writer.drain()
 
     async def gone(self) -> None:
-        """Returns once the other side has closed both directions, which `read` does not tell.
+        """Returns once the other side has closed both directions, which `read` does not report.
 
         For UNIX connections: their kernel reports it (EPOLLHUP), asyncio does not.
         """
         loop = asyncio.get_running_loop()
-        told = asyncio.Event()
+        reported = asyncio.Event()
         with select.epoll() as watch:
             # Nothing is asked for: the end of both directions is always reported.
             watch.register(self.writer.get_extra_info("socket").fileno(), 0)
-            loop.add_reader(watch.fileno(), told.set)
+            loop.add_reader(watch.fileno(), reported.set)
             try:
-                await told.wait()
+                await reported.wait()
             finally:
                 loop.remove_reader(watch.fileno())
 

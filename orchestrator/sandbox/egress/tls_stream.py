@@ -61,7 +61,7 @@ class TlsStream(Stream):
         super().finish()
 
     async def _push(self) -> None:
-        """Also answers to the other side's messages. Raises: OSError."""
+        """Writes what TLS has for the other side, answers included. Raises: OSError."""
         data = self._outgoing.read()
         if data and not self._finished:
             await super().write(data)

@@ -34,7 +34,7 @@ class Denial(NamedTuple):
 
 
 def reading(pack: Pack, path: str, stated: str | None = None) -> PackFile | Denial:
-    """The file of that absolute, normalised path, if it may be read by who states that hash."""
+    """The file at that absolute, normalised path, if a reader that states that hash may read it."""
     if (denial := _class(pack, ToolClass.READ, path)) is not None:
         return denial
     file = pack.files.get(path)
@@ -55,7 +55,7 @@ def content(file: PackFile, found: str) -> Denial | None:
 
 
 def listing(pack: Pack, path: str) -> Denial | None:
-    """Whether the directory may be listed; what is shown of it is `shown`."""
+    """Whether the directory may be listed; `visible` says what it shows."""
     if (denial := _class(pack, ToolClass.LIST_FILES, path)) is not None:
         return denial
     if path in pack.directories or path in pack.files or pack.writable(path):
@@ -63,7 +63,7 @@ def listing(pack: Pack, path: str) -> Denial | None:
     return Denial(ALLOWLIST, path, "Not in allowlist", misses=True)
 
 
-def shown(pack: Pack, path: str) -> bool:
+def visible(pack: Pack, path: str) -> bool:
     """Whether a listing shows the path: a file of the pack, a directory above, what is written."""
     return path in pack.files or path in pack.directories or pack.writable(path)
 

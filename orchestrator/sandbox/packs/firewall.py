@@ -8,7 +8,7 @@ from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.messages import AgentEvent
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs import decisions
@@ -159,7 +159,7 @@ class ContextFirewall:
         FaultPoint.REFINE_MISSED.reached()
         if session.reissues >= MAX_REFINEMENTS:
             error = (
-                f"MaxRefinementsExceeded: the pack of {session.work_id} was refined "
+                f"MaxRefinementsExceeded: the pack of {session.terms.work_id} was refined "
                 f"{MAX_REFINEMENTS} times already"
             )
             await self._ends.miss(session, error, None)
@@ -171,7 +171,7 @@ class ContextFirewall:
 
 def _request(session: Session, pack: Pack, path: str) -> EventDraft:
     args = {
-        "work_id": session.work_id,
+        "work_id": session.terms.work_id,
         "manifest_id": pack.manifest_id,
         "missed_path": decisions.truncated(path),
         "rationale_code": str(Rationale.CONTEXT_MISS),

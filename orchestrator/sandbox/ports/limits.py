@@ -10,7 +10,7 @@ class PortLimits(NamedTuple):
     ports: int = 16
     # Requests and WebSockets that are being served.
     connections: int = 64
-    # Of all sessions of one key.
+    # The same, for all sessions of one key.
     key_connections: int = 256
     # Connections that its sandbox may keep ready.
     ready: int = 8
@@ -19,7 +19,7 @@ class PortLimits(NamedTuple):
     burst: int = 200
     # Until the port has accepted or refused.
     connect_seconds: float = 5.0
-    # Without a byte.
+    # The time without a byte after which a connection ends.
     idle_seconds: float = 600.0
     # The head of an answer, and of what comes before it.
     head_bytes: int = 128 * 1024

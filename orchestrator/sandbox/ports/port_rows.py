@@ -4,7 +4,7 @@ import sqlite3
 from datetime import datetime
 from typing import NamedTuple
 
-from orchestrator.ground.store.effect import Effect
+from orchestrator.ground.store.effect import Effect, executing
 from orchestrator.state.open_port import OpenPort
 
 
@@ -18,22 +18,12 @@ class PortRow(NamedTuple):
 def opening(session_key: str, port: OpenPort, opened_by: str, expires_at: datetime) -> Effect:
     """Stores a port, which is opened or gets another expiry."""
     row = (session_key, port.port, port.opening, port.opened_at, opened_by, expires_at.isoformat())
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT OR REPLACE INTO ports VALUES (?, ?, ?, ?, ?, ?)", row)
-
-    return effect
+    return executing("INSERT OR REPLACE INTO ports VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def closing(session_key: str, port: int) -> Effect:
     """Removes a port."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "DELETE FROM ports WHERE session_key = ? AND port = ?", (session_key, port)
-        )
-
-    return effect
+    return executing("DELETE FROM ports WHERE session_key = ? AND port = ?", (session_key, port))
 
 
 def stored(connection: sqlite3.Connection) -> list[PortRow]:

@@ -32,7 +32,7 @@ class NothingListensError(SandboxUnavailableError):
 
 
 class Tunnels:
-    """Who connects here is the sandbox: nothing else has the socket.
+    """Only the sandbox connects here, because nothing else has the socket.
 
     `shut` ends what uses the connections, and refuses others until `reopen`.
     """
@@ -43,7 +43,7 @@ class Tunnels:
         start: Callable[[], Awaitable[object]],
         limits: PortLimits,
     ) -> None:
-        """`listen` opens the socket; `start` has the sandbox connect to it, unless it does."""
+        """`listen` opens the socket; `start` makes the sandbox connect to it, unless it does."""
         self._listen = listen
         self._start = start
         self._limits = limits
@@ -83,7 +83,7 @@ class Tunnels:
         self._in_use.cut()
 
     def recheck(self) -> None:
-        """No rule ends a connection to a port; a closed port ends its own."""
+        """Ends nothing: no rule is about connections to ports, and a closed port ends its own."""
 
     def reopen(self) -> None:
         """Connections can be used again."""
@@ -155,7 +155,7 @@ class PortsPart(Part):
     def __init__(self, node: Node, limits: PortLimits) -> None:
         self._node = node
         self._limits = limits
-        # By the sandboxes' names.
+        # The keys are the sandboxes' names.
         self._tunnels: dict[str, Tunnels] = {}
 
     async def open(self, plan: Plan) -> None:

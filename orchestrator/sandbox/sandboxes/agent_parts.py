@@ -12,6 +12,7 @@ from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container, ContainerState, Engine
 from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
+from orchestrator.host.link.messages import malformed
 from orchestrator.host.node.base import Node
 from orchestrator.sandbox.sandboxes.configuration import configuration_of, relative
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
@@ -124,7 +125,7 @@ class HelloPart(Part):
 
 
 class PreparePart(Part):
-    """What the agent can find out about its level before it has a session."""
+    """Makes the agent find out what its level needs of the image, before it has a session."""
 
     name = "preparation"
 
@@ -166,15 +167,15 @@ class AgentPart(Part):
             await plan.link.request("secrets", secrets, self._seconds)
 
 
-# Of the paths in one request to the agent, and the time of its answer: it reads one file at least.
-# An answer has a digest for each path, and an agent's usual answers are short.
+# The most bytes of paths and the most files in one request to the agent, whose usual answers are
+# short; and the time for its answer, within which it reads at least one file.
 _BATCH_BYTES, _BATCH_FILES = 256 * 1024, 1_000
 _SECONDS = 35.0
-_MOST_TOLD = 100
+_MOST_NAMED = 100
 
 
 class PackPart(Part):
-    """The files of the pack are there, as the pack has them. Nothing runs in the sandbox yet.
+    """Checks that the files are as the pack has them. Nothing runs in the sandbox yet.
 
     The agent reads them as the session's user, without following links.
     """
@@ -193,11 +194,11 @@ class PackPart(Part):
         ]
         FaultPoint.REFINE_COMPARED.reached()
         if differing:
-            shown = differing[:_MOST_TOLD]
+            named = differing[:_MOST_NAMED]
             raise ConflictError(
                 f"{len(differing)} files of the context pack are missing in the workspace, or have "
-                f"another content: {', '.join(shown[:3])}{', …' if len(differing) > 3 else ''}",
-                paths=shown,
+                f"another content: {', '.join(named[:3])}{', …' if len(differing) > 3 else ''}",
+                paths=named,
             )
 
 
@@ -220,7 +221,7 @@ async def _differing(link: AgentLink, files: list[PackFile]) -> list[PackFile]:
         params = {"paths": [relative(file.path) for file in files]}
         digests = (await link.request("file.digest", params, _SECONDS)).get("digests")
         if not isinstance(digests, list) or not 0 < len(digests) <= len(files):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+            raise malformed()
         found += [file for file, told in zip(files, digests, strict=False) if not _is(file, told)]
         files = files[len(digests) :]
     return found
@@ -239,7 +240,7 @@ async def explained(engine: Engine, plan: Plan) -> AsyncGenerator[None]:
     try:
         yield
     except SandboxUnavailableError as error:
-        said = (await engine.logs(plan.container_id or "")).strip()[-1000:]
-        if said:
-            raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+        printed = (await engine.logs(plan.container_id or "")).strip()[-1000:]
+        if printed:
+            raise SandboxUnavailableError(f"{error.detail}; the agent said: {printed}") from None
         raise

@@ -75,13 +75,13 @@ def usable(name: str, image: Image | None) -> Image:
     command = build_command(name)
     remedy = f"`{command}`" if command else "`docker build` on a current image of Paddock's"
     if protocol is None:
-        said = f"image {name} is not a sandbox image: build it with {remedy}"
+        detail = f"image {name} is not a sandbox image: build it with {remedy}"
     else:
-        said = (
+        detail = (
             f"image {name} has sandbox protocol {protocol}, but this control plane needs "
             f"{PROTOCOL_VERSION}: rebuild it with {remedy}"
         )
-    raise ValidationError(said, field="image")
+    raise ValidationError(detail, field="image")
 
 
 def _described(name: str, image: Image | None) -> AllowedImage:

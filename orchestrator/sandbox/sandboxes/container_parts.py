@@ -9,8 +9,8 @@ from orchestrator.host.engine.base import (
     SandboxSpec,
 )
 from orchestrator.host.node.throttle import node_of
-from orchestrator.sandbox.sandboxes.holding import Holding
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
+from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from paddock.contract.words import Start
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
@@ -69,15 +69,15 @@ class RatesPart(Part):
 
     name = "rates"
 
-    def __init__(self, holding: Holding) -> None:
-        self._holding = holding
+    def __init__(self, restrictions: Restrictions) -> None:
+        self._restrictions = restrictions
 
     async def open(self, plan: Plan) -> None:
         """Raises EngineUnavailableError; the container must not be used then."""
         if plan.container_id is None:
             raise SandboxUnavailableError("the sandbox has no container")
-        await self._holding.begin(plan.level, plan.container_id, plan.network, plan.disk)
+        await self._restrictions.begin(plan.level, plan.container_id, plan.network, plan.disk)
 
     async def close(self, plan: Plan) -> None:
         """Runs before the container is removed, because the removal waits for pending writes."""
-        await self._holding.end(plan.directory)
+        await self._restrictions.end(plan.directory)

@@ -5,9 +5,9 @@ from pathlib import Path
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.task_scope import together
 from orchestrator.host.engine.base import Bind, Container, Engine
-from orchestrator.sandbox.sandboxes.holding import Holding
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
-from orchestrator.sandbox.sandboxes.placing import Places
+from orchestrator.sandbox.sandboxes.restrictions import Restrictions
+from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.settings.operator_mounts import OperatorMount, real_source
 from orchestrator.settings.settings import Settings
@@ -71,13 +71,13 @@ class DirectoryPart(Part):
 
     name = "directory"
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, directories: SandboxDirectories) -> None:
+        self._directories = directories
 
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, OSError."""
         directory = plan.directory
-        await self._places.make(directory, lambda: _make(plan))
+        await self._directories.make(directory, lambda: _make(plan))
         plan.binds += [
             Bind(str(directory.run), RUN_DIR, read_only=True),
             Bind(str(directory.passwd), "/etc/passwd", read_only=True),
@@ -93,7 +93,7 @@ class DirectoryPart(Part):
 
     async def close(self, plan: Plan) -> None:
         """Raises: OSError, TimeoutError."""
-        await self._places.remove(plan.directory, plan.directory.remove)
+        await self._directories.remove(plan.directory, plan.directory.remove)
 
 
 class TrustPart(Part):
@@ -119,9 +119,9 @@ class QuotaPart(Part):
 
     name = "workspace"
 
-    def __init__(self, workspaces: Workspaces, holding: Holding) -> None:
+    def __init__(self, workspaces: Workspaces, restrictions: Restrictions) -> None:
         self._workspaces = workspaces
-        self._holding = holding
+        self._restrictions = restrictions
 
     async def open(self, plan: Plan) -> None:
         """Raises UnmetError, EngineUnavailableError, OSError, errors of `Workspaces.prepare`."""
@@ -129,7 +129,7 @@ class QuotaPart(Part):
         await self.look(plan)
 
     async def prepare(self, plan: Plan) -> None:
-        """The workspace itself. Raises: the errors of `Workspaces.prepare`."""
+        """Prepares the workspace itself. Raises: the errors of `Workspaces.prepare`."""
         workspace = plan.session.workspace
         if plan.session.family.shares:
             plan.data = self._workspaces.data(workspace)
@@ -141,8 +141,8 @@ class QuotaPart(Part):
             plan.staging = await self._workspaces.stage(workspace, stages)
 
     async def look(self, plan: Plan) -> None:
-        """Its device. Raises: UnmetError, EngineUnavailableError, OSError."""
-        plan.disk = await self._holding.disk(plan.session.workspace, plan.level, plan.data)
+        """Finds its device. Raises: UnmetError, EngineUnavailableError, OSError."""
+        plan.disk = await self._restrictions.disk(plan.session.workspace, plan.level, plan.data)
 
 
 class WorkspacePart(Part):
@@ -150,17 +150,17 @@ class WorkspacePart(Part):
 
     name = "workspace's mount"
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, directories: SandboxDirectories) -> None:
+        self._directories = directories
 
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, MountError."""
-        await self._places.make(plan.directory, lambda: _mount(plan))
+        await self._directories.make(plan.directory, lambda: _mount(plan))
         plan.binds.append(Bind(str(plan.directory.workspace), WORKSPACE_DIR, read_only=False))
 
     async def close(self, plan: Plan) -> None:
         """Raises: MountError, TimeoutError."""
-        await self._places.remove(plan.directory, plan.directory.unmount_workspace)
+        await self._directories.remove(plan.directory, plan.directory.unmount_workspace)
 
 
 class PointPart(WorkspacePart):
@@ -169,7 +169,7 @@ class PointPart(WorkspacePart):
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, MountError."""
         directory = plan.directory
-        await self._places.make(directory, directory.prepare_workspace)
+        await self._directories.make(directory, directory.prepare_workspace)
         point = Bind(str(directory.workspace), WORKSPACE_DIR, read_only=False, follows=True)
         plan.binds.append(point)
 
@@ -182,20 +182,20 @@ class AttachPart(Part):
 
     name = "session's workspace"
 
-    def __init__(self, quota: QuotaPart, places: Places) -> None:
+    def __init__(self, quota: QuotaPart, directories: SandboxDirectories) -> None:
         self._quota = quota
-        self._places = places
+        self._directories = directories
 
     async def open(self, plan: Plan) -> None:
-        """Does at the same time what needs nothing of each other, because a caller waits for it.
+        """Does independent steps at the same time, because a caller waits for them.
 
         Raises: the errors of `QuotaPart.open`; MountError.
         """
         async with together() as begin:
-            begin(self._places.make(plan.directory, lambda: _name(plan)))
+            begin(self._directories.make(plan.directory, lambda: _name(plan)))
             await self._quota.prepare(plan)
             begin(self._quota.look(plan))
-            await self._places.make(plan.directory, lambda: _mount(plan))
+            await self._directories.make(plan.directory, lambda: _mount(plan))
 
 
 class MountsPart(Part):
@@ -203,9 +203,9 @@ class MountsPart(Part):
 
     name = "mounts"
 
-    def __init__(self, settings: Settings, places: Places) -> None:
+    def __init__(self, settings: Settings, directories: SandboxDirectories) -> None:
         self._settings = settings
-        self._places = places
+        self._directories = directories
 
     async def open(self, plan: Plan) -> None:
         """Raises EngineUnavailableError, also for a forbidden directory; MountError, OSError."""
@@ -213,7 +213,7 @@ class MountsPart(Part):
         plan.labels[LABEL_MOUNTS] = " ".join(plan.mounts)
         if not plan.mounts:
             return
-        await self._places.make(plan.directory, lambda: self._share(plan))
+        await self._directories.make(plan.directory, lambda: self._share(plan))
         # They are already read-only where required. If the engine made them read-only, it would
         # remove their other flags.
         plan.binds += [
@@ -239,7 +239,7 @@ class MountsPart(Part):
     async def close(self, plan: Plan) -> None:
         """Raises: MountError, OSError, TimeoutError."""
         if plan.mount_names:
-            await self._places.remove(plan.directory, plan.directory.unshare)
+            await self._directories.remove(plan.directory, plan.directory.unshare)
 
 
 def _make(plan: Plan) -> None:

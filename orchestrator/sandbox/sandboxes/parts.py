@@ -13,8 +13,8 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Bind, Container
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.host.node.killing import FirstProcess
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.node.container_kill import FirstProcess
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.sandboxes.slow_steps import with_steps
 from orchestrator.settings.operator_mounts import OperatorMount
@@ -189,10 +189,10 @@ class Assembly:
                 FaultPoint.CREATE_PART_OPENED.reached()
         except PaddockError as error:
             await self.close()
-            told = with_steps(error, self._seconds)
-            if told is error:
+            explained = with_steps(error, self._seconds)
+            if explained is error:
                 raise
-            raise told from error
+            raise explained from error
         except BaseException:
             await self.close()
             raise

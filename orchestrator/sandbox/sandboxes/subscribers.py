@@ -1,23 +1,18 @@
 """Subscribers to the messages of sandbox agents, by message name."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from orchestrator.host.link.messages import AgentEvent, Hello
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
+from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import AGENT_OPERATIONS
-
-if TYPE_CHECKING:
-    from orchestrator.state.sandbox import Sandbox
 
 Record = Callable[[Session, AgentEvent], Awaitable[tuple[AgentEvent, Recorded]]]
 OfEvents = Callable[[Session, AgentEvent, Recorded], None]
 OfHellos = Callable[[Session, Hello], None]
 OfViolations = Callable[[Session, str], Awaitable[None]]
-OfGone = Callable[["Sandbox"], Awaitable[None]]
+OfGone = Callable[[Sandbox], Awaitable[None]]
 OfEnds = Callable[[Session], Awaitable[None]]
 
 

@@ -20,7 +20,8 @@ class WarmDemand:
     """The latest requests for sandboxes, of which each account has no more than its share.
 
     Shapes get places in proportion to their requests. A sandbox that waits keeps its place unless
-    another shape is requested clearly more often, so shapes in turn do not displace each other.
+    another shape is requested clearly more often, so shapes that are requested alternately do not
+    displace each other.
     """
 
     def __init__(self, most: int) -> None:

@@ -16,8 +16,7 @@ from orchestrator.host.engine.image_names import named_in
 from orchestrator.rules.policy.levels import Level, Levels
 from orchestrator.sandbox.sandboxes.parts import Assembly
 from orchestrator.sandbox.sandboxes.warm_demand import WarmDemand
-from orchestrator.sandbox.sandboxes.warm_failures import WarmFailures
-from orchestrator.sandbox.sandboxes.warm_waiting import Waiting, suitable, unwanted
+from orchestrator.sandbox.sandboxes.warm_state import Waiting, WaitingSandboxes, WarmFailures
 from orchestrator.settings.settings import Settings
 from orchestrator.state.shapes import Shape, can_wait, usual_limits
 
@@ -25,7 +24,7 @@ log = logging.getLogger(__name__)
 
 # The time limit for one start and for the removal of what is not wanted.
 _ROUND_SECONDS = 120.0
-# For how long a start waits for sessions that are being created.
+# The longest time that a start waits for sessions that are being created.
 _CALM_SECONDS = 5.0
 # Events cause rounds earlier: this is for what has none, such as memory that became free.
 _LONGEST_PAUSE = 60.0
@@ -53,7 +52,7 @@ class WarmPool:
         self._metrics = metrics
         self._clock = clock
         self._demand = WarmDemand(settings.warm_sandboxes)
-        self._waiting: list[Waiting] = []
+        self._waiting = WaitingSandboxes(settings.warm_age)
         # The latest known ids of images, by their names.
         self._images: dict[str, str] = {}
         self._next_look_at_image = -math.inf
@@ -62,7 +61,7 @@ class WarmPool:
         self._changed = asyncio.Event()
         self._rounds = Rounds(_ROUND_SECONDS)
         self._starts: WarmFailures[Shape] = WarmFailures()
-        # By account, too: a take-over may fail because of the session's own workspace.
+        # The account counts, too: a take-over may fail because of the session's own workspace.
         self._take_overs: WarmFailures[tuple[Shape, str]] = WarmFailures()
         self._task: Supervised | None = None
         self._levels: Levels | None = None
@@ -106,7 +105,7 @@ class WarmPool:
     @property
     def shapes(self) -> list[Shape]:
         """The shapes of the sandboxes that a session may have."""
-        return [waiting.shape for waiting in self._waiting if waiting.fit]
+        return self._waiting.shapes
 
     @property
     def container_ids(self) -> list[str]:
@@ -123,7 +122,7 @@ class WarmPool:
         self._changed.set()
 
     def wake(self) -> None:
-        """There may be room for another sandbox."""
+        """Has the pool look whether there is room for another sandbox."""
         self._changed.set()
 
     def take(self, shape: Shape, account: str) -> Waiting | None:
@@ -138,7 +137,7 @@ class WarmPool:
         if not self._take_overs.pause((shape, account), now):
             self._images[shape.image] = shape.image_id
             self._demand.asked(shape, account, now)
-            found = suitable(self._waiting, shape, now, self._settings.warm_age)
+            found = self._waiting.suitable(shape, now)
         if found is None:
             self._metrics.warm_claimed(shape.level_name, None)
             self._changed.set()
@@ -206,7 +205,7 @@ class WarmPool:
         least = await self._least(now)
         self._demand.renew(self._current)
         wanted = self._demand.wanted(now, least, Counter(self.shapes))
-        self._discard(unwanted(self._waiting, wanted, now, self._settings.warm_age))
+        self._discard(self._waiting.unwanted(wanted, now))
         missing = wanted - Counter(self.shapes)
         pauses = {shape: self._starts.pause(shape, now) for shape in missing}
         ready = [shape for shape, pause in pauses.items() if not pause]
@@ -252,7 +251,7 @@ class WarmPool:
         return level if level is not None and can_wait(level) else None
 
     async def _least(self, now: float) -> Counter[Shape]:
-        """What waits even without demand; nothing while the default image is not known."""
+        """How many wait even without demand; none while the default image is not known."""
         least: Counter[Shape] = Counter()
         image = self._settings.image
         if self._settings.warm_least and now >= self._next_look_at_image:
@@ -272,9 +271,8 @@ class WarmPool:
 
     def _next_look(self, now: float) -> float:
         """In how many seconds something becomes too old, at most the longest pause."""
-        ages = [waiting.since + self._settings.warm_age - now for waiting in self._waiting]
-        forgotten = self._demand.next_change(now)
-        return min([_LONGEST_PAUSE, *ages, *([] if forgotten is None else [forgotten])])
+        changes = (self._demand.next_change(now), self._waiting.next_old(now))
+        return min([_LONGEST_PAUSE, *(each for each in changes if each is not None)])
 
     async def _start(self, shape: Shape) -> None:
         """Raises: the errors of the parts; CapacityExhaustedError if the host has no room."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.ground.errors import ConflictError, NotFoundError, PaddockError
+from orchestrator.ground.events import time_text
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.ground.store.database import Database
@@ -15,7 +16,7 @@ from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.paths import slots_path, visible_path
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import Workspace
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.host.workspace.uid_range import UidRange
 from orchestrator.settings.settings import Settings
@@ -23,8 +24,6 @@ from orchestrator.state import pack_rows, session_rows
 from orchestrator.state.session import Session
 
 log = logging.getLogger(__name__)
-
-_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class Workspaces:
@@ -197,7 +196,7 @@ class Workspaces:
 
     async def purge_ended_before(self, moment: datetime) -> None:
         """Purges every workspace whose last session ended before that time."""
-        before = moment.astimezone(UTC).strftime(_TIME)
+        before = time_text(moment.astimezone(UTC))
         if await self._database.write(
             lambda connection: slots.order_expired_purges(connection, before)
         ):

@@ -27,7 +27,7 @@ class CapacitySettings(BaseModel):
         default=8,
         ge=1,
         le=64,
-        description="Sandboxes that are started at the same time; others wait for their turn.",
+        description="Sandboxes that are started at the same time; others wait for a slot.",
     )
     key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
     warm_sandboxes: int = Field(

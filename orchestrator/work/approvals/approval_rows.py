@@ -1,12 +1,14 @@
-"""Stored approvals. Each function runs inside the caller's transaction."""
+"""Approvals, and their rows. Each function runs inside the caller's transaction."""
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.events import Made, now
+from orchestrator.ground.store.effect import Effect, executing
 
 STATUSES = ("pending", "approved", "denied", "expired")
 
@@ -36,6 +38,31 @@ class Approval:
     files: dict[str, str] = field(default_factory=dict)
     incarnation: int | None = None
 
+    @property
+    def args(self) -> dict[str, Any]:
+        """The subject, as it is recorded: a long text is shortened."""
+        return {
+            "tool": self.tool,
+            "command": self.text,
+            "risk_tier": self.risk_tier,
+            "files": self.files,
+        }
+
+    @property
+    def made(self) -> Made:
+        """The recorded members that identify it; the digest covers the complete text."""
+        return Made(
+            {
+                "approval_id": self.id,
+                "terminal_id": self.terminal_id,
+                "command_sha256": hashlib.sha256(self.text.encode()).hexdigest(),
+            }
+        )
+
+    def decided(self, status: str, by: str, reason: str | None) -> "Approval":
+        """The approval with that decision, made now."""
+        return replace(self, status=status, decided_by=by, decided_at=now(), reason=reason)
+
 
 _NAMES = tuple(each.name for each in fields(Approval))
 _STORED = tuple(name for name in _NAMES if name != "incarnation")
@@ -64,19 +91,15 @@ class ApprovalPage(NamedTuple):
     limit: int
 
 
-def inserting(approval: Approval) -> Callable[[sqlite3.Connection], None]:
+def inserting(approval: Approval) -> Effect:
     """An effect that stores a new approval."""
     values = asdict(approval) | {"files": json.dumps(approval.files)}
     names, marks = ", ".join(_STORED), ", ".join(f":{name}" for name in _STORED)
     statement = f"INSERT INTO approvals ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
-
-    def apply(connection: sqlite3.Connection) -> None:
-        connection.execute(statement, values)
-
-    return apply
+    return executing(statement, values)
 
 
-def deciding(approval: Approval) -> Callable[[sqlite3.Connection], None]:
+def deciding(approval: Approval) -> Effect:
     """An effect that decides a pending approval. Raises ConflictError for any other."""
 
     def apply(connection: sqlite3.Connection) -> None:
@@ -119,8 +142,8 @@ def page(connection: sqlite3.Connection, wanted: ApprovalPage) -> tuple[list[App
         " ORDER BY number DESC LIMIT :most",
         {**wanted._asdict(), "most": wanted.limit + 1},
     ).fetchall()
-    shown = rows[: wanted.limit]
-    return [_approval(row) for row in shown], shown[-1][-1] if len(rows) > wanted.limit else None
+    following = rows[wanted.limit - 1][-1] if len(rows) > wanted.limit else None
+    return [_approval(row) for row in rows[: wanted.limit]], following
 
 
 def _index(wanted: ApprovalPage) -> str:

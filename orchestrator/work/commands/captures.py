@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from orchestrator.ground.errors import (
     AuditUnavailableError,
@@ -22,14 +21,14 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads
-from orchestrator.record.audit.cutting import Cutting
 from orchestrator.record.audit.recorder import TOOL_OUTPUT, Recorder
+from orchestrator.record.audit.secret_cutting import SecretCutting
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.command import Command, KeptEvidence
 from orchestrator.state.requests import Kept
 from orchestrator.state.session import Session
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.commands.evidence_file import EvidenceFile
 from orchestrator.work.files.files import Files
 from paddock.contract.words import Kind
@@ -45,6 +44,7 @@ _DISCARD_SECONDS = 15.0
 _PIECE_BYTES = 64 * 1024
 # Concurrent calls of the disk, for all sessions.
 _MOST_THREADS = 8
+_NO_EVIDENCE = KeptEvidence(0, None, truncated=False, reason=None, left=False)
 
 
 class Captures:
@@ -55,7 +55,7 @@ class Captures:
         self._recorder = recorder
         self._directory = directory
         self._threads = Threads("the evidence of commands", _MOST_THREADS)
-        self._cutting = Cutting("pieces of evidence")
+        self._cutting = SecretCutting("pieces of evidence")
         self._tasks = TaskScope("what is kept of a command")
 
     @asynccontextmanager
@@ -90,28 +90,27 @@ class Captures:
         self, principal: Principal, session: Session, command: Command, kept: Kept
     ) -> None:
         await asyncio.shield(command.done)
-        told: dict[str, Any] = {"bytes": 0, "sha256": None, "truncated": False, "reason": None}
-        file = self._file(session, command, kept)
+        evidence, file = _NO_EVIDENCE, self._file(session, command, kept)
         try:
             if kept.capture:
-                told |= await self._captured(principal, session, command, kept, file)
+                evidence = await self._captured(principal, session, command, kept, file)
             left = kept.file is not None and not await self._remove(principal, session, kept.file)
-            told["left"] = left
+            evidence = evidence._replace(left=left)
         except BaseException:
             await self._discard(file)
             raise
         unrecorded = None
         if kept.capture or left:
-            unrecorded = await self._record(session, command, kept, told)
+            unrecorded = await self._record(session, command, kept, evidence)
         if unrecorded is not None:
             # It may be recorded all the same, and must exist then: the next start checks.
             if not isinstance(unrecorded, AuditUnavailableError):
                 await self._discard(file)
             reason = f"it can't be put on record: {unrecorded.detail}"
-            told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": reason}
+            evidence = _NO_EVIDENCE._replace(reason=reason, left=left)
         if command.result is not None:
-            reason = session.secrets.cut_value(told["reason"])
-            command.result.evidence = KeptEvidence(**told | {"reason": reason})
+            reason = session.secrets.cut_value(evidence.reason)
+            command.result.evidence = evidence._replace(reason=reason)
 
     def _file(self, session: Session, command: Command, kept: Kept) -> EvidenceFile:
         def pay(size: int) -> None:
@@ -126,11 +125,14 @@ class Captures:
         return EvidenceFile(directory, kept.name, self._threads, pay)
 
     async def _record(
-        self, session: Session, command: Command, kept: Kept, told: dict[str, Any]
+        self, session: Session, command: Command, kept: Kept, evidence: KeptEvidence
     ) -> PaddockError | None:
         """Records the kept evidence. Returns why it can't be recorded, if so."""
-        size, digest = told["bytes"], told["sha256"]
-        found = {"output_bytes": size, "output_hash": digest, "truncated": told["truncated"]}
+        found = {
+            "output_bytes": evidence.bytes,
+            "output_hash": evidence.sha256,
+            "truncated": evidence.truncated,
+        }
         try:
             await self._recorder.record(
                 session,
@@ -138,13 +140,13 @@ class Captures:
                     "command.evidence",
                     actor="system",
                     made=Made(
-                        {"command_id": command.id, "file": kept.file, "left": told["left"]},
-                        {} if digest is None else found,
+                        {"command_id": command.id, "file": kept.file, "left": evidence.left},
+                        {} if evidence.sha256 is None else found,
                     ),
-                    error=told["reason"],
+                    error=evidence.reason,
                     command_id=command.id,
                 ),
-                effect=session_rows.counting(session.key, size),
+                effect=session_rows.counting(session.key, evidence.bytes),
             )
         except PaddockError as error:
             # The end of a session has already reported this for its commands.
@@ -161,7 +163,7 @@ class Captures:
         command: Command,
         kept: Kept,
         file: EvidenceFile,
-    ) -> dict[str, Any]:
+    ) -> KeptEvidence:
         """Describes the kept file, or why there is none."""
         try:
             # One at a time: a session's own calls must not take others' disk time.
@@ -174,10 +176,10 @@ class Captures:
         except OSError as error:
             reason = f"it can't be kept: {error.strerror}"
         await self._discard(file)
-        return {"reason": reason}
+        return _NO_EVIDENCE._replace(reason=reason)
 
     async def _discard(self, file: EvidenceFile) -> None:
-        """Removes it; if a call of the disk hangs, as soon as that call has returned."""
+        """Removes the file, but not before an earlier call of the disk has returned."""
 
         async def discard() -> None:
             try:
@@ -196,8 +198,8 @@ class Captures:
         command: Command,
         kept: Kept,
         file: EvidenceFile,
-    ) -> dict[str, Any]:
-        """The size and digest of the evidence. Raises: PaddockError, OSError, TimeoutError."""
+    ) -> KeptEvidence:
+        """Keeps what it has printed or written. Raises: PaddockError, OSError, TimeoutError."""
         self._recorder.check_room(session)
         left = session.budget.left(Kind.AUDIT_BYTES)
         most = MOST_BYTES if left is None else min(left, MOST_BYTES)
@@ -220,12 +222,12 @@ class Captures:
         await self._release(session, stream, stream.window(last=True), file)
         size, digest = await file.finish()
         cut = kept.file is None and total < command.output_bytes
-        return {"bytes": size, "sha256": digest, "truncated": cut}
+        return KeptEvidence(size, digest, cut, None, left=False)
 
     async def _release(
         self, session: Session, stream: RedactedStream, window: Window | None, file: EvidenceFile
     ) -> None:
-        """Writes the part that is known to contain no secrets, or no longer does."""
+        """Writes the part of the stream that has no secrets any more."""
         if window is None:
             return
         sandbox = session.sandbox
@@ -249,7 +251,9 @@ class Captures:
         """The retained output of both streams, in order."""
         after = 0
         while command.output_bytes:
-            page = await started.read_output(session, command, after, 0.0, looks=True, whole=True)
+            page = await running_command.read_output(
+                session, command, after, 0.0, looks=True, whole=True
+            )
             if page.lost:
                 raise ConflictError("the command's output is no longer available")
             for _, _, data in page.chunks:

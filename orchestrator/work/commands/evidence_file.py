@@ -18,6 +18,15 @@ _DRAFT_NAME = ".output"
 _SECONDS = 15.0
 
 
+def additional_name(directory: Path, name: str | None) -> Path | None:
+    """The path of evidence's other name beside its directory; None if it has no other.
+
+    `{session_id}` in the name is replaced by the directory's own name.
+    """
+    path = directory.with_name((name or directory.name).replace("{session_id}", directory.name))
+    return None if path == directory else path
+
+
 class EvidenceFile:
     """`<directory>/output`, for its owner only. Its calls may not overlap.
 
@@ -27,15 +36,13 @@ class EvidenceFile:
     def __init__(
         self, directory: Path, name: str | None, threads: Threads, pay: Callable[[int], None]
     ) -> None:
-        """`name`: an additional name next to the directory, which replaces `{session_id}`.
+        """`name`: see `additional_name`.
 
         `pay` is called with each piece's size before it is written, and with a negative size when
         pieces are removed. If it raises for a piece, `add` raises the same error.
         """
         self._directory = directory
-        self._link = None
-        if name is not None and name != "{session_id}":
-            self._link = directory.with_name(name.replace("{session_id}", directory.name))
+        self._link = additional_name(directory, name)
         self._threads = threads
         self._pay = pay
         self._digest, self._size = hashlib.sha256(), 0

@@ -1,7 +1,6 @@
 """Commands of a session: decided, recorded, run, recorded again, answered."""
 
 import asyncio
-import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from orchestrator.ground.threads import Aside
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.record.audit.budgets import Budgets
-from orchestrator.record.audit.recorded import Recorded
+from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.settings.operator_mounts import MountList
@@ -31,8 +30,9 @@ from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from orchestrator.work.commands.deciding import CommandRules, described, timeout_of
-from orchestrator.work.commands.started import encoded
+from orchestrator.work.commands.command_rules import CommandRules, described, timeout_of
+from orchestrator.work.commands.lost_commands import LostCommands
+from orchestrator.work.commands.running_command import encoded
 from paddock.contract.words import Kind
 from sandbox_agent.decide import excerpts
 from sandbox_agent.decide.protocol import BUDGET_REASON
@@ -60,6 +60,7 @@ class Executions:
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
+        self._lost = LostCommands(recorder)
         self._rules = CommandRules(recorder, variables, listed_mounts, aside)
         self._tasks = TaskScope("what follows of a command")
 
@@ -77,12 +78,12 @@ class Executions:
         session.check_open()
         session.secrets.check()
         self._recorder.check_room(session)
-        # First, so that refusals are recorded without the secrets, too.
+        # Before the decision, so that refusals, too, are recorded without the secrets.
         given = session.secrets.give(request.secrets)
         timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._rules.decide(principal, session, request, command_id)
-        told = await self._recorder.told(session, argv)
+        words = await self._recorder.cut(session, argv)
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
@@ -91,7 +92,7 @@ class Executions:
         collect = request.collect and not captured
         command = Command(
             command_id,
-            told,
+            words,
             request.background,
             "",
             asyncio.get_running_loop().create_future(),
@@ -115,7 +116,7 @@ class Executions:
             "command.start",
             actor=principal.name,
             decision="allow",
-            args=excerpts.excerpts(described(command_id, told, cwd, request, timeout)),
+            args=excerpts.excerpts(described(command_id, words, cwd, request, timeout)),
             command_id=command_id,
         )
         session.remember(command)
@@ -140,7 +141,7 @@ class Executions:
             raise
 
     async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
-        """Raises what `start` does for a request that the level's rules refuse; recorded alike."""
+        """Raises and records what `start` does for a request that the level's rules refuse."""
         session.check_open()
         await self._rules.decide(principal, session, request, secrets.token_hex(8))
 
@@ -151,7 +152,7 @@ class Executions:
             if session.check_open() is not sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced: try again")
             if sandbox.freezing is not None or command.ending:
-                # What stops it has begun, and is recorded after this command's start.
+                # A stop of it has begun, and is recorded after this command's start.
                 raise ConflictError("the command was stopped before it ran")
             held.check()
             command.dispatched = True
@@ -160,51 +161,20 @@ class Executions:
         except SandboxUnavailableError as error:
             held.drop()  # before anything is recorded
             if not command.dispatched:
-                await self._never_ran(session, command, error)
+                await self._lost.record(session, command, error)
                 raise
-            # The agent's next hello will tell. Nobody waits for what it prints.
+            # The agent's next hello says whether it runs. Nobody waits for its output.
             command.collects = False
             detail = f"{error.detail}: command {command.id} may be running, ask for it"
             raise SandboxUnavailableError(detail) from None
         except BudgetExceededError as error:
-            await self._never_ran(session, command, error)
+            await self._lost.record(session, command, error)
             await sandbox.link.settled()  # the agent reported it before it refused
             raise await self._budgets.refusal(session) from None
         except PaddockError as error:
             held.drop()
-            await self._never_ran(session, command, error)
+            await self._lost.record(session, command, error)
             raise
-
-    async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
-        """Records, once, that it did not run, or that nothing more is known about it.
-
-        If that fails, it counts as running. The agent's next hello, or the end of the sandbox,
-        repeats the attempt.
-        """
-        rule = error.fields.get("rule")
-        losing = command.losing = asyncio.get_running_loop().create_future()
-        try:
-            recorded = await self._recorder.record(
-                session,
-                EventDraft(
-                    "command.exit",
-                    actor="system",
-                    decision="deny" if isinstance(error, PermissionDeniedError) else None,
-                    rule=rule,
-                    args={"command_id": command.id},
-                    error=error.detail,
-                    command_id=command.id,
-                ),
-            )
-        except BaseException:
-            command.dispatched = True
-            raise
-        finally:
-            command.losing = None
-            losing.set_result(None)
-        command.dispatched = False
-        detail = recorded.event["error"]
-        command.finish(exit_of(None, detail, rule, None, recorded.seq, recorded.hash))
 
     # Called for the agent's messages.
 
@@ -212,16 +182,16 @@ class Executions:
         """Ends a command whose exit is recorded."""
         command = session.commands.get(event.command_id or "")
         if command is not None:
-            told = recorded.event
-            rule = told["rule"] if told["decision"] == "deny" else None
+            end = recorded.event
+            rule = end["rule"] if end["decision"] == "deny" else None
             if event.duration_ms is not None and not command.ended:
                 self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
             if command.collects and not command.ended:
                 command.output = event.output
             command.finish(
                 exit_of(
-                    *(told["result"], told["error"], rule),
-                    *(told["duration_ms"], recorded.seq, recorded.hash),
+                    *(end["result"], end["error"], rule),
+                    *(end["duration_ms"], recorded.seq, recorded.hash),
                 )
             )
 
@@ -242,25 +212,12 @@ class Executions:
             self._metrics.agent_reconnected()
         suspects = [command for command in session.running if command.dispatched]
         if suspects and session.sandbox is not None:
-            self._tasks.spawn(self._reconcile(session, session.sandbox, suspects))
+            self._tasks.spawn(self._lost.reconcile(session, session.sandbox, suspects))
 
     async def reconcile(self, session: Session) -> None:
         """Ends commands that, according to the agent, neither run nor ended."""
         if session.sandbox is not None and session.running:
-            await self._reconcile(session, session.sandbox, session.running)
-
-    async def _reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
-        with contextlib.suppress(SandboxUnavailableError):
-            # Repeated events arrive before this answer.
-            stats = await sandbox.link.request("stats", {})
-            await sandbox.link.settled()
-            known = stats.get("running")
-            for command in suspects:
-                # Another check, after another hello, may have declared it lost already.
-                suspect = command.dispatched and not command.ended and command.losing is None
-                if suspect and isinstance(known, list) and command.id not in known:
-                    lost = "the command was not started, or its end is lost"
-                    await self._never_ran(session, command, SandboxUnavailableError(lost))
+            await self._lost.reconcile(session, session.sandbox, session.running)
 
     # Waiting, ending.
 
@@ -282,7 +239,8 @@ class Executions:
         except TimeoutError:
             detail = f"the end of command {command.id} is not known yet: request it again"
             raise SandboxUnavailableError(detail) from None
-        await self._kept(command)
+        if command.keeping is not None:  # its evidence, for which there is a time limit
+            await asyncio.wait([command.keeping])
         FaultPoint.EXEC_ENDED.reached()
         result = command.result or CommandExit()
         if result.rule is not None:
@@ -291,11 +249,6 @@ class Executions:
         if session.budget.exceeded is not None and stopped:
             raise await self._budgets.refusal(session)
         return result
-
-    async def _kept(self, command: Command) -> None:
-        """Waits a limited time for the command's evidence."""
-        if command.keeping is not None:
-            await asyncio.wait([command.keeping])
 
     async def client_gone(self, session: Session, command: Command) -> None:
         """Ends a foreground command that nobody waits for any more; returns at once."""

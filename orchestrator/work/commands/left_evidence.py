@@ -1,4 +1,4 @@
-"""Removes unrecorded evidence, which a control plane left that was killed while writing it.
+"""Removes unrecorded evidence that a control plane left when it was killed.
 
 It can't be found and was not charged to anyone. Directories are `<evidence>/<session key>/<id>`,
 for commands and for terminals.
@@ -17,10 +17,10 @@ from orchestrator.ground.threads import bounded
 log = logging.getLogger(__name__)
 
 _DISK_SECONDS = 60.0
-# The number looked up per read, so that others can read in between.
+# Directories looked up in one read, so that others can read in between.
 _MOST_AT_ONCE = 1000
 
-# A damaged event counts, because its evidence may show what it said. A chain without events is
+# A damaged event counts, because its evidence may show what was in it. A chain without events is
 # archived, and its evidence belongs to the archive.
 _ON_RECORD = """
     SELECT 1 FROM terminals WHERE id = :id AND session_key = :key

@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from orchestrator.ground.errors import NotFoundError, PaddockError, SandboxUnavailableError
+from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.ground.fair_share import Metered
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.messages import malformed
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_CHUNKS, Message
@@ -146,7 +147,7 @@ async def _give(link: AgentLink, taken: _Taken, stored: dict[str, int]) -> None:
         )
         count = answer.get("stored")
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+            raise malformed()
         stored[taken.command.id] = min(count, taken.command.stored_bytes)
         sent += sum(len(data) for _, data in page)
         if count < sent:
@@ -166,5 +167,5 @@ def _pieces(answer: Message, after: int) -> list[Piece]:
             pieces.append((stream, data))
             after += len(data)
     except (KeyError, TypeError, ValueError):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
+        raise malformed() from None
     return pieces

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import PaddockError, SandboxUnavailableError, TooLargeError
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.messages import malformed
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import whole_number
@@ -136,22 +137,24 @@ class FileArchives:
 
 def _summary(answer: Message) -> ArchiveSummary:
     """Raises: SandboxUnavailableError for a malformed answer."""
-    told = answer.get("summary")
-    digest = told.get("paths_sha256") if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+    summary = answer.get("summary")
+    if not isinstance(summary, dict):
+        raise malformed()
+    digest = summary.get("paths_sha256")
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise malformed()
     files, directories, links, size = (
-        whole_number(told, name) for name in ("files", "directories", "links", "bytes")
+        whole_number(summary, name) for name in ("files", "directories", "links", "bytes")
     )
     # An agent that an older control plane started leaves nothing out.
-    skipped = whole_number({"skipped": 0} | told, "skipped")
-    names = _names(told.get("skipped_names", []))
+    skipped = whole_number({"skipped": 0} | summary, "skipped")
+    names = _names(summary.get("skipped_names", []))
     return ArchiveSummary(files, directories, links, size, digest, skipped, names)
 
 
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > _MOST_SKIPPED_NAMES:
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     if not all(isinstance(name, str) and len(name) <= _LONGEST_NAME for name in value):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     return tuple(value)

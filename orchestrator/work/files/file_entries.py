@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.host.link.messages import malformed
 from sandbox_agent.decide.protocol import Message
 
 # Numbers of an agent must fit JSON numbers of every reader.
@@ -48,12 +48,12 @@ def parse_entry(entry: Any) -> FileEntry:
             target=None if target is None else str(target),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
+        raise malformed() from None
 
 
 def whole_number(answer: Message, name: str) -> int:
     """That member of an answer. Raises: SandboxUnavailableError if it is not such a number."""
     value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     return value

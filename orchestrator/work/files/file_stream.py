@@ -4,9 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from orchestrator.ground.errors import PaddockError, SandboxUnavailableError, TooLargeError
+from orchestrator.ground.errors import PaddockError, TooLargeError
 from orchestrator.ground.task_scope import TaskScope, together
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.host.link.messages import malformed
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_AHEAD, Message
 
 
@@ -74,5 +75,5 @@ class FileStream:
 def _bytes(answer: Message) -> bytes:
     data = answer.get("data")
     if not isinstance(data, bytes):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+        raise malformed()
     return data

@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from orchestrator.ground.errors import ConflictError, SandboxUnavailableError, TooLargeError
+from orchestrator.ground.errors import ConflictError, TooLargeError
 from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.host.link.messages import malformed
 from orchestrator.host.workspace.paths import leads_inside
 from orchestrator.rules.access.keys import Principal
-from orchestrator.sandbox.packs.decisions import shown
+from orchestrator.sandbox.packs.decisions import visible
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import FileEntry, Listing, parse_entry, whole_number
 from orchestrator.work.files.file_requests import FileRequests, check_path, stream_of
@@ -16,11 +17,11 @@ from paddock.contract.pack_form import absolute
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 _MOST_ENTRIES = 10_000
-# Of a file that is compared with its hash before it is returned.
+# Bytes of a file that is compared with its hash before it is returned.
 _MOST_HELD_BYTES = 16 * 1024 * 1024
 
 
-class Held:
+class MemoryStream:
     """Bytes in memory, in the form of a stream."""
 
     def __init__(self, data: bytes) -> None:
@@ -45,7 +46,7 @@ class FileDownload:
 
     def __init__(
         self,
-        stream: "FileStream | Held",
+        stream: FileStream | MemoryStream,
         size: int,
         permissions: int,
         content_hash: str | None = None,
@@ -86,7 +87,8 @@ class Files:
     ) -> FileDownload:
         """Opens a file for reading; without `links`, only if no symbolic link leads to it.
 
-        In a session with a context pack, a file of the pack, with the content that the pack states.
+        In a session with a context pack, only files of the pack can be read, with the content that
+        the pack states.
         Raises: ConflictError if the sandbox is too old to check that.
         """
         if session.pack is not None:
@@ -112,7 +114,9 @@ class Files:
             await opened.close()
         found = f"sha256:{hashlib.sha256(data).hexdigest()}"
         await firewall.verify(principal, session, pack, file, found)
-        return FileDownload(Held(data), len(data), opened.permissions, found, opened.modified)
+        return FileDownload(
+            MemoryStream(data), len(data), opened.permissions, found, opened.modified
+        )
 
     async def _open(
         self, principal: Principal, session: Session, path: str, *, links: bool
@@ -132,7 +136,7 @@ class Files:
         permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
         size, modified = whole_number(opened, "size"), opened.get("modified")
         if not (modified is None or (type(modified) is int and abs(modified) < 2**63)):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+            raise malformed()
         return FileDownload(stream_of(link, opened), size, permissions, modified=modified)
 
     async def write(
@@ -180,10 +184,10 @@ class Files:
         listed = await self._requests.ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
-            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+            raise malformed()
         found = tuple(parse_entry(entry) for entry in entries)
         if (pack := session.pack) is not None:
-            found = tuple(entry for entry in found if shown(pack, absolute(entry.path)))
+            found = tuple(entry for entry in found if visible(pack, absolute(entry.path)))
         return Listing(found, listed.get("truncated") is True)
 
     async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:

@@ -1,5 +1,6 @@
-"""Entries of the long-term memory, and their bounds."""
+"""Entries of the long-term memory, their bounds, and their form as text for a model. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,8 +10,12 @@ EntryKind: TypeAlias = Literal["note", "bootstrap", "sop"]
 DEFAULT = "default"
 # Entries of one key, in all its namespaces.
 MOST_ENTRIES = 2_000
-# Of one answer to a search.
+# Entries in one answer to a search.
 MOST_FOUND = 50
+# The entries with which a session begins, and their characters.
+MOST_BOOTSTRAP = 20
+MOST_BOOTSTRAP_CHARACTERS = 8_000
+_BEGIN, _END = "<<<memory", "memory>>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +45,21 @@ class Wanted:
     namespace: str
     tags: tuple[str, ...] = ()
     kind: EntryKind = "note"
+
+
+def fenced(entries: Iterable[MemoryEntry], most: int = MOST_BOOTSTRAP_CHARACTERS) -> str:
+    """The entries, as far as they fit; none is cut. No text of an entry contains a mark."""
+    texts, left = list[str](), most
+    for entry in entries:
+        text = _fenced_entry(entry)
+        if len(text) > left:
+            continue
+        texts.append(text)
+        left -= len(text)
+    return "".join(texts)
+
+
+def _fenced_entry(entry: MemoryEntry) -> str:
+    origin = "host" if entry.session_id is None else f"session {entry.session_id}"
+    text = entry.text.replace("<<<", "< < <").replace(">>>", "> > >")
+    return f"{_BEGIN} {entry.kind} {entry.changed_at} {origin}\n{text}\n{_END}\n"

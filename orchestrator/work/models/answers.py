@@ -9,11 +9,11 @@ from orchestrator.work.models.extras import Extras, merge, of_message, stored
 from orchestrator.work.models.metering import CallMeter, TokenUsage, most, stated
 from orchestrator.work.models.tool_calls import AnswerCalls, CallPieces, texts_of
 
-# Of text, calls, and what comes beside them.
+# Bytes of one answer: its text, its calls, and what comes beside them.
 _MOST_TEXT = 1024 * 1024
-# Of the characters that begin or separate values in one JSON text: its parsing costs what they are.
+# Characters that begin or separate values in one JSON text; the cost of parsing grows with them.
 _MOST_PARTS = 128 * 1024
-# Besides text and calls.
+# Members of one piece besides text and calls.
 _MOST_MEMBERS = 64
 _LONGEST_REASON = 32
 
@@ -38,11 +38,11 @@ class Finished(str):
 class AnswerReader:
     """One answer; `model` is the operator's name of the model."""
 
-    def __init__(self, model: str, meter: CallMeter, shown: Callable[[str], str]) -> None:
-        """`shown` makes what an endpoint says something to tell."""
+    def __init__(self, model: str, meter: CallMeter, readable: Callable[[str], str]) -> None:
+        """`readable` shortens what an endpoint says, and cuts the key out of it."""
         self._model = model
         self._meter = meter
-        self._shown = shown
+        self._readable = readable
         self._sent: TokenUsage = meter.usage
         self._stated: TokenUsage | None = None
         self._reason: str | None = None
@@ -66,15 +66,15 @@ class AnswerReader:
         if not choices or not isinstance(choices[0], dict):
             return ""
         self._begun = True
-        said, reason = choices[0].get(member), choices[0].get("finish_reason")
+        message, reason = choices[0].get(member), choices[0].get("finish_reason")
         if isinstance(reason, str) and reason:
             self._reason = reason[:_LONGEST_REASON]
-        return self._message(said) if isinstance(said, dict) else ""
+        return self._message(message) if isinstance(message, dict) else ""
 
-    def _message(self, said: dict[str, Any]) -> str:
-        text = texts_of(said.get("content"))
-        size = self._calls.add(said.get("tool_calls")) + _bytes(text)
-        others = dict(of_message(said))
+    def _message(self, message: dict[str, Any]) -> str:
+        text = texts_of(message.get("content"))
+        size = self._calls.add(message.get("tool_calls")) + _bytes(text)
+        others = dict(of_message(message))
         if len(others) > _MOST_MEMBERS:
             raise ModelError(
                 ModelFailure.TOO_LARGE, f"the answer has more than {_MOST_MEMBERS} members"
@@ -113,9 +113,9 @@ class AnswerReader:
         error = chunk.get("error")
         if not error:
             return
-        said = error.get("message") if isinstance(error, dict) else error
-        told = f": {self._shown(said)}" if isinstance(said, str) and said else ""
-        raise ModelError(ModelFailure.BROKEN, f"the endpoint answers with an error{told}")
+        message = error.get("message") if isinstance(error, dict) else error
+        detail = f": {self._readable(message)}" if isinstance(message, str) and message else ""
+        raise ModelError(ModelFailure.BROKEN, f"the endpoint answers with an error{detail}")
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

@@ -23,14 +23,14 @@ from orchestrator.work.models.transport import (
     never_sent,
 )
 
-_MOST_SAID = 500
+_MOST_SHOWN = 500
 _MOST_REFUSAL = 64 * 1024
 # Others run after so many events, which may have come at once.
 _EVENTS_AT_ONCE = 32
-# What the endpoint says about these is about the request, not about the key.
+# With these statuses, the endpoint's message is about the request and not about the key.
 _ABOUT_REQUEST = frozenset({400, 404, 413, 422})
 _OPTIONS = "stream_options"
-# Of a stream, whatever the endpoint says that it is.
+# How a stream begins, whatever content type the endpoint states.
 _EVENT_BEGINS = (b"data:", b"event:", b":")
 
 
@@ -44,9 +44,9 @@ class ModelCall(NamedTuple):
     max_tokens: int
     until: float
 
-    def shown(self, said: str) -> str:
+    def readable(self, message: str) -> str:
         """What an endpoint says, short, and without the key, which it may have in it."""
-        plain = "".join(each if each.isprintable() else " " for each in said[:_MOST_SAID])
+        plain = "".join(each if each.isprintable() else " " for each in message[:_MOST_SHOWN])
         return plain.replace(self.key, "…")
 
 
@@ -150,7 +150,7 @@ class Endpoint:
 
 async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> AsyncGenerator[str]:
     """Raises: ModelError, CONNECTION_FAILURES."""
-    reader = AnswerReader(call.name, meter, call.shown)
+    reader = AnswerReader(call.name, meter, call.readable)
     kind = answer.headers.get("content-type", "").lower()
     pieces = answer.pieces()
     if not kind.startswith("text/event-stream"):
@@ -176,7 +176,7 @@ async def _read(call: ModelCall, answer: EndpointAnswer, meter: CallMeter) -> As
 
 
 async def _again(whole: bytes) -> AsyncGenerator[bytes]:
-    """A stream that was not announced as one, and has been read."""
+    """The pieces of a stream that was not announced as one, and has been read as a whole."""
     for place in range(0, len(whole), PIECE):
         yield whole[place : place + PIECE]
 
@@ -187,7 +187,7 @@ async def _events(body: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         async for piece in pieces:
             for data in events.feed(piece):
                 yield data
-            # They may be here already.
+            # The next pieces may be here already, and others must run.
             await asyncio.sleep(0)
     for data in events.end():
         yield data
@@ -205,9 +205,9 @@ async def _refusal(answer: EndpointAnswer) -> str:
 
 
 def _refused(call: ModelCall, status: int, message: str) -> str:
-    said = f"the endpoint answers with status {status}"
+    detail = f"the endpoint answers with status {status}"
     if 300 <= status < 400:
-        return f"{said}: redirects are not followed, because they would take the key along"
+        return f"{detail}: redirects are not followed, because they would take the key along"
     if status not in _ABOUT_REQUEST or not message:
-        return said
-    return f"{said}: {call.shown(message)}"
+        return detail
+    return f"{detail}: {call.readable(message)}"

@@ -18,6 +18,6 @@ class ModelFailure(StrEnum):
 class ModelError(Exception):
     """A call of a model failed; the message is one sentence without the key and the URL."""
 
-    def __init__(self, failure: ModelFailure, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, failure: ModelFailure, message: str) -> None:
+        super().__init__(message)
         self.failure = failure

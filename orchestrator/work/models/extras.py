@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# Of one message, as it is kept.
+# Characters that are kept of one message.
 MOST_EXTRA = 96 * 1024
-# Of one text in it: of a longer one, the beginning is kept.
+# Characters that are kept of one text in it, from its beginning.
 _MOST_TEXT = 64 * 1024
 _OF_MESSAGE = frozenset({"role", "content", "tool_calls", "function_call"})
 _OF_CALL = frozenset({"index", "id", "type", "function"})
@@ -18,7 +18,7 @@ _OF_FUNCTION = frozenset({"name", "arguments"})
 
 
 class Extras(NamedTuple):
-    """Of one message: the members of the message itself, and those of its calls."""
+    """The extra members of one message, and those of its calls."""
 
     message: Mapping[str, Any]
     calls: Mapping[int, Mapping[str, Any]]

@@ -87,7 +87,7 @@ def stated(usage: Any) -> TokenUsage | None:
 
 
 def most(one: TokenUsage | None, other: TokenUsage | None) -> TokenUsage | None:
-    """What an endpoint means that states its usage repeatedly, as it grows."""
+    """The larger of two usages: some endpoints state a usage repeatedly, as it grows."""
     if one is None or other is None:
         return one or other
     received = max(one.input_tokens, other.input_tokens)

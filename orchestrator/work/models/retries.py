@@ -18,7 +18,7 @@ def is_temporary(status: int) -> bool:
 def pause(number: int, headers: Mapping[str, str] | None = None) -> float:
     """Seconds before the retry with that number, from 0: as the endpoint asks, or longer each time.
 
-    Of many callers, not all come at the same moment.
+    It varies, so that many callers do not come back at the same moment.
     """
     asked = _asked(headers or {})
     if asked is not None and 0 < asked <= _LONGEST_ASKED:

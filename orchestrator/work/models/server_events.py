@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from orchestrator.work.models.errors import ModelError, ModelFailure
 
-# Of one line, and of the data of one event.
+# Bytes of one line, and of the data of one event.
 MOST_LINE = 2 * 1024 * 1024
 
 

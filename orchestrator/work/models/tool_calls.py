@@ -9,7 +9,7 @@ from orchestrator.work.models.errors import ModelError, ModelFailure
 from orchestrator.work.models.extras import merge, of_call
 from orchestrator.work.models.messages import ToolCall
 
-# Of one answer; others are counted only, and more than an honest answer has are an error.
+# Calls that are kept of one answer; further ones are counted, and too many are an error.
 MOST_CALLS = 32
 _MOST_COUNTED = 1024
 _MOST_NAME = 128
@@ -57,7 +57,7 @@ class CallPieces:
     """
 
     def __init__(self) -> None:
-        # The call that pieces with that index, or at that place, belong to; and all, in order.
+        # The call to which pieces with an index, or at a place, belong; and all calls, in order.
         self._latest: dict[int, _Part] = {}
         self._known: dict[tuple[int, str], _Part] = {}
         self._parts: list[_Part] = []

@@ -9,18 +9,18 @@ from orchestrator.ground.http_connector import BoundedConnector
 from orchestrator.ground.http_post import NameLookups
 from orchestrator.work.models.errors import ModelError, ModelFailure
 
-# What a call raises whose endpoint does not answer as HTTP has it; it may have been sent.
+# The errors of a call that gets no answer in HTTP; the call may have been sent.
 CONNECTION_FAILURES = (aiohttp.ClientError, OSError, ValueError)
 _CONNECT_SECONDS = 10.0
-# All calls at once; more of them wait for a connection.
+# For all calls at once; more calls wait for a connection.
 _MOST_CONNECTIONS = 1000
-# Of one streamed answer: each token of it comes with some hundred bytes. A line costs at least so
-# many, because what is done for it does.
+# Bytes of one streamed answer, in which a token takes some hundred. A line counts as at least
+# `_LEAST_LINE` bytes, because handling it costs as much.
 _MOST_BYTES = 16 * 1024 * 1024
 _LEAST_LINE = 64
 # What is taken from a connection in one slice of the event loop.
 PIECE = 32 * 1024
-# Of an answer that is not streamed: as it has at most 1 MiB of text, so much with its escapes.
+# Bytes of an answer that is not streamed: at most 1 MiB of text, which escapes may double.
 MOST_WHOLE = 2 * 1024 * 1024
 
 
@@ -84,7 +84,7 @@ class Connections:
             "Content-Type": "application/json",
             "Content-Length": str(sum(map(len, body))),
             "Accept": "application/json, text/event-stream",
-            # Of a compressed answer, the size would be unknown.
+            # A compressed answer could have any size.
             "Accept-Encoding": "identity",
         }
         sent = URL(f"{url.rstrip('/')}/chat/completions", encoded=True)

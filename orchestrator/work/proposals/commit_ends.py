@@ -71,7 +71,7 @@ class CommitEnds:
     async def record_end(
         self, session: Session, outcome: str, count: int, error: str | None
     ) -> None:
-        """Raises: AuditUnavailableError; the next commit, rollback or start makes up for it."""
+        """Records it. Raises: AuditUnavailableError; the next commit or start tries again."""
         try:
             await self._recorder.record(
                 session,

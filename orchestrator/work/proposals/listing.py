@@ -1,11 +1,14 @@
-"""What is staged, as the helper told it: checked, because it has read what a session wrote."""
+"""What is staged, as the helper reports it: validated, because it has read a session's files."""
 
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orchestrator.ground.events import time_text
+from orchestrator.host.workspace.staged.commit_steps import parents
 from orchestrator.host.workspace.staged_work import ProposalsError
+from orchestrator.rules.policy.session_policy import WorldRules
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -13,18 +16,18 @@ MOST_ITEMS = 1000
 _FINGERPRINT = r"^sha256:[0-9a-f]{64}$"
 
 
-class _Told(BaseModel):
+class _Report(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
-class Refusal(_Told):
+class Refusal(_Report):
     """An entry that can't be proposed, and why."""
 
     ref: str = Field(max_length=32_768)
     reason: str = Field(max_length=1000)
 
 
-class Proposal(_Told):
+class Proposal(_Report):
     """A staged change; see the contract's model of that name. `removes`: entries of a directory."""
 
     type: Literal["write", "delete"]
@@ -46,15 +49,15 @@ class Proposal(_Told):
 
     @property
     def timestamp(self) -> str:
-        """When it was changed last, RFC 3339; what no calendar has is shown as its beginning."""
+        """When it was changed last, RFC 3339; a time that no calendar has becomes 1970."""
         try:
             moment = datetime.fromtimestamp(self.timestamp_ns / 1e9, UTC)
         except (ValueError, OverflowError, OSError):
             moment = datetime.fromtimestamp(0, UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return time_text(moment)
 
 
-class StagedCounts(_Told):
+class StagedCounts(_Report):
     """How much is staged in all."""
 
     write: int = 0
@@ -62,7 +65,7 @@ class StagedCounts(_Told):
     refused: int = 0
 
 
-class ProposalPage(_Told):
+class ProposalPage(_Report):
     """A page of proposals in order of paths; `more`: there are others after it."""
 
     items: list[Proposal] = Field(default=[], max_length=MOST_ITEMS)
@@ -71,15 +74,15 @@ class ProposalPage(_Told):
     more: bool = False
 
 
-class Conflict(_Told):
-    """A change whose base, or which itself, is not what it was expected to be."""
+class Conflict(_Report):
+    """A change that is not what it was expected to be, or whose base is not."""
 
     ref: str
     expected: str | None
     actual: str | None
 
 
-class Prepared(_Told):
+class Prepared(_Report):
     """A commit as it would be made, and what prevents it.
 
     `made` are those of `refs` that are new directories, `removed` what goes with removed ones.
@@ -111,3 +114,21 @@ def _checked(model: type[M], answer: dict[str, Any]) -> M:
         return model.model_validate(answer)
     except ValidationError:
         raise ProposalsError("what is staged can't be shown: reading it failed") from None
+
+
+def forbidden(rules: WorldRules, prepared: Prepared) -> list[Refusal]:
+    """The staged paths that these rules do not allow: commands can stage what no turn could.
+
+    A new directory is allowed if something new in it is.
+    """
+    if rules.read_only:
+        return [Refusal(ref=ref, reason="the policy is read-only") for ref in prepared.refs]
+    made = set(prepared.made)
+    every = [*prepared.refs, *prepared.removed]
+    allowed = {ref for ref in every if rules.may_write(ref)}
+    leading = {parent for ref in allowed for parent in parents(ref)}
+    return [
+        Refusal(ref=ref, reason="the policy's write patterns don't match it")
+        for ref in every
+        if ref not in allowed and not (ref in made and ref in leading)
+    ]

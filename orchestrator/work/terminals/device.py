@@ -7,16 +7,17 @@ from typing import NamedTuple, Protocol
 
 from orchestrator.ground.errors import NotFoundError
 from orchestrator.ground.fair_share import Metered
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.terminals.pages import READ_BYTES, Exit, Page, parse_page
-from orchestrator.work.terminals.said import Said
-from orchestrator.work.terminals.spec import Shown, TerminalSpec
+from orchestrator.work.terminals.redacted_output import RedactedOutput
+from orchestrator.work.terminals.spec import TerminalSpec
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
 # An agent holds fewer pieces than this of an ended program.
 _MOST_LAST_READS = 64
 _GRACE_SECONDS = 20.0
-# The output handled before other work of the event loop gets its turn.
+# The output handled before the event loop does other work.
 _PIECE_BYTES = 4 * 1024
 
 
@@ -38,11 +39,11 @@ class Late(NamedTuple):
 
 
 class Device:
-    """The program's end of everything; it has one reader at a time.
+    """A program on its terminal, which has one reader at a time.
 
-    `said` receives every byte of the output, `show` gets it as it came, and no more is read before
+    `output` receives every byte of the output, `show` gets it as it came. No more is read before
     `flush` has returned. Raises: SandboxUnavailableError from everything that asks the agent; the
-    errors of `said` and `flush`.
+    errors of `output` and `flush`.
     """
 
     def __init__(
@@ -50,21 +51,21 @@ class Device:
         terminal_id: str,
         spec: TerminalSpec,
         agent: Agent,
-        said: Said,
+        output: RedactedOutput,
         flush: Callable[[], Awaitable[None]],
         show: Callable[[bytes], None] = lambda data: None,
     ) -> None:
         self.id = terminal_id
         self.spec = spec
-        # What the last prompt was, of programs that have one.
-        self.shown: Shown | None = None
+        # The last prompt, if the program has prompts.
+        self.last_prompt: PromptState | None = None
         self.exit: Exit | None = None
         # The longest line that may be sent at the present prompt, in bytes.
         self.line_bytes = MAX_LINE_BYTES
         # How many bytes of its output were read.
         self.position = 0
         self._agent = agent
-        self._said = said
+        self._output = output
         self._flush = flush
         self._show = show
 
@@ -110,21 +111,21 @@ class Device:
             piece = data[start : start + _PIECE_BYTES]
             self.position += len(piece)
             self._hear(piece)
-            await self._said.feed(piece)
+            await self._output.feed(piece)
             await asyncio.sleep(0)
         # It is with the evidence now, whose disk no viewer has to wait for.
         self._show(data)
         await self._flush()
 
     def _hear(self, piece: bytes) -> None:
-        """Takes a piece of the output."""
+        """Splits a piece of the output into lines, where that matters."""
 
     def note_late(self) -> None:
         """Treats the output since the last answer as late, where there are answers."""
 
     async def take_late(self) -> list[Late]:
-        """Late output that has not been taken; the output so far is then with `said`."""
-        await self._said.finish()
+        """Late output that has not been taken; all output so far is written to `output`."""
+        await self._output.finish()
         await self._flush()
         return []
 

@@ -13,23 +13,23 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.store import directories
 from orchestrator.ground.threads import Threads
 from orchestrator.record.audit.recorder import TOOL_OUTPUT
+from orchestrator.work.commands.evidence_file import additional_name
 from orchestrator.work.terminals import evidence_files, transcript
+from orchestrator.work.terminals.asciicast import Recording
 from orchestrator.work.terminals.evidence_files import (
+    MOST_RAW_BYTES,
     RAW_NAME,
     RECORDING_NAME,
     TRANSCRIPT_NAME,
     Digests,
+    EvidenceError,
     KeptFile,
 )
-from orchestrator.work.terminals.recording import Recording
 from sandbox_agent.decide.redaction import Redactor
 
-# The first raw bytes are kept; all are counted. The same holds for the output in a recording.
-MOST_RAW_BYTES = 64 * 1024 * 1024
 # Refusals are free, so a client could otherwise extend a transcript endlessly. A terminal with a
 # full transcript accepts no more lines.
 MOST_TRANSCRIPT_BYTES = 16 * 1024 * 1024
@@ -43,10 +43,6 @@ DISK_SECONDS = 15.0
 # Concurrent calls of the disk, for all terminals.
 MOST_THREADS = 16
 _HANGS = "evidence can't be kept: the disk does not answer"
-
-
-class EvidenceError(AuditUnavailableError):
-    """The events of a terminal can't be recorded, so nothing may happen in it."""
 
 
 def disk_threads() -> Threads:
@@ -78,8 +74,8 @@ class Evidence:
         None: its own.
 
         `count` is called with the number of written bytes, and whether they are TOOL_OUTPUT.
-        Without `capture`, raw bytes are only counted. `recording` None: nothing is recorded. `name`
-        is an additional name next to the directory, with the terminal's id for `{session_id}`.
+        Without `capture`, raw bytes are only counted. `recording` None: nothing is recorded. For
+        `name`, see `additional_name`.
         """
         self.directory = directory
         self._threads = threads or disk_threads()
@@ -92,9 +88,7 @@ class Evidence:
         self._failure: str | None = None
         self._count = count
         self._most_raw = MOST_RAW_BYTES if capture else 0
-        self._link = None
-        if name is not None and name != "{session_id}":
-            self._link = directory.with_name(name.replace("{session_id}", directory.name))
+        self._link = additional_name(directory, name)
         self._redactor = redactor
         self._started = time.monotonic()
         self._raw_total = 0

@@ -1,16 +1,30 @@
-"""The files of a terminal's evidence: created, appended to, synced and hashed. All calls block."""
+"""The files of a terminal's evidence: written, synced, hashed, and finished after a kill.
+
+All calls block.
+"""
 
 import hashlib
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.ground.store import directories
+from orchestrator.work.terminals import transcript
 
 RAW_NAME = "raw"
 TRANSCRIPT_NAME = "transcript.log"
 RECORDING_NAME = "recording.cast"
+# The first raw bytes are kept; all are counted. The same holds for the output in a recording.
+MOST_RAW_BYTES = 64 * 1024 * 1024
+# What is read at a time, backwards, to find the last whole line.
+_STEP_BYTES = 64 * 1024
+
+
+class EvidenceError(AuditUnavailableError):
+    """The events of a terminal can't be recorded, so nothing may happen in it."""
 
 
 class Digests(NamedTuple):
@@ -83,3 +97,64 @@ def hashed(path: Path) -> tuple[int, str]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return file.tell(), f"sha256:{digest}"
+
+
+def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests | None:
+    """Finishes files that a killed control plane left; None if there are none.
+
+    Call it in a thread. Raises: EvidenceError.
+    """
+    raw_path, path = directory / RAW_NAME, directory / TRANSCRIPT_NAME
+    recording = directory / RECORDING_NAME
+    try:
+        fields = transcript.ended(reason, None, interactions)
+        text = transcript.line(_age(directory), "CLOSED", fields)
+        with path.open("ab") as file:
+            file.write(_newline_if_cut(path) + text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        recorded = recording.exists()
+        if recorded:
+            _drop_cut_line(recording)
+        directories.sync(directory)
+        raw_size, raw_hash = hashed(raw_path)
+        size, digest = hashed(path)
+        recording_size, recording_hash = hashed(recording) if recorded else (0, None)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
+    truncated = raw_size >= MOST_RAW_BYTES
+    return Digests(
+        *(raw_size, raw_hash, truncated, size, digest),
+        *(recording_size, recording_hash, recorded),  # its end is missing
+    )
+
+
+def _age(directory: Path) -> float:
+    """Seconds since the directory got its files."""
+    return max(0.0, time.time() - directory.stat().st_mtime)
+
+
+def _newline_if_cut(path: Path) -> bytes:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return b""
+        file.seek(-1, os.SEEK_END)
+        return b"" if file.read(1) == b"\n" else b"\n"
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Removes the last line of a recording if it is incomplete: players read whole lines only."""
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - _STEP_BYTES)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        file.truncate(end)
+        os.fsync(file.fileno())

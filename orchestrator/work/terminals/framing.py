@@ -52,14 +52,14 @@ class Framing:
         """From here on, output answers no line."""
         self._begin(self._screen.line, None)
 
-    def _begin(self, shown: str, sent: str | None) -> None:
+    def _begin(self, before: str, sent: str | None) -> None:
         self._prompt = ""
         # Whether a complete line, after the echo's, begins with the prompt.
         self._passed = False
-        self._shown = shown
+        self._before = before
         self._sent = sent
         # The first line's content, if the tool echoes.
-        self._echo = None if sent is None else shown + sent
+        self._echo = None if sent is None else before + sent
         self._ended_lines = 0
         self._kept: list[str] = []
         self._room = self._limit
@@ -74,7 +74,7 @@ class Framing:
                 self._passed |= bool(self._prompt) and line.startswith(self._prompt)
                 self._keep(line)
             elif line != self._echo:  # the tool does not echo
-                self._keep(line.removeprefix(self._shown))
+                self._keep(line.removeprefix(self._before))
 
     @property
     def prompt(self) -> str | None:
@@ -100,7 +100,7 @@ class Framing:
         kept, truncated = list(self._kept), self._truncated
         line = self._unended()
         if line and not truncated and self.prompt is None:
-            data = (line if self._ended_lines else line.removeprefix(self._shown)).encode()
+            data = (line if self._ended_lines else line.removeprefix(self._before)).encode()
             kept.append(data[: max(0, self._room)].decode(errors="ignore"))
             truncated = len(data) > self._room
         return Output("\n".join(kept), truncated)
@@ -110,7 +110,7 @@ class Framing:
         line = self._screen.line
         if self._sent is None or self._ended_lines:
             return line
-        rest = line.removeprefix(self._shown)
+        rest = line.removeprefix(self._before)
         return None if self._sent.startswith(rest) else rest
 
     def _keep(self, line: str) -> None:

@@ -1,26 +1,80 @@
-"""The records of one line: in its terminal's transcript, and as events in the audit log."""
+"""A terminal's lines: their results, and their records in transcript and audit log."""
 
 import hashlib
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.tools.gates import Verdict
 from orchestrator.state import session_rows
+from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.terminals import transcript
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.spec import LineApproval, LineVerdict, SentLine
+from orchestrator.work.terminals.evidence_files import RAW_NAME
+from orchestrator.work.terminals.open_terminal import OpenTerminal
+from orchestrator.work.terminals.spec import LineApproval, SentLine
 from orchestrator.work.terminals.terminal import Answer, Wait
+
+# The exit code of an interaction without one: it timed out, failed or was refused.
+NO_EXIT_CODE = -1
+# Characters recorded of each piece of unasked output; the evidence has all of it.
+_MOST_UNASKED = 2000
+
+
+class Results(NamedTuple):
+    """The subject of a manifest's output schema; the prompt has no trailing white space."""
+
+    prompt: str
+    output: str
+    session_state: str
+    interaction_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A line and its result: success, timeout, error, or pending while a person decides.
+
+    `started` is in seconds since the epoch. `output_hash` covers the raw bytes, which are in the
+    terminal's `output_file`. `approval` is set if one was requested.
+    """
+
+    status: str
+    scan_id: str
+    tool: str
+    command: str
+    session_id: str
+    terminal_id: str
+    started: float
+    duration_ms: int
+    exit_code: int
+    output_hash: str | None = None
+    output_bytes: int = 0
+    truncated: bool = False
+    error: str | None = None
+    results: Results | None = None
+    approval: Approval | None = None
+
+    @property
+    def timestamp(self) -> str:
+        """The start time, RFC 3339 UTC."""
+        return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    @property
+    def output_file(self) -> str:
+        """The file of the raw bytes, in the evidence folder."""
+        return f"{self.terminal_id}/{RAW_NAME}"
 
 
 class LineRecord:
     """Records a line. Raises: AuditUnavailableError and EvidenceError, from every method."""
 
-    def __init__(self, recorder: Recorder, live: Live, sent: SentLine) -> None:
+    def __init__(self, recorder: Recorder, live: OpenTerminal, sent: SentLine) -> None:
         self._recorder = recorder
         self._live = live
         self._sent = sent
 
-    async def decided(self, verdict: LineVerdict, approval: LineApproval | None) -> None:
+    async def decided(self, verdict: Verdict, approval: LineApproval | None) -> None:
         """Records an allowed line in transcript and log before a byte reaches the tool.
 
         With `approval`, it is written although the verdict is `pending`.
@@ -47,14 +101,14 @@ class LineRecord:
         )
 
     async def refused(
-        self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
+        self, rule: str, message: str, verdict: Verdict, approval: LineApproval | None
     ) -> None:
         """Records a line of which no byte reaches the tool."""
         await self._note("deny", verdict)
         await self.denied(rule, message, verdict, approval)
 
     async def denied(
-        self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
+        self, rule: str, message: str, verdict: Verdict, approval: LineApproval | None
     ) -> None:
         """Records only the event of a refusal."""
         await self._recorder.refuse(
@@ -97,20 +151,20 @@ class LineRecord:
             ),
         )
 
-    async def _note(self, decision: str, verdict: LineVerdict) -> None:
+    async def _note(self, decision: str, verdict: Verdict) -> None:
         fields = transcript.asked(self._sent.text, decision, verdict.scope, verdict.command)
         self._live.evidence.note("INPUT", fields)
         await self._live.evidence.flush()
 
     def _note_output(self, answer: Answer) -> None:
-        said = transcript.said(len(answer.output.text.splitlines()), answer.raw_bytes)
-        shown = self._live.terminal.shown
-        if answer.wait is Wait.PROMPT and shown is not None:
-            self._live.evidence.note("OUTPUT", [said, transcript.shown(*shown)])
+        size = transcript.output_size(len(answer.output.text.splitlines()), answer.raw_bytes)
+        last = self._live.terminal.last_prompt
+        if answer.wait is Wait.PROMPT and last is not None:
+            self._live.evidence.note("OUTPUT", [size, transcript.shown(*last)])
         else:
-            self._live.evidence.note("OUTPUT", [said, f"status={answer.wait}"])
+            self._live.evidence.note("OUTPUT", [size, f"status={answer.wait}"])
 
-    def _described(self, verdict: LineVerdict) -> dict[str, Any]:
+    def _described(self, verdict: Verdict) -> dict[str, Any]:
         situation = self._live.situation
         return {
             "tool": self._sent.tool,
@@ -133,4 +187,28 @@ class LineRecord:
                 ).hexdigest(),
                 "approval": approval.approval.id if approval else None,
             }
+        )
+
+
+async def record_unasked(recorder: Recorder, live: OpenTerminal) -> None:
+    """Records output that answers no line, and takes it from the terminal.
+
+    Raises: AuditUnavailableError, EvidenceError, the errors of `Recorder.cut`.
+    """
+    for late in await live.terminal.take_late():
+        # Room for a whole secret beyond the kept text, because its end alone would not be
+        # recognized.
+        beginning = late.text[: _MOST_UNASKED + live.session.secrets.redactor.margin]
+        text = (await recorder.cut(live.session, beginning))[:_MOST_UNASKED]
+        live.evidence.note("LATE", transcript.late(text, late.raw_bytes))
+        await live.evidence.flush()
+        await recorder.record(
+            live.session,
+            EventDraft(
+                "pty.output",
+                actor="system",
+                args={"tool": live.terminal.spec.tool},
+                result={"output": text},
+                made=Made({"terminal_id": live.id}, {"output_bytes": late.raw_bytes}),
+            ),
         )

@@ -1,9 +1,9 @@
-"""Validates an agent's answers when a terminal is read, because they can't be trusted."""
+"""Validates what an agent answers when a terminal is read: agents can't be trusted."""
 
 import base64
 from typing import Any, NamedTuple
 
-from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
+from orchestrator.host.link.messages import malformed
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
@@ -35,13 +35,13 @@ class Page(NamedTuple):
 def parse_exit(value: Any) -> Exit:
     """How a program ended, as reported by the agent. Raises: SandboxUnavailableError."""
     if not isinstance(value, dict):
-        raise garbage()
+        raise malformed()
     exit_code, signal, reason = (value.get(name) for name in ("exit_code", "signal", "reason"))
     texts = all(
         text is None or (isinstance(text, str) and len(text) < 128) for text in (signal, reason)
     )
     if not isinstance(exit_code, int) or isinstance(exit_code, bool) or not texts:
-        raise garbage()
+        raise malformed()
     return Exit(exit_code, signal, reason)
 
 
@@ -53,13 +53,8 @@ def parse_page(answer: Message, position: int) -> Page:
         line_bytes, ended = answer["line_bytes"], answer["ended"]
         sound = sound and type(line_bytes) is int
     except (KeyError, TypeError, ValueError):
-        raise garbage() from None
+        raise malformed() from None
     if not sound:
-        raise garbage()
+        raise malformed()
     ending = None if ended is None else parse_exit(ended)
     return Page(data, answer.get("waits") is True, min(line_bytes, MAX_LINE_BYTES), ending)
-
-
-def garbage() -> PaddockError:
-    """The error for an answer that can't be trusted."""
-    return SandboxUnavailableError("the sandbox agent sent a malformed answer")

@@ -8,11 +8,15 @@ from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.threads import Threads
 from orchestrator.state.session import Session
-from orchestrator.work.terminals import terminal_rows
-from orchestrator.work.terminals.evidence import DISK_SECONDS, EvidenceError
-from orchestrator.work.terminals.evidence_files import RECORDING_NAME, TRANSCRIPT_NAME
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.record import TerminalRecord
+from orchestrator.work.terminals import terminal_record
+from orchestrator.work.terminals.evidence import DISK_SECONDS
+from orchestrator.work.terminals.evidence_files import (
+    RECORDING_NAME,
+    TRANSCRIPT_NAME,
+    EvidenceError,
+)
+from orchestrator.work.terminals.open_terminal import OpenTerminal
+from orchestrator.work.terminals.terminal_record import TerminalRecord
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -21,7 +25,11 @@ class Records:
     """Looks terminals up by their session's key, which outlives the session."""
 
     def __init__(
-        self, database: Database, directory: Path, live: Mapping[str, Live], threads: Threads
+        self,
+        database: Database,
+        directory: Path,
+        live: Mapping[str, OpenTerminal],
+        threads: Threads,
     ) -> None:
         self._database = database
         self._directory = directory
@@ -31,7 +39,7 @@ class Records:
     async def list(self, session_key: str) -> list[TerminalRecord]:
         """The present and former terminals of a session, oldest first."""
         found = await self._database.browse(
-            lambda connection: terminal_rows.of_session(connection, session_key)
+            lambda connection: terminal_record.of_session(connection, session_key)
         )
         return [self._view(row) for row in found]
 
@@ -39,7 +47,7 @@ class Records:
         """A terminal of a session. Raises: NotFoundError."""
         return self._view(await self._row(session_key, terminal_id))
 
-    async def running(self, session: Session, terminal_id: str) -> Live:
+    async def running(self, session: Session, terminal_id: str) -> OpenTerminal:
         """A live terminal. Raises: NotFoundError, ConflictError with the `reason`."""
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:
@@ -88,13 +96,13 @@ class Records:
         except OSError:
             raise NotFoundError(f"terminal {path.parent.name} has no recording") from None
 
-    def _view(self, row: terminal_rows.TerminalRow) -> TerminalRecord:
+    def _view(self, row: terminal_record.TerminalRow) -> TerminalRecord:
         live = self._live.get(row.record.id)
         return row.record if live is None else live.view()
 
-    async def _row(self, session_key: str, terminal_id: str) -> terminal_rows.TerminalRow:
+    async def _row(self, session_key: str, terminal_id: str) -> terminal_record.TerminalRow:
         row = await self._database.read(
-            lambda connection: terminal_rows.one(connection, session_key, terminal_id)
+            lambda connection: terminal_record.one(connection, session_key, terminal_id)
         )
         if row is None:
             raise NotFoundError(f"this session has no terminal {terminal_id[:128]}")

@@ -4,7 +4,7 @@ from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.tools.listing import Asker, ListedTool, list_tools
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.state.session import Session
 from orchestrator.state.terms import DEFAULT_ROLE
 
@@ -22,8 +22,8 @@ class SessionTools:
         asker = Asker(
             level.risk_tier,
             level.name,
-            session.role,
-            session.tools,
+            session.terms.role,
+            session.terms.tools,
             level.confinement.ptrace,
             _mounts(session),
             self._keys.bounds(principal),
@@ -47,5 +47,5 @@ class SessionTools:
 def _mounts(session: Session) -> tuple[str, ...]:
     """The operator's mounts that it has, or will have when it is restored."""
     if session.suspended:
-        return (*session.level.mounts, *session.mounts)
+        return (*session.level.mounts, *session.terms.mounts)
     return () if session.sandbox is None else session.sandbox.mounts

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.terminals.device import Device, Late
 from orchestrator.work.terminals.framing import PromptPattern
 from orchestrator.work.terminals.pages import Page
-from orchestrator.work.terminals.said import Said
-from orchestrator.work.terminals.spec import Needs, Shown, TerminalSpec
+from orchestrator.work.terminals.redacted_output import RedactedOutput
+from orchestrator.work.terminals.spec import Needs, TerminalSpec
 from orchestrator.work.terminals.viewers import Size
 
 NAME = "shell"
@@ -35,11 +36,11 @@ _ABANDONED_SECONDS = 600
 class ShellLimits(NamedTuple):
     """Limits of shells."""
 
-    # Of one session at a time.
+    # Open shells of one session.
     shells: int = 4
-    # Without anything typed, or shown to somebody.
+    # The time without anything typed, or shown to somebody.
     idle_seconds: float = 1800.0
-    # Altogether.
+    # The time from its start to its end.
     lifetime_seconds: int = 86_400
 
 
@@ -47,7 +48,7 @@ SHELL_LIMITS = ShellLimits()
 
 
 class _NoPrompt(PromptPattern):
-    """A shell's prompt is for its person."""
+    """Matches nothing: a shell's prompts are for its person."""
 
     def matches(self, text: str) -> bool:
         return False
@@ -56,7 +57,7 @@ class _NoPrompt(PromptPattern):
 def shell_spec(size: Size, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
     """The terminal of a shell with that size, and with the session's own variables."""
 
-    def infer(_before: Shown | None, _prompt: str, _command: str | None) -> str:
+    def infer(_before: PromptState | None, _prompt: str, _command: str | None) -> str:
         return ""
 
     def no_problem(_result: Mapping[str, Any]) -> str | None:
@@ -96,8 +97,8 @@ class Shell(Device):
         terminal_id: str,
         spec: TerminalSpec,
         link: AgentLink,
-        said: Said,
-        typed: Said,
+        output: RedactedOutput,
+        typed: RedactedOutput,
         flush: Callable[[], Awaitable[None]],
         show: Callable[[bytes], None],
         watched: Callable[[], bool],
@@ -107,7 +108,7 @@ class Shell(Device):
 
         `watched`: somebody sees the output; `frozen`: the agent can't answer at present.
         """
-        super().__init__(terminal_id, spec, link, said, flush, show)
+        super().__init__(terminal_id, spec, link, output, flush, show)
         self._link = link
         self._typed = typed
         self._watched = watched
@@ -150,7 +151,7 @@ class Shell(Device):
             self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
 
     async def stop_reading(self) -> None:
-        """Waits until `follow` has read the end, which an agent that is lost can't tell."""
+        """Waits until `follow` has read the end, but not long: a lost agent reports none."""
         reading = self._reading
         if reading is None or reading is asyncio.current_task():
             return
@@ -160,7 +161,7 @@ class Shell(Device):
             await asyncio.wait({reading})
 
     async def take_late(self) -> list[Late]:
-        """Nothing is late; from now on everything read and typed is recorded."""
+        """Writes what was read and typed to the evidence; a shell has no late output."""
         await self._typed.finish()
         return await super().take_late()
 

@@ -11,18 +11,18 @@ from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import KeyRing, Principal, Role
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.evidence import EvidenceError
-from orchestrator.work.terminals.live import Live
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.evidence_files import EvidenceError
+from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.shell import NAME, SHELL_LIMITS, Shell, ShellLimits, shell_spec
 from orchestrator.work.terminals.terminal import Status
+from orchestrator.work.terminals.terminals import Terminals
 from orchestrator.work.terminals.viewers import Size, Viewer
 
 LEVEL_RULE = "shell-level"
 REVOKED = "key_revoked"
 # The program, as the shell allowlist of a context pack names it.
 _PROGRAM = "bash"
-# Whose shells stay open.
+# The roles whose shells stay open.
 _ROLES = (Role.ADMIN, Role.OPERATOR)
 
 
@@ -32,7 +32,7 @@ class Watched(NamedTuple):
     `give_up` ends a shell whose evidence can't be kept.
     """
 
-    live: Live
+    live: OpenTerminal
     viewer: Viewer
     shell: Shell | None
     give_up: Callable[[], None]
@@ -90,10 +90,10 @@ class Shells:
         self._ignore_keys = keys.on_change(self._recheck)
 
     def close(self) -> None:
-        """Takes no notice of keys any more."""
+        """Stops following changes of keys."""
         self._ignore_keys()
 
-    async def open(self, principal: Principal, session: Session, size: Size) -> Live:
+    async def open(self, principal: Principal, session: Session, size: Size) -> OpenTerminal:
         """A new shell, where the session's level permits one.
 
         Raises: PermissionDeniedError with the rule, BusyError if the session has too many, and the
@@ -112,7 +112,7 @@ class Shells:
         most = self._limits.shells
         if self._count(session) >= most:
             raise BusyError(f"{most} shells are open in this session already: end one")
-        spec = shell_spec(size, session.env, self._limits)
+        spec = shell_spec(size, session.terms.env, self._limits)
         self._opening[session.key] += 1
         try:
             idle_seconds = self._limits.idle_seconds
@@ -129,7 +129,7 @@ class Shells:
         return opened + self._opening[session.key]
 
     @contextmanager
-    def watching(self, live: Live, *, types: bool) -> Iterator[Watched]:
+    def watching(self, live: OpenTerminal, *, types: bool) -> Iterator[Watched]:
         """Watches a live terminal meanwhile; with `types`, a shell's viewer may type.
 
         Raises: BusyError if it has too many viewers.
@@ -156,7 +156,7 @@ class Shells:
             if isinstance(live.terminal, Shell) and not self._may_have(live):
                 self._terminals.end(live, REVOKED)
 
-    def _may_have(self, live: Live) -> bool:
+    def _may_have(self, live: OpenTerminal) -> bool:
         key = self._keys.current(live.opener)
         if key is None or key.role not in _ROLES:
             return False

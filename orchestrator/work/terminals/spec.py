@@ -1,11 +1,12 @@
 """How a terminal is opened, and how its lines are decided."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from orchestrator.rules.access.keys import Principal
-from orchestrator.rules.tools.gates import NamedFile
+from orchestrator.rules.tools.gates import Verdict
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.terminals.framing import PromptPattern
@@ -15,13 +16,6 @@ from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 # the longest one after a prompt of 4,095 bytes, with bytes counted as columns. Programs store a
 # terminal's size in signed 16-bit numbers.
 COLUMNS = 32_767
-
-
-class Shown(NamedTuple):
-    """A prompt, untrimmed, and the tool's state at it."""
-
-    prompt: str
-    state: str
 
 
 class Needs(NamedTuple):
@@ -63,7 +57,7 @@ class TerminalSpec(NamedTuple):
     idle_timeout_seconds: int
     session_timeout_seconds: int
     max_interactions: int
-    infer_state: Callable[[Shown | None, str, str | None], str]
+    infer_state: Callable[[PromptState | None, str, str | None], str]
     result_problem: Callable[[Mapping[str, Any]], str | None]
     # Decides about its lines; None if the code that opened it does.
     manifest: Manifest | None = None
@@ -104,39 +98,7 @@ class Situation(NamedTuple):
     line_bytes: int = MAX_LINE_BYTES
 
 
-class LineVerdict(Protocol):
-    """The decision about one line."""
-
-    @property
-    def decision(self) -> str:
-        """allow, deny or pending."""
-
-    @property
-    def rule(self) -> str:
-        """The rule that decided."""
-
-    @property
-    def message(self) -> str:
-        """Why, for the client."""
-
-    @property
-    def command(self) -> str:
-        """The strictest command that matches the line; empty if there is none."""
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        """All commands that match the line."""
-
-    @property
-    def scope(self) -> str | None:
-        """ "OK" if a target was checked."""
-
-    @property
-    def files(self) -> tuple[NamedFile, ...]:
-        """The files whose content a person approves with the line."""
-
-
-Decide = Callable[[Situation], LineVerdict]
+Decide = Callable[[Situation], Verdict]
 
 
 class Copies(NamedTuple):
@@ -150,8 +112,8 @@ class LineApproval(NamedTuple):
     """A person's decision about exactly this line of this terminal: yes, or none yet (`pending`).
 
     `use` is called immediately before writing, and raises ConflictError if another call has written
-    the line. `settle` says afterwards whether it may have been written. `copies` are of the files
-    that are approved with it.
+    the line. `settle` is told afterwards whether it may have been written. `copies` are of the
+    files that are approved with it.
     """
 
     approval: Approval
@@ -165,4 +127,4 @@ class NotApprovedError(Exception):
 
 
 # Requests a person's decision about a line. Raises: NotApprovedError.
-Ask = Callable[[LineVerdict], Awaitable[LineApproval]]
+Ask = Callable[[Verdict], Awaitable[LineApproval]]

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from orchestrator.host.link.messages import malformed
+from orchestrator.rules.tools.states import PromptState
 from orchestrator.work.terminals.device import Agent, Device, Late
 from orchestrator.work.terminals.framing import Framing, Output
-from orchestrator.work.terminals.pages import garbage
-from orchestrator.work.terminals.said import Said
-from orchestrator.work.terminals.spec import Shown, TerminalSpec
+from orchestrator.work.terminals.redacted_output import RedactedOutput
+from orchestrator.work.terminals.spec import TerminalSpec
 from sandbox_agent.decide.protocol import Message
 
 # A prompt counts once nothing has followed it for this long and the program waits for input. Only
@@ -59,11 +60,11 @@ class Terminal(Device):
         terminal_id: str,
         spec: TerminalSpec,
         agent: Agent,
-        said: Said,
+        output: RedactedOutput,
         flush: Callable[[], Awaitable[None]],
         show: Callable[[bytes], None] = lambda data: None,
     ) -> None:
-        super().__init__(terminal_id, spec, agent, said, flush, show)
+        super().__init__(terminal_id, spec, agent, output, flush, show)
         # Output after the end of its interaction that has not been taken yet.
         self._late: list[Late] = []
         # The command whose prompt has not come yet.
@@ -74,7 +75,7 @@ class Terminal(Device):
         self._began = 0
         # Where the last answer ended, and its output: later output is late.
         self._answered = 0
-        self._told = ""
+        self._answered_text = ""
 
     # Opening.
 
@@ -82,11 +83,11 @@ class Terminal(Device):
         """Starts the program and waits for its first prompt."""
         await self.begin()
         wait = await self._wait_prompt(self.spec.startup_timeout_seconds)
-        await self._said.finish()
+        await self._output.finish()
         self._settle(wait)
         return wait
 
-    def said(self) -> Output:
+    def printed(self) -> Output:
         """The program's output since its start, or since the last line."""
         return self._framing.output()
 
@@ -118,31 +119,31 @@ class Terminal(Device):
             params["files"] = {path: b64encode(data).decode() for path, data in files.items()}
         mark = (await self._agent.request("pty.send", params)).get("mark")
         if not isinstance(mark, int) or isinstance(mark, bool) or mark < self.position:
-            raise garbage()
+            raise malformed()
         while self.position < mark:
             if not (await self.read(0, limit=mark - self.position)).data:
-                raise garbage()
+                raise malformed()
         self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
-        self._framing.begin(text + ended, self.shown.prompt if self.shown else "")
-        await self._said.finish()
-        self._said.begin()
+        self._framing.begin(text + ended, self.last_prompt.prompt if self.last_prompt else "")
+        await self._output.finish()
+        self._output.begin()
         self._began = self.position
-        self._command, self._idle, self._told = command, False, ""
+        self._command, self._idle, self._answered_text = command, False, ""
 
     async def answer(self) -> Answer:
         """Waits for the prompt after a line; returns the output until then."""
         wait = await self._wait_prompt(self.spec.output_wait_ms / 1000)
-        await self._said.finish()
+        await self._output.finish()
         output = self._framing.output()
-        self._told = output.text
+        self._answered_text = output.text
         self._settle(wait)
-        return Answer(wait, output, self.position - self._began, self._said.digest)
+        return Answer(wait, output, self.position - self._began, self._output.digest)
 
     async def take_late(self) -> list[Late]:
         """Late output that has not been taken."""
         if self._late:
-            await self._said.finish()
+            await self._output.finish()
         late, self._late = self._late, []
         return late
 
@@ -151,8 +152,8 @@ class Terminal(Device):
         size = self.position - self._answered
         if size:
             text = self._framing.output().text
-            self._late.append(Late(text.removeprefix(self._told), size))
-            self._told = text
+            self._late.append(Late(text.removeprefix(self._answered_text), size))
+            self._answered_text = text
             self._settle(Wait.PROMPT if self._idle else Wait.TIMEOUT)
 
     def _settle(self, wait: Wait) -> None:
@@ -160,20 +161,21 @@ class Terminal(Device):
         self._answered = self.position
         if wait is Wait.PROMPT:
             self._framing.rest()
-            self._told = ""
+            self._answered_text = ""
 
     @property
     def _at_prompt(self) -> bool:
-        """Marks its prompt as shown: later unrequested output does not change that."""
+        """Whether it has shown its prompt; later output that was not asked for changes nothing."""
         return self._idle or self._framing.prompt is not None or self._framing.prompted
 
     def _settle_at_prompt(self) -> None:
         """Marks it as being at its prompt."""
         prompt = self._framing.prompt
         if prompt is not None or not self._idle:
-            before = self.shown.prompt if self.shown else ""
-            shown = before if prompt is None else prompt
-            self.shown = Shown(shown, self.spec.infer_state(self.shown, shown, self._command))
+            before = self.last_prompt.prompt if self.last_prompt else ""
+            text = before if prompt is None else prompt
+            state = self.spec.infer_state(self.last_prompt, text, self._command)
+            self.last_prompt = PromptState(text, state)
         self._command, self._idle = None, True
 
     # Reading.

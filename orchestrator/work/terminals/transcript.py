@@ -52,7 +52,7 @@ def approved(human: str) -> list[str]:
     return [f"human={escaped(human)}", "cedar=ALLOW"]
 
 
-def said(lines: int, size: int) -> str:
+def output_size(lines: int, size: int) -> str:
     """The size of a tool's output."""
     return f"{lines} {'line' if lines == 1 else 'lines'}, {size} bytes"
 

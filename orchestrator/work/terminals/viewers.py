@@ -1,7 +1,7 @@
 """Who watches a terminal: each viewer gets its output as it came, through a buffer of its own.
 
 The program never waits for a viewer, so that one who does not read delays nobody, and what is typed
-takes effect at once. A viewer that is too far behind loses the oldest output and is told how much;
+takes effect at once. A viewer that is too far behind loses the oldest output and learns how much;
 the terminal's recording has all of it.
 """
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from orchestrator.ground.errors import BusyError
 from orchestrator.work.terminals.pages import Exit
 
-# For one terminal.
+# Viewers of one terminal.
 MOST_VIEWERS = 16
-# What a new viewer gets first: enough for any screen.
+# The latest output, which a new viewer gets first: enough for any screen.
 HELD_BYTES = 64 * 1024
-# What one viewer may be behind, and what of it is kept after a loss.
+# The bytes that one viewer may be behind, and those that are kept after a loss.
 MOST_BEHIND_BYTES = 1024 * 1024
 _KEPT_BYTES = 256 * 1024
-# One piece for a viewer.
+# The bytes of one piece for a viewer.
 PIECE_BYTES = 64 * 1024
 
 

@@ -70,7 +70,7 @@ def is_own(caller: int, number: int) -> bool:
     """Whether that number is the calling thread, or another of its process.
 
     The caller waits, so its own number stays its own. Another thread may end right now, and its
-    number be given away before the kernel looks; but numbers are handed out in turn, so all others
+    number be given away before the kernel looks; but numbers are handed out in order, so all others
     would have to be used up within that moment.
     """
     return number == caller or os.path.exists(f"/proc/{caller}/task/{number}")

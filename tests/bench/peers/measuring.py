@@ -17,7 +17,7 @@ from tests.bench.peers import environment
 from tests.bench.peers.contender import Contender, ContenderError, contending
 from tests.bench.peers.driver import Options
 from tests.bench.plane import Plane
-from tests.bench.rounds import Turn, by_turns
+from tests.bench.rounds import Side, alternating
 
 _ENGINE, _SWE_REX, _LLM_SANDBOX = "Docker", "SWE-ReX", "llm-sandbox"
 # Paddock with sandboxes that wait for sessions: not a contender of its own, but a row.
@@ -91,7 +91,7 @@ class _Measuring:
         step("create and remove, beside peers …")
         removed: dict[str, list[float]] = {each.name: [] for each in self._contenders}
 
-        def side(contender: Contender) -> Turn:
+        def side(contender: Contender) -> Side:
             async def turn() -> Sequence[float]:
                 taken = await self._ask(contender, "create")
                 if taken:
@@ -100,7 +100,7 @@ class _Measuring:
 
             return turn
 
-        created = await by_turns(self._rounds.creates, *map(side, self._contenders))
+        created = await alternating(self._rounds.creates, *map(side, self._contenders))
         return [
             self._row("create → first result", created),
             self._row("remove", [values[1:] for values in removed.values()]),
@@ -111,8 +111,8 @@ class _Measuring:
         step("commands, beside peers …")
         await self._create(1)
         return [
-            await self._turns("exec `true`", "run_true", times=self._rounds.times),
-            await self._turns("a line of Python", "lines", times=_LINES),
+            await self._compared("exec `true`", "run_true", times=self._rounds.times),
+            await self._compared("a line of Python", "lines", times=_LINES),
         ]
 
     async def memory(self, floors: Floors) -> Row:
@@ -127,7 +127,7 @@ class _Measuring:
     async def rates(self) -> Row:
         """Commands in all sandboxes at once."""
         step("commands at once, beside peers …")
-        values = await self._by_turns(
+        values = await self._alternated(
             self._rounds.commands, "rate", in_flight=_IN_FLIGHT, times=self._rounds.times
         )
         what = f"exec `true`, {_IN_FLIGHT} at once"
@@ -142,7 +142,9 @@ class _Measuring:
             (f"{_TREE_FILES} small files", "tree", tree),
         ):
             for way, verb in (("up", "send"), ("down", "fetch")):
-                values = await self._by_turns(self._rounds.files, f"{verb}_{kind}", path=str(path))
+                values = await self._alternated(
+                    self._rounds.files, f"{verb}_{kind}", path=str(path)
+                )
                 rows.append(self._row(f"{what} {way}", values))
         return rows
 
@@ -151,14 +153,16 @@ class _Measuring:
             for _ in range(count):
                 await self._ask(contender, "create")
 
-    async def _turns(self, what: str, operation: str, **arguments: Any) -> Row:
-        return self._row(what, await self._by_turns(self._rounds.commands, operation, **arguments))
+    async def _compared(self, what: str, operation: str, **arguments: Any) -> Row:
+        return self._row(
+            what, await self._alternated(self._rounds.commands, operation, **arguments)
+        )
 
-    async def _by_turns(self, rounds: int, operation: str, **arguments: Any) -> list[list[float]]:
-        def side(contender: Contender) -> Turn:
+    async def _alternated(self, rounds: int, operation: str, **arguments: Any) -> list[list[float]]:
+        def side(contender: Contender) -> Side:
             return lambda: self._ask(contender, operation, **arguments)
 
-        return await by_turns(rounds, *map(side, self._contenders))
+        return await alternating(rounds, *map(side, self._contenders))
 
     async def _ask(self, contender: Contender, operation: str, **arguments: Any) -> list[Any]:
         try:

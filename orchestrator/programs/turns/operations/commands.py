@@ -9,7 +9,7 @@ from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.commands.head_and_tail import HeadAndTail
 
 # Of one stream: as much from its end as from its beginning.
@@ -64,7 +64,7 @@ async def _output(
     delivered, command.output = command.output, None
     position = _keep(kept, delivered or (), 0)
     while delivered is None and position < total:
-        page = await started.read_output(context.session, command, position, 0)
+        page = await running_command.read_output(context.session, command, position, 0)
         position = _keep(kept, page.chunks, position)
         if page.lost or page.next < position or not page.chunks:
             break

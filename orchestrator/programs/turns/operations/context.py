@@ -19,14 +19,14 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import Executions
-from orchestrator.work.commands.governed import GovernedCommands
+from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.files import Files
-from orchestrator.work.memory.service import Memory
-from orchestrator.work.models.service import Models
+from orchestrator.work.memory.memory import Memory
+from orchestrator.work.models.models import Models
 from orchestrator.work.proposals.listing import ProposalPage, StagedCounts
-from orchestrator.work.terminals.governed import GovernedTerminals
-from orchestrator.work.terminals.service import Terminals
+from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
+from orchestrator.work.terminals.terminals import Terminals
 
 
 class SpawnedChild(Protocol):

@@ -9,7 +9,7 @@ from orchestrator.programs.turns.outcome import Symbol, Value, needs
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.rules.policy.session_policy import COMMANDS, PolicyRefusalError
 from orchestrator.state.budget import Amounts
-from orchestrator.work.commands import started
+from orchestrator.work.commands import running_command
 from orchestrator.work.commands.output_pages import page_text
 from paddock.contract.words import Kind
 
@@ -31,9 +31,9 @@ async def output(context: OperationContext, command_id: str, after: int = 0) -> 
     if not any(_is_allowed(context, name) for name in (*COMMANDS, "world.tool")):
         raise OperationFailed("session/output: the policy permits no commands")
     try:
-        command = started.find(context.session, command_id)
+        command = running_command.find(context.session, command_id)
         # Whoever waits for it, or for its evidence, gets it all the same.
-        page = await started.read_output(
+        page = await running_command.read_output(
             context.session, command, max(0, after), 0, looks=True, whole=True
         )
     except PaddockError as error:

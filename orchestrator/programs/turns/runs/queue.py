@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from orchestrator.ground.errors import BusyError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.store.database import Database
-from orchestrator.ground.store.effect import Effect, both
+from orchestrator.ground.store.effect import Effect, both, executing
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
@@ -59,7 +59,7 @@ class RunQueue:
         """
         session.check_live()
         self._recorder.check_room(session)
-        kept = await self._recorder.told(session, list(texts))
+        kept = await self._recorder.cut(session, list(texts))
         rows = [json.dumps(text) for text in kept]
         size = sum(map(len, rows))
         lock = self._adding.setdefault(session.key, asyncio.Lock())
@@ -88,13 +88,10 @@ def importing(session_key: str, texts: Sequence[str]) -> Effect:
 
 def removing(session_key: str, until: int, size: int) -> Effect:
     """Removes messages that a run has taken, up to that number, of that size in all."""
-
-    def effect(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "DELETE FROM run_queue WHERE session_key = ? AND seq <= ?", (session_key, until)
-        )
-
-    return both(effect, session_rows.counting(session_key, -size))
+    forget = executing(
+        "DELETE FROM run_queue WHERE session_key = ? AND seq <= ?", (session_key, until)
+    )
+    return both(forget, session_rows.counting(session_key, -size))
 
 
 def _adding(session_key: str, rows: Sequence[str], numbers: list[int]) -> Effect:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
-from orchestrator.rules.tools.input_schemas import input_problem
+from orchestrator.rules.tools.schemas import input_problem
 from orchestrator.work.models.messages import ModelTool
 from paddock.contract.tool_arguments import meant
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError as SchemaError
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
 from orchestrator.programs.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
-from orchestrator.rules.policy.rules import SEARCH, WRITE
+from orchestrator.rules.policy.memory_levels import SEARCH, WRITE
 from orchestrator.settings.schema_errors import reason
 from orchestrator.work.memory.entries import DEFAULT, MOST_FOUND
 from paddock.contract.spawns import MOST_LABEL

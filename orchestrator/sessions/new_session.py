@@ -1,0 +1,192 @@
+"""Makes sessions from requests: what the level, the key and the operator permit."""
+
+import secrets
+from dataclasses import replace
+from datetime import datetime
+
+from orchestrator.ground.errors import (
+    ValidationError,
+)
+from orchestrator.ground.events import now
+from orchestrator.host.workspace.paths import validate_id
+from orchestrator.rules.access.keys import Principal
+from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
+from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
+from orchestrator.rules.open import RulesFloor
+from orchestrator.rules.policy.levels import (
+    Level,
+    SessionLimits,
+    clamped_limits,
+    effective_limits,
+)
+from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.settings.operator_mounts import chosen
+from orchestrator.settings.settings import Settings
+from orchestrator.state.budget import Budget, limits_of
+from orchestrator.state.family import Family
+from orchestrator.state.requests import NewSession
+from orchestrator.state.session import Session
+from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.state.terms import Terms
+from paddock.contract.words import Kind, Status
+from sandbox_agent.decide.variables import INERT_PREFIX, allowed_secret, allowed_variable
+
+
+class SessionMaker:
+    """Makes sessions in memory. Nothing is recorded or started."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rules: RulesFloor,
+        images: ListedImages,
+        workspaces: Workspaces,
+    ) -> None:
+        self._settings = settings
+        self._levels = rules.levels
+        self._policies = rules.session_policies
+        self._images = images
+        self._workspaces = workspaces
+
+    def make(self, principal: Principal, request: NewSession, handle_sha256: str) -> Session:
+        """The session, which nothing else knows yet; it has no sandbox.
+
+        Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow.
+        """
+        child, carried = request.child, request.carried
+        level = self._level(principal, request)
+        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
+        terms = self._terms(principal, request, level)
+        created_at = now() if carried is None else carried.created_at
+        workspace = self._workspaces.unclaimed(session_id, principal.name)
+        if child is not None and child.origin.workspace != "own":
+            workspace = child.parent.workspace
+        session = Session(
+            key=secrets.token_hex(8),
+            id=session_id,
+            owner=principal.name,
+            status=Status.ACTIVE,
+            level=level,
+            terms=terms,
+            limits=_limits(request, level),
+            budget=_budget(request, level, created_at),
+            handle_sha256=handle_sha256,
+            workspace=workspace,
+            root_dir=self._workspaces.root_dir(workspace.id),
+            created_at=created_at,
+            last_activity_at=created_at,
+            policy=self._policies.resolve(request.policy, "policy"),
+            episodes=0 if terms.episode_id is None else 1,
+            own_rules=_own_rules(request, level),
+            secrets=SessionSecrets(
+                StoredSecrets.new(request.secrets), request.secrets, request.lease_id
+            ),
+            pack=request.consume,
+            family=Family() if child is None else Family(child.origin, child.parent),
+        )
+        if carried is not None:
+            carried.take(session)
+        return session
+
+    def _level(self, principal: Principal, request: NewSession) -> Level:
+        """The level that the key permits. Raises: ValidationError, PermissionDeniedError."""
+        bounds = principal.bounds
+        if request.child is not None:
+            level = request.child.level
+        else:
+            name = request.permission_level or bounds.default_level(self._levels)
+            level = self._levels.named(name)
+        bounds.check_level(level, self._levels)
+        if request.consume is None:
+            return level
+        if request.terms.mounts:
+            raise ValidationError("mounts can't be given with consume", field="mounts")
+        return level.offline()
+
+    def _terms(self, principal: Principal, request: NewSession, level: Level) -> Terms:
+        """What was asked for, with what the operator and the key choose where nothing was.
+
+        Raises: ValidationError, PermissionDeniedError.
+        """
+        settings, bounds, asked = self._settings, principal.bounds, request.terms
+        image = self._images.choose(asked.image or None, bounds.images, level)
+        _check_names(request, level)
+        chosen(settings.mounts, asked.mounts)
+        terms = replace(
+            asked,
+            image=image,
+            idle_timeout=asked.idle_timeout or settings.idle_timeout,
+            wall_timeout=asked.wall_timeout or settings.wall_timeout or settings.wall_timeout_max,
+            tools=bounds.tools_of_session(asked.tools),
+            work_id=_work_id(request),
+        )
+        _check_most("idle_timeout", terms.idle_timeout, settings.idle_timeout_max)
+        _check_most("wall_timeout", terms.wall_timeout, settings.wall_timeout_max)
+        return terms
+
+
+def _check_names(request: NewSession, level: Level) -> None:
+    """Raises: ValidationError for a variable or a secret whose name the level does not allow."""
+    for name in request.terms.env:
+        if not allowed_variable(name, level.environment):
+            raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
+    for name in request.secrets:
+        if not allowed_secret(name, level.environment):
+            raise ValidationError(
+                f"secrets.{name} is not allowed at {level.name}: begin its name with "
+                f"{INERT_PREFIX}, or have the operator add it to `environment` of the level",
+                field="secrets",
+            )
+
+
+def _limits(request: NewSession, level: Level) -> SessionLimits:
+    """A child's limits are its parent's, as far as its level permits. Raises: ValidationError."""
+    limits = effective_limits if request.child is None else clamped_limits
+    return limits(level, request.terms.limits)
+
+
+def _budget(request: NewSession, level: Level, created_at: str) -> Budget:
+    """The session's budget; a child's is already reserved in its parent's.
+
+    Raises: ValidationError above the level's limit of recorded bytes.
+    """
+    if request.child is not None:
+        return request.child.budget
+    limits = limits_of(request.budget)
+    audit_bytes = limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
+    if audit_bytes > level.audit_bytes:
+        raise ValidationError(
+            f"budget.audit_bytes may be at most {level.audit_bytes} at {level.name}",
+            field="budget.audit_bytes",
+        )
+    return Budget(datetime.fromisoformat(created_at), limits)
+
+
+def _own_rules(request: NewSession, level: Level) -> OwnRules:
+    """The rules of its way out besides the level's. Raises: ValidationError without a way out."""
+    if request.child is not None:
+        return request.child.own_rules
+    if request.egress is None:
+        return NO_OWN_RULES
+    if level.network != "egress":
+        raise ValidationError(
+            f'egress needs a level with network = "egress", which {level.name} is not',
+            field="egress",
+        )
+    own = OwnRules(only=narrowing_of(request.egress, "egress"))
+    check_own_rules(level, own, only="egress")
+    return own
+
+
+def _work_id(request: NewSession) -> str | None:
+    """The name of its work: a session with a pack has one, so that refinements are counted."""
+    if request.terms.work_id is None and request.consume is not None:
+        return f"work-{secrets.token_hex(8)}"
+    return request.terms.work_id
+
+
+def _check_most(name: str, seconds: int | None, most: int | None) -> None:
+    """Raises ValidationError for a time-out that is longer than the operator permits."""
+    if seconds is not None and most is not None and seconds > most:
+        raise ValidationError(f"{name} may be at most {most} seconds", field=name)

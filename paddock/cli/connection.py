@@ -1,0 +1,183 @@
+"""Commands that use a control plane: its URL, the key, and the lifetime of the connection."""
+
+import inspect
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from paddock.cli.exits import SIGNALLED, Failure, Status
+from paddock.cli.server import server
+
+if TYPE_CHECKING:
+    from paddock.client import Paddock
+
+KEY_VARIABLE = "PADDOCK_KEY"
+_MAX_KEY_BYTES = 4096
+
+_Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="PADDOCK_URL",
+        metavar="URL",
+        help="The control plane; by default that of the state directory.",
+    ),
+]
+_Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help=f"An API key or a session's handle; {KEY_VARIABLE} keeps it out of process lists.",
+    ),
+]
+_KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file",
+        metavar="FILE",
+        help="A file with the key; by default admin.key in the state directory.",
+    ),
+]
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The options for the control plane's address and the key."""
+
+    url: str | None
+    key: str | None
+    key_file: Path | None
+
+    def open(self) -> "Paddock":
+        """A client; it sends nothing yet. Raises: Failure."""
+        from paddock.client import Paddock
+
+        try:
+            url = find_url(self.url)
+            return Paddock(url, find_key(self.key, self.key_file, named=self.url is not None))
+        except ValueError as error:
+            raise Failure(str(error), status=Status.USAGE) from None
+
+
+def remote(
+    action: Callable[Concatenate["Paddock", P], Coroutine[Any, Any, int | None]],
+) -> Callable[..., None]:
+    """Makes a command of a coroutine function that takes a client first, and may return a status.
+
+    The command also gets the options --url, --key and --key-file.
+    """
+
+    async def connected(connection: Connection, **arguments: Any) -> int | None:
+        async with connection.open() as paddock:
+            return await action(paddock, **arguments)  # type: ignore[call-arg]
+
+    return _command(connected, action)
+
+
+def perhaps_remote(
+    action: Callable[Concatenate[Connection, P], Coroutine[Any, Any, int | None]],
+) -> Callable[..., None]:
+    """Like `remote`, for a function that takes the connection, and opens it only if it needs to."""
+    return _command(action, action)
+
+
+def _command(
+    run: Callable[..., Awaitable[int | None]], like: Callable[..., Any]
+) -> Callable[..., None]:
+    def command(url: str | None, key: str | None, key_file: Path | None, **arguments: Any) -> None:
+        # Not loaded if a command only shows its help.
+        import asyncio
+
+        work = run(Connection(url, key, key_file), **arguments)
+        if status := asyncio.run(_interruptible(work)):
+            raise typer.Exit(status)
+
+    _describe(command, like)
+    return command
+
+
+def find_url(url: str | None) -> str:
+    """The URL from the option or the environment, or of the state directory's control plane.
+
+    Raises: Failure.
+    """
+    return url if url is not None else server().find_url()
+
+
+def find_key(key: str | None, key_file: Path | None, *, named: bool = True) -> str:
+    """The key from the option, the option's file, the environment, or the state directory.
+
+    Unless the user has named the control plane, the state directory's key is sent only to the
+    control plane that has recorded there where it listens: any program may listen at the default
+    address. Raises: Failure.
+    """
+    if key is not None:
+        return key
+    if key_file is None:
+        if from_environment := os.environ.get(KEY_VARIABLE):
+            return from_environment
+        found = server().find_key()
+        if not named:
+            server().check_announced()
+        if isinstance(found, str):
+            return found
+        key_file = found
+    try:
+        with key_file.open("rb") as file:
+            text = file.read(_MAX_KEY_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise Failure(
+            f"no key: {key_file}: {error.strerror}",
+            f"set {KEY_VARIABLE}, or give --key-file FILE",
+            Status.USAGE,
+        ) from None
+    if not text:
+        raise Failure(f"no key: {key_file} is empty", status=Status.USAGE)
+    return text
+
+
+async def _interruptible(work: Awaitable[int | None]) -> int | None:
+    """Cancels the work on INT, TERM or HUP, so that it cleans up; a second signal stops that."""
+    import asyncio
+
+    caught: list[int] = []
+    task = asyncio.current_task()
+
+    def stop(number: int) -> None:
+        caught.append(number)
+        if task is not None:
+            task.cancel()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not caught:
+            raise
+        raise typer.Exit(SIGNALLED + caught[0]) from None
+
+
+def _describe(command: Callable[..., None], action: Callable[..., Any]) -> None:
+    """Gives the command the action's name, text and parameters, and the connection options."""
+    _client, *own = inspect.signature(action).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    connection = (("url", _Url, None), ("key", _Key, None), ("key_file", _KeyFile, None))
+    parameters = [parameter.replace(kind=keyword) for parameter in own] + [
+        inspect.Parameter(name, keyword, default=default, annotation=annotation)
+        for name, annotation, default in connection
+    ]
+    command.__name__, command.__doc__ = action.__name__, action.__doc__
+    command.__module__ = action.__module__
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

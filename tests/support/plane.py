@@ -32,11 +32,6 @@ from tests.support.leaks import (
 )
 
 
-async def readiness(plane: ControlPlane) -> dict[str, Check]:
-    """Its checks of readiness, by their names."""
-    return {check.name: check for check in await plane.ready.checks()}
-
-
 @contextmanager
 def state(**settings: Any) -> Iterator[Settings]:
     """Settings with a separate state directory, for consecutive control planes.

@@ -89,6 +89,11 @@ async def clear(plane: ControlPlane) -> None:
         await plane.sessions.purge(TESTER, workspace.id)
 
 
+async def readiness(plane: ControlPlane) -> dict[str, Check]:
+    """The checks whether sessions can be created and recorded, by name."""
+    return {check.name: check for check in await plane.ready.checks()}
+
+
 def uid_base() -> int:
     """A separate uid range, as processes of other control planes must not be counted.
 

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -21,6 +21,7 @@ from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
 from scripts.attempts import Attempt, attempts_of, modules
 from scripts.floors import Floor, contents, floors, lines, title
+from scripts.hosts import results
 from tests.bench import comparison, picture
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +31,7 @@ AGENT = ROOT / "sandbox_agent"
 OTHERS = (ROOT / "CONTRIBUTING.md", AGENT / "README.md")
 MEASURED = DOCS / "performance.json"
 PICTURE = DOCS / "images" / "performance.svg"
+EXAMINED = DOCS / "hosts.json"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 LISP_NAMES = ROOT / "paddock" / "cli" / "prompt" / "lisp_names.py"
 # The agent's enforcement core in the order in which an auditor reads it, the first ones first.
@@ -166,6 +168,12 @@ def peers() -> str:
     return f"{_table(columns, rows)}\n\nMeasured on: {measured.machine}."
 
 
+def hosts() -> str:
+    """What the last whole examination of stock systems found."""
+    columns, *rows = map(tuple, results.table(list(results.load(EXAMINED).values())))
+    return _table(columns, rows)
+
+
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
@@ -252,6 +260,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "attempts": attempts,
     "peers": peers,
+    "hosts": hosts,
     "lisp": lisp,
     "floors": floors_of_the_domain,
     "rooms": rooms_of_all,
@@ -354,6 +363,12 @@ def keep(measured: comparison.Comparison) -> None:
     """Replaces the stored figures, their table and their picture."""
     measured.save(MEASURED)
     PICTURE.write_text(picture.draw(measured), encoding="utf-8")
+    _write_parts()
+
+
+def keep_hosts(examined: Mapping[str, results.Result]) -> None:
+    """Replaces the stored results of these systems, and their table."""
+    results.save(EXAMINED, results.load(EXAMINED) | dict(examined))
     _write_parts()
 
 

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from api.shape.access import ROLES, Access
 from api.shape.context import Context
 from api.shape.operation import operation
+from api.views.facilities import facilities
 from api.views.levels import level
 from api.views.policies import listed_policy, named_or_given
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.ground.threads import Aside
+from orchestrator.host.node.base import Node
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy import explanation, levels
 from orchestrator.rules.policy.decision import command_field, command_size
@@ -20,8 +22,9 @@ from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.operator_mounts import writable_targets
 from orchestrator.settings.settings import Settings
+from paddock.contract.explanations import ExplainBody, Explanation
 from paddock.contract.policies import OperationArgs
-from paddock.contract.system import ExplainBody, Explanation, Level, Levels
+from paddock.contract.system import Level, Levels
 from sandbox_agent.decide.commands import CommandError
 
 
@@ -34,12 +37,13 @@ from sandbox_agent.decide.commands import CommandError
     answers="The levels and policies.",
 )
 async def list_policies(
-    context: Context, known: levels.Levels, session_policies: SessionPolicies
+    context: Context, known: levels.Levels, session_policies: SessionPolicies, node: Node
 ) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
         items=[_level(context, known, each) for each in known.values()],
         session_policies=[listed_policy(each) for each in session_policies.values()],
+        facilities=facilities((await node.facts()).kernel),
         next=None,
     )
 

@@ -25,6 +25,7 @@ from orchestrator.settings.groups.server import ServerSettings
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
 from orchestrator.settings.removed_settings import check_removed
+from sandbox_agent.decide.facilities import WITHOUT
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 _PREFIX = "PADDOCK_"
@@ -104,6 +105,8 @@ class Settings(
 def load_settings() -> Settings:
     """This process's settings. Raises: ConfigError."""
     check_removed((name for name, value in os.environ.items() if value), _PREFIX)
+    if os.environ.get(WITHOUT):
+        raise ConfigError(f"{WITHOUT} is for tests, which hide what the kernel has: unset it")
     try:
         return Settings()
     except ValidationError as error:

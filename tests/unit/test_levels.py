@@ -29,8 +29,8 @@ def test_packaged_levels() -> None:
     low, medium, high = levels.values()
     assert (low.rank, medium.rank, high.rank) == (100, 200, 300)
     assert [level.risk_tier for level in levels.values()] == ["low", "medium", "high"]
-    assert low.requires == medium.requires == Requirements(3, True, True, False)
-    assert high.requires.landlock == 6
+    assert low.requires == medium.requires == Requirements(1, True, True, False)
+    assert high.requires.landlock == 1
     assert (low.confinement.paths, high.confinement.paths) == (True, False)
     assert low.commands == LOW
     assert medium.commands == MEDIUM
@@ -100,8 +100,8 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("rank = 100", 'images = ["a b"]\nrank = 100', 2, "images.0: must match pattern"),
         ("rank = 100", 'images = ["a", "a"]\nrank = 100', 2, "images.1: a is in the list twice"),
         ('home = "/nonexistent"', 'home = "x"', 11, "home: must match pattern"),
-        ("landlock = 3", "landlock = 2", 15, "requires.landlock: must be 3 or more"),
-        ("landlock = 3", "landlock = -1", 15, "requires.landlock: "),
+        ("landlock = 1", "landlock = 0", 15, "requires.landlock: must be 1 or more"),
+        ("landlock = 1", "landlock = -1", 15, "requires.landlock: "),
         ("mounts = true", "mounts = false", 17, "requires.mounts: must be true"),
         ("mounts = true", "mount = true", 17, "requires.mount: is not a known field"),
         ("[limits]", "[limits", 27, "Expected ']' at the end of a table declaration"),

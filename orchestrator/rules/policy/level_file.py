@@ -42,8 +42,8 @@ LEAST_NETWORK_RATE = 16 * 1024
 MOST_RATE = 4_000_000_000
 NetworkMode = Literal["none", "egress", "open"]
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
-# From this version on, Landlock's rules cover truncating, too.
-_TRUNCATE_ABI = 3
+# Landlock's first version has rules for paths; for what later ones add there are substitutes.
+_PATHS_ABI = 1
 # Views of the kernel: the confinement decides what may be read there, and no level does.
 _KERNEL_PATHS = ("/proc", "/sys", "/run")
 
@@ -243,10 +243,10 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]
     for name in ("read", "execute"):
         if getattr(confinement, name) and not confinement.paths:
             yield ("confinement", name), "has no effect without confinement.paths"
-    if confinement.paths and requires.landlock < _TRUNCATE_ABI:
+    if confinement.paths and requires.landlock < _PATHS_ABI:
         yield (
             ("requires", "landlock"),
-            f"must be {_TRUNCATE_ABI} or more with confinement.paths: the kernel's part of it",
+            f"must be {_PATHS_ABI} or more with confinement.paths: the kernel's part of it",
         )
     for name in ("seccomp", "mounts"):
         if not getattr(requires, name):

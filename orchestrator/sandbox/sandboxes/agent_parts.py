@@ -93,7 +93,8 @@ class HelloPart(Part):
         """Raises: SandboxUnavailableError, UnmetError."""
         await plan.link.wait_connected(self._hello_timeout)
         hello = plan.link.hello
-        await self._suitability.check_sandbox(plan.level, hello)
+        packed = not plan.tenancy.vacant and plan.session.pack is not None
+        await self._suitability.check_sandbox(plan.level, hello, packed=packed)
         if hello is not None and hello.configured:
             raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
 

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser
+.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser emulator hosts prerequisites
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -71,6 +71,9 @@ soak: dev image ## use sessions at random for an hour, and check that nothing gr
 chaos: dev image ## kill the control plane at every step of everything, and check what is left; ARGS=--help
 	@$(python) -m tests.chaos $(ARGS)
 
+hosts: dev emulator ## boot stock systems in virtual machines and test there; ARGS=--help lists options
+	@$(python) -m scripts.hosts $(ARGS)
+
 stop: ## stop the control plane; sandboxes keep running
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi
 
@@ -87,7 +90,10 @@ venv:
 dev:
 	@scripts/venv.sh dev
 
-engine: venv
+prerequisites:
+	@scripts/prerequisites.sh
+
+engine: prerequisites venv
 	@scripts/engine.sh
 
 image: engine
@@ -101,3 +107,6 @@ compiler:
 
 browser:
 	@scripts/browser.sh
+
+emulator:
+	@scripts/emulator.sh

@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # Checks that a Docker engine answers and that workspaces can be created as file systems. On
-# Debian and Ubuntu, as root, it installs what is missing and starts the engine; elsewhere it
-# reports what to install.
+# Debian and Ubuntu, as root, it installs what is missing; elsewhere it says how to. As root, it
+# starts an engine that is installed. It never needs the program `docker`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 log=/var/log/dockerd.log
-install_page=https://docs.docker.com/engine/install/
+run=${HOST_ROOT:-}/run
 
 # Waits up to $1 seconds.
 answers() { .venv/bin/python -m images engine --wait "$1"; }
 
-if ! command -v mkfs.ext4 >/dev/null; then
-    if can_install; then
-        step "no mkfs.ext4 here: installing e2fsprogs"
-        apt_install e2fsprogs
+missing=()
+has_engine || missing+=(engine)
+command -v mkfs.ext4 >/dev/null || missing+=(filesystem)
+# Also for an engine that is already there: it loads its profile when it starts a container.
+if lacks_apparmor_parser; then missing+=(apparmor); fi
+if [ ${#missing[@]} != 0 ]; then
+    if can_install || ! has_engine; then
+        require "${missing[@]}"
     else
-        step "no mkfs.ext4 here: workspaces are not held to their size until e2fsprogs is installed"
+        step "missing here: $(descriptions "${missing[@]}"); as root: $(how_to_get "${missing[@]}")"
     fi
 fi
 
@@ -25,24 +29,18 @@ answers 0 && exit 0
 
 host=${PADDOCK_DOCKER_HOST:-${DOCKER_HOST:-}}
 [ -z "$host" ] || fail "the Docker engine at $host does not answer: start it, or unset DOCKER_HOST"
-if [ "$(id -u)" != 0 ]; then
-    if [ -S /var/run/docker.sock ]; then
-        fail "the Docker engine does not answer this user: run as root, or start the engine"
-    fi
-    fail "no Docker engine: install one ($install_page), or run as root on Debian or Ubuntu"
-fi
-
-if ! command -v dockerd >/dev/null; then
-    can_install || fail "no Docker engine: install and start one, see $install_page"
-    step "no Docker engine here: installing docker.io"
-    apt_install docker.io iptables
-    # Where there is a service manager, the package starts the engine.
-    answers 3 && exit 0
-fi
+[ "$(id -u)" = 0 ] || fail "the Docker engine does not answer this user: run as root"
 
 step "starting the Docker engine"
-if [ -d /run/systemd/system ]; then
-    systemctl start docker || fail "systemctl can't start docker: see journalctl -u docker"
+if [ -d "$run/systemd/system" ]; then
+    # The unit is started when the engine is ready; one that is being started is waited for.
+    if ! systemctl start docker.service; then
+        journalctl --no-pager -n 15 -u docker.service | dimmed
+        fail "systemd can't start docker.service, see above"
+    fi
+    log=
+elif command -v rc-service >/dev/null && [ -d "$run/openrc" ]; then
+    rc-service docker start || fail "OpenRC can't start docker"
     log=
 else
     setsid nohup dockerd </dev/null >>"$log" 2>&1 &

@@ -1,7 +1,8 @@
 # Functions that the set-up scripts share. Sourced by bash.
 # Some ways of becoming root leave these directories out of PATH.
-PATH=$PATH:/usr/sbin:/sbin
+PATH=$PATH:${HOST_ROOT:-}/usr/sbin:${HOST_ROOT:-}/sbin
 export PATH DEBIAN_FRONTEND=noninteractive
+. scripts/packages.sh
 
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
     cyan=$'\033[36;1m' red=$'\033[31;1m' dim=$'\033[2m' plain=$'\033[0m'
@@ -33,7 +34,27 @@ dimmed() {
 
 # Whether missing packages can be installed: on Debian or Ubuntu, as root.
 can_install() {
-    [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ] && command -v apt-get >/dev/null
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+        case $(system_name) in debian | jammy) true ;; *) false ;; esac
+}
+
+# Installs what is needed here, or ends with this system's own commands for it.
+require() {
+    local names=''
+    if can_install; then
+        local need
+        for need in "$@"; do names+=" $(packages_of "$need")"; done
+        step "installing$names"
+        # shellcheck disable=SC2086 # a list of words
+        apt_install $names
+        return
+    fi
+    fail "missing here: $(descriptions "$@"); as root:"$'\n'"$(how_to_get "$@" | sed 's/^/    /')"
+}
+
+# What the needs are, in one line.
+descriptions() {
+    for need in "$@"; do describe "$need"; done | paste -sd, - | sed 's/,/, /g'
 }
 
 apt_install() {

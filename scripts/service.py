@@ -21,7 +21,10 @@ from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.settings import instance_url
 from orchestrator.settings.settings import Settings, ensure_state_dir, load_settings
 
-READY_SECONDS = 120
+# A slow machine compiles everything at the first start. One that ends is not waited for.
+READY_SECONDS = 600
+# After this long, it is said that the start takes long.
+SLOW_SECONDS = 30
 STOP_SECONDS = 30
 _MOST_ANSWER_BYTES = 65_536
 _COMMAND = [sys.executable, "-m", "paddock", "serve"]
@@ -53,13 +56,16 @@ def start(settings: Settings) -> None:
             env=os.environ | {"PADDOCK_LOG_FILE": str(_log(settings))},
         )
     _pid_file(settings).write_text(f"{process.pid}\n")
-    until = time.monotonic() + READY_SECONDS
-    missing = None
-    while time.monotonic() < until:
+    began = time.monotonic()
+    missing, told = None, False
+    while time.monotonic() < began + READY_SECONDS:
         # It reports its address itself: with port 0 only the system knows it.
         if (missing := what_is_missing(instance_url.find_url(settings))) is None:
             step("control plane is ready")
             return
+        if not told and time.monotonic() > began + SLOW_SECONDS:
+            detail(f"it takes long to start ({missing}): its log is {_shown(_log(settings))}")
+            told = True
         try:
             # If the process ends, the wait ends early.
             process.wait(0.1)

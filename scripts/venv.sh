@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Creates .venv and installs the project into it; `venv.sh dev` adds what tests and lint need.
 # Dependencies have the versions and hashes of the lock files that `make lock` writes.
-# VENV names another directory, PYTHON an interpreter other than python3.
+# VENV names another directory, PYTHON the interpreter, which is else the first that is new enough.
 # Does nothing if that was already done for the current files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,17 +13,16 @@ case $kind in
     dev) lock=requirements-dev.lock ;;
     *) fail "usage: scripts/venv.sh [run|dev]" ;;
 esac
-python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
 if ! "$venv/bin/python" -c pass 2>/dev/null; then
-    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        can_install || fail "Python 3.11 or newer with its venv module is needed: install it"
-        step "Python's venv module is missing: installing python3 and python3-venv"
-        apt_install python3 python3-venv
+    if ! python=$(find_python); then
+        [ -z "${PYTHON:-}" ] ||
+            fail "PYTHON: $PYTHON is not $(describe python)"
+        require python
+        python=$(find_python) ||
+            fail "$(describe python) is needed, python3 is $(python3 -V): set PYTHON"
     fi
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        fail "Python 3.11 or newer is needed, $python is $("$python" -V): set PYTHON"
     step "making $venv"
     rm -rf "$venv"
     "$python" -m venv "$venv"
@@ -36,7 +35,9 @@ for stamp in "$venv/installed-dev" "$venv/installed-$kind"; do
 done
 install() {
     "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
-        "$@" 2>&1 | { grep --line-buffered -v '^Requirement already satisfied' || true; } | dimmed
+        "$@" 2>&1 | while IFS= read -r line; do
+        [[ $line == "Requirement already satisfied"* ]] || printf '%s\n' "$line"
+    done | dimmed
 }
 step "installing what the project depends on"
 install --require-hashes -r "$lock"

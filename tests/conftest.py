@@ -20,7 +20,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.store import database, database_file
 from orchestrator.host.node.mounts import check_mounts
 from orchestrator.rules.policy.levels import load_levels
-from orchestrator.rules.tools.loader import load_manifest
+from orchestrator.rules.tools.session_loader import load_manifest
 from paddock.cli import program
 from tests.support import migrated, pythons
 from tests.support.box import Box

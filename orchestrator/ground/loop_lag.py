@@ -4,10 +4,12 @@ import asyncio
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from types import coroutine
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+from orchestrator.ground.fair_share import Metered
 
 T = TypeVar("T")
 
@@ -51,29 +53,13 @@ class LoopLag:
             self._minutes[-1] = minute, LongestPass(seconds, operation, datetime.now(UTC))
         self.longest_step = 0.0
 
-    @coroutine
-    def measured(self, operation: str, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def measured(self, operation: str, work: Coroutine[Any, Any, T]) -> Metered[T]:
         """Awaits work, and notes how long each of its steps takes."""
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            began = self._clock()
-            try:
-                waited = work.send(value) if error is None else work.throw(error)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            finally:
-                took = self._clock() - began
-                if took > self.longest_step:
-                    self.longest_step, self.operation = took, operation
-            try:
-                value, error = (yield waited), None
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
-                value, error = None, thrown
+        return Metered(work, partial(self._note, operation), self._clock)
+
+    def _note(self, operation: str, seconds: float) -> None:
+        if seconds > self.longest_step:
+            self.longest_step, self.operation = seconds, operation
 
     def forget(self) -> None:
         """Forgets all passes so far."""

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.file_handles import opened
 
 # No file written by a person is larger.
 MOST_BYTES = 8 * 1024 * 1024
@@ -19,8 +22,8 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
     Raises: OSError, also for a pipe, a device or a directory, because reading a pipe would block.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    with opened(path, flags) as descriptor:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -30,8 +33,6 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
         while len(data) <= most and (piece := os.read(descriptor, most + 1 - len(data))):
             data += piece
         return bytes(data)
-    finally:
-        os.close(descriptor)
 
 
 def listing(directory: Path, suffix: str) -> list[Path]:
@@ -55,6 +56,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def read_secret(owner: str, path: Path, check: Callable[[str], object], most: int) -> SecretStr:
+    """A file's text without white space around it; `check` raises ValueError for a bad one.
+
+    May block. Raises: ConfigError that begins with `owner`, and does not contain the secret.
+    """
+    try:
+        text = read_regular(path, most).decode("ascii", "replace").strip()
+        check(text)
+        return SecretStr(text)
+    except OSError as error:
+        reason = error.strerror or "can't be read"
+    except ValueError as error:
+        reason = str(error)
+    raise ConfigError(f"{owner}: {path}: {reason}")
 
 
 def files_in(directory: Path, suffix: str) -> list[Path]:

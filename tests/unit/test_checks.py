@@ -4,6 +4,7 @@ import asyncio
 import errno
 import http.server
 import os
+import shutil
 import socket
 import sqlite3
 import tempfile
@@ -43,6 +44,7 @@ from orchestrator.host.node.mounts import (
 )
 from orchestrator.host.node.requirements import Facts
 from orchestrator.host.workspace.quota import Choice, Quota
+from orchestrator.operate.checks import engine as checks_engine
 from orchestrator.operate.checks.doctor import run_checks
 from orchestrator.operate.checks.engine import check_open_network, engine_check, image_check
 from orchestrator.operate.checks.host import check_port, clock_check, disk_check, memory_check
@@ -100,6 +102,30 @@ def test_engine(info: EngineInfo, expected: str, detail: str) -> None:
     check = engine_check(info)
     assert status(check) == expected
     assert detail in check.detail
+
+
+def test_an_engine_that_can_not_load_its_profile() -> None:
+    confining = replace(INFO, apparmor=True)
+    assert status(engine_check(confining, parser=True)) == "ok"
+    assert status(engine_check(INFO, parser=False)) == "ok"
+    check = engine_check(confining, parser=False)
+    assert status(check) == "failure"
+    assert "apparmor_parser is missing" in check.detail
+
+
+async def test_the_parser_of_profiles_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Confining(FakeEngine):
+        async def info(self) -> EngineInfo:
+            return replace(INFO, apparmor=True)
+
+    monkeypatch.setattr(shutil, "which", lambda name, path: None)
+    for contained, expected in ((True, "ok"), (False, "failure")):
+        monkeypatch.setattr(checks_engine, "apart", lambda _mounts, found=contained: found)
+        assert status(await checks_engine.check_engine(Confining())) == expected
+    monkeypatch.setattr(shutil, "which", lambda name, path: f"/sbin/{name}")
+    assert status(await checks_engine.check_engine(Confining())) == "ok"
 
 
 def test_a_runtime_of_the_engine() -> None:

@@ -208,6 +208,8 @@ def test_engine_info_names_what_can_not_be_confined() -> None:
         {"ServerVersion": "20.10", "SecurityOptions": None}, {"Components": [{"Name": "Engine"}]}
     )
     assert not any((plain.rootless, plain.userns_remap, plain.selinux, plain.podman))
+    assert not plain.apparmor
+    assert docker_records.engine_info({"SecurityOptions": ["name=apparmor"]}, {}).apparmor
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from orchestrator.host.workspace.staged.names import (
     bad_name,
     bad_place,
     bad_target,
-    shown,
+    printable_name,
 )
 from orchestrator.host.workspace.staged.review_page import page
 
@@ -57,7 +57,7 @@ def test_names_and_places() -> None:
     assert bad_name("grün ☃".encode()) is None
     for name in (b"a\nb", b"\x1b[31m", b"\x7f", b"\xff\xfe", "\x9b1m".encode()):
         assert bad_name(name) is not None
-        assert shown(name).isprintable()
+        assert printable_name(name).isprintable()
     assert bad_place(b"/".join([b"d"] * 128)) is None
     assert bad_place(b"/".join([b"d"] * 129)) is not None
     assert bad_place(b"x" * 4097) is not None

@@ -1,13 +1,19 @@
 """What the script that starts the control plane says of one that is not ready."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orchestrator.settings.settings import Settings
+from scripts import service
 from scripts.service import what_is_missing
 from tests.support.limits import WAIT_SECONDS
 
@@ -56,3 +62,27 @@ def test_the_check_that_fails_is_named(url: str, monkeypatch: pytest.MonkeyPatch
 def test_one_that_does_not_answer_is_told_so() -> None:
     assert what_is_missing("http://127.0.0.1:0") == "it does not listen yet"
     assert (what_is_missing("http://127.0.0.1:1") or "").startswith("it does not answer: ")
+
+
+def test_a_start_that_takes_long_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(service, "_COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*arguments, **options))
+        return started[0]
+
+    # The script leaves its process behind; a test may not.
+    monkeypatch.setattr(
+        service, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": popen})
+    )
+    monkeypatch.setattr(service, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(service, "READY_SECONDS", 1)
+    settings = Settings(listen="127.0.0.1:0", state_dir=tmp_path / "state")
+    with pytest.raises(service.ServiceError, match="not ready after 1 s"):
+        service.start(settings)
+    assert capsys.readouterr().out.count("it takes long to start (it does not listen yet)") == 1
+    assert service.stop(settings)
+    started[0].wait(WAIT_SECONDS)

@@ -6,8 +6,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orchestrator.rules.tools.catalog import PACKAGED, manifest_files
-from orchestrator.rules.tools.loader import load_manifest
 from orchestrator.rules.tools.schemas import input_schema, manifest_schema, result_problem
+from orchestrator.rules.tools.session_loader import load_manifest
 from scripts.docs import MANIFEST_SCHEMA, manifest_schema_text
 from tests.support.manifests import MINIMAL, PSQL
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from orchestrator.rules.tools import line_reader
 from orchestrator.rules.tools.line_reader import LineReader
-from orchestrator.rules.tools.loader import ManifestError
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.manifest_reader import ManifestError
 from orchestrator.rules.tools.sql import read_statement
 from orchestrator.rules.tools.statements import Reading, SqlError, refusal
 from tests.support.manifests import parse

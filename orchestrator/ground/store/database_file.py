@@ -7,6 +7,8 @@ from collections.abc import Container
 from contextlib import closing
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
+
 MIGRATIONS = Path(__file__).with_name("migrations")
 _VERSIONS = (
     "CREATE TABLE IF NOT EXISTS schema_version"
@@ -29,11 +31,8 @@ def reason(error: OSError | sqlite3.Error) -> str:
 
 def create_file(path: Path) -> None:
     """Creates the file for its owner only; SQLite gives its mode to -wal and -shm."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
+    with opened(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC) as descriptor:
         os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
 
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

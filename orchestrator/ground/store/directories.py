@@ -7,6 +7,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
+
 _MODE = 0o700
 _LOCK = "lock"
 
@@ -66,8 +68,5 @@ def lock(directory: Path) -> int:
 
 def sync_names(directory: Path) -> None:
     """Makes the names of its entries durable. Raises: OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

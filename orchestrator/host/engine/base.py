@@ -135,6 +135,8 @@ class EngineInfo:
     unlimited: tuple[str, ...] = ()
     # The configured runtimes.
     runtimes: tuple[str, ...] = ()
+    # Whether it confines containers by AppArmor.
+    apparmor: bool = False
     # Whether it labels containers for SELinux, which then may use labelled files only.
     selinux: bool = False
     # Whether it is Podman, which answers a part of Docker's API.

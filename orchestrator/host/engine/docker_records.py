@@ -42,6 +42,7 @@ def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
         userns_remap="userns" in options,
         unlimited=tuple(name for name, key in _CAN_LIMIT.items() if raw.get(key) is False),
         runtimes=tuple(sorted(raw.get("Runtimes") or {})),
+        apparmor="apparmor" in options,
         selinux="selinux" in options,
         podman=any(
             str(each.get("Name", "")).startswith("Podman")

@@ -53,12 +53,17 @@ def check_propagation(state_dir: Path) -> Check:
     path = os.path.realpath(existing(state_dir))
     return propagation_check(
         mount_of(mountinfo, path),
-        apart=_own_namespace() or mount_of(mountinfo, "/").type == "overlay",
+        apart=apart(mountinfo),
     )
 
 
+def apart(mountinfo: bytes) -> bool:
+    """Whether this process has its own mount namespace, as in a container."""
+    return _own_namespace() or mount_of(mountinfo, "/").type == "overlay"
+
+
 def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
-    """`apart`: this process has its own mount namespace, as in a container."""
+    """`apart` is as the function of that name says."""
     if not apart:
         return ok(PROPAGATION, "the engine has the same mounts as this process")
     if mount.shared:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace import ext4, loop, mounts
 from orchestrator.host.workspace.staged import descriptors
 
@@ -67,8 +68,5 @@ def _written(device: int) -> tuple[str, ...]:
 
 def _sync(directory: Path) -> None:
     """Writes what is pending in the directory's file system. Raises: OSError."""
-    descriptor = os.open(directory, descriptors.DIRECTORY)
-    try:
+    with opened(directory) as descriptor:
         descriptors.sync_all(descriptor)
-    finally:
-        os.close(descriptor)

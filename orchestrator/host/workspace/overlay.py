@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace import mounts
 
 _SYS_FSOPEN = 430
@@ -117,22 +118,20 @@ def _make_files(lower: Path) -> None:
 
 
 def _tried(merged: Path) -> str | None:
-    handle = os.open(merged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(_TRIAL_UID)],
-            pass_fds=[handle],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={},
-            timeout=_TRIAL_SECONDS,
-            check=False,
-        )
+        with opened(merged) as handle:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(_TRIAL_UID)],
+                pass_fds=[handle],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={},
+                timeout=_TRIAL_SECONDS,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         return "a trial of an overlay takes too long"
-    finally:
-        os.close(handle)
     if done.returncode == 0:
         return None
     lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]

@@ -7,12 +7,12 @@ if they are mounted with `prjquota`.
 import ctypes
 import errno
 import fcntl
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.mounts import syscall
 from orchestrator.host.workspace.plain_directory import PlainDirectories
 from orchestrator.host.workspace.quota import DiskUsage
@@ -118,23 +118,17 @@ class KernelCalls:
 
     def assign(self, directory: Path, project: int) -> None:
         """Uses FS_IOC_FSSETXATTR."""
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        with opened(directory) as descriptor:
             data = bytearray(_FSXATTR.size)
             fcntl.ioctl(descriptor, _FS_IOC_FSGETXATTR, data)
             flags, extent, extents, _, copy = _FSXATTR.unpack(data)
             wanted = _FSXATTR.pack(flags | _INHERIT, extent, extents, project, copy)
             fcntl.ioctl(descriptor, _FS_IOC_FSSETXATTR, wanted)
-        finally:
-            os.close(descriptor)
 
 
 def _quotactl(
     directory: Path, command: int, project: int, block: ctypes.Array[ctypes.c_char]
 ) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(directory) as descriptor:
         code = ctypes.c_uint(command << 8 | _PROJECT)
         syscall(_SYS_QUOTACTL_FD, descriptor, code, ctypes.c_uint(project), block)
-    finally:
-        os.close(descriptor)

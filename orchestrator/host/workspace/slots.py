@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
 from orchestrator.ground.events import now
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.paths import validate_id, visible_path
 from orchestrator.host.workspace.quota import Quota
 
@@ -194,12 +195,9 @@ def make_data(data: Path, uid: int) -> Path:
     """
     with suppress(FileExistsError):
         data.mkdir(mode=0o700)
-    directory_fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if os.fstat(directory_fd).st_uid != uid:
-            os.fchown(directory_fd, uid, uid)
-    finally:
-        os.close(directory_fd)
+    with opened(data) as directory:
+        if os.fstat(directory).st_uid != uid:
+            os.fchown(directory, uid, uid)
     return data
 
 

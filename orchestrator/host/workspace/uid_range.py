@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.file_handles import opened
 from orchestrator.settings.groups.capacity import FIRST_UID
 
 _RANGES = 1000
@@ -84,13 +85,10 @@ def claim(
 def is_free(base: int, count: int, path: Path = _LOCKS) -> bool:
     """Whether no process is known to have any of these uids."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with opened(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW) as descriptor:
+            return _locked(descriptor, base, count)
     except OSError:
         return True
-    try:
-        return _locked(descriptor, base, count)
-    finally:
-        os.close(descriptor)
 
 
 def _locked(descriptor: int, base: int, count: int) -> bool:

@@ -1,6 +1,9 @@
 """Checks of the container engine and the sandbox image."""
 
+import os
 import re
+import shutil
+from pathlib import Path
 
 from orchestrator.ground.check import Check, failure, ok, warning
 from orchestrator.ground.errors import PaddockError
@@ -13,6 +16,7 @@ from orchestrator.host.engine.base import (
 )
 from orchestrator.host.engine.fitness import unfit
 from orchestrator.host.engine.image_names import build_command, how_to_get
+from orchestrator.host.node.mounts import apart
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 ENGINE = "engine"
@@ -24,7 +28,8 @@ _OLDEST_ENGINE = (20, 10)
 async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
     """Whether the engine answers, can confine sandboxes, and has the configured runtime."""
     try:
-        return engine_check(await engine.info(), runtime)
+        info = await engine.info()
+        return engine_check(info, runtime, parser=not info.apparmor or has_parser())
     except PaddockError as error:
         return failure(
             ENGINE,
@@ -34,15 +39,34 @@ async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
         )
 
 
-def engine_check(info: EngineInfo, runtime: str | None = None) -> Check:
+def has_parser() -> bool:
+    """Whether the host has the program that loads AppArmor's profiles, as far as is seen here.
+
+    In a container the host's programs can't be seen: then it is taken to be there.
+    """
+    places = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+    if shutil.which("apparmor_parser", path=places) is not None:
+        return True
+    return apart(Path("/proc/self/mountinfo").read_bytes())
+
+
+def engine_check(info: EngineInfo, runtime: str | None = None, *, parser: bool = True) -> Check:
     """Judges an engine's description of itself.
 
     Runtimes with the full name of a containerd shim need no configuration and are not listed.
+    `parser`: whether the host has AppArmor's parser, which an engine that uses AppArmor needs to
+    start a container.
     """
     detail = f"version {info.version}, cgroup {info.cgroup_version}"
     refused = unfit(info)
     if refused is not None:
         return failure(ENGINE, f"{detail}: {refused.reason}", refused.remedy)
+    if info.apparmor and not parser:
+        return failure(
+            ENGINE,
+            f"{detail}, uses AppArmor, but apparmor_parser is missing: it can't start containers",
+            "install the package apparmor",
+        )
     if runtime is not None and "." not in runtime and runtime not in info.runtimes:
         return failure(
             ENGINE,

@@ -11,12 +11,12 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
 from orchestrator.programs.questions.questions import MOST_QUESTION_BYTES, Questions
-from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.parts import HeldPart, Plan
 from orchestrator.state.session import Session
 
 log = logging.getLogger(__name__)
 
-# Questions of one session: at once, and one in so many seconds after a burst.
+# Questions of one session: at the same time, and after a burst one in so many seconds.
 _CONNECTIONS = 4
 _PACE_SECONDS = 0.25
 _BURST = 20
@@ -25,7 +25,7 @@ _SECONDS = 10.0
 
 
 class QuestionDoor:
-    """Who connects here is the session: only its sandbox has the socket."""
+    """Answers one session: only its sandbox has the socket."""
 
     def __init__(self, session: Session, questions: Questions) -> None:
         self._session = session
@@ -65,8 +65,8 @@ class QuestionDoor:
                 await loop.sock_sendall(connection, answer.encode())
 
 
-class QuestionsPart(Part):
-    """The socket of the `session` program, from the session's configuration on."""
+class QuestionsPart(HeldPart):
+    """The socket of the `session` program; it is open once the session is configured."""
 
     name = "socket for questions"
 
@@ -87,10 +87,6 @@ class QuestionsPart(Part):
         """Raises: OSError."""
         if plan.directory.questions.is_dir():  # an earlier version's sandbox has none
             await self.open(plan)
-
-    async def leave(self, plan: Plan) -> None:
-        """Questions are answered again once the sandbox is adopted."""
-        await self.close(plan)
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""

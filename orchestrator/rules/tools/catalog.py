@@ -12,20 +12,19 @@ from orchestrator.rules.tools.custom_types import (
     types_of,
     with_types,
 )
-from orchestrator.rules.tools.loader import (
+from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.manifest_reader import (
     SUFFIX,
     ManifestError,
     check_kind,
     claimed_name,
-    load_manifest,
     read_as,
     read_bytes,
-    session_tool,
     values_of,
 )
-from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.rules.tools.oneshot import Oneshot
 from orchestrator.rules.tools.oneshot_loader import oneshot_tool
+from orchestrator.rules.tools.session_loader import load_manifest, session_tool
 from orchestrator.settings.operator_files import files_in
 
 PACKAGED = Path(__file__).with_name("manifests")

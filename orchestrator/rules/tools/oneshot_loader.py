@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from orchestrator.rules.tools.arguments import Argument
-from orchestrator.rules.tools.loader import (
+from orchestrator.rules.tools.manifest import CRITICAL
+from orchestrator.rules.tools.manifest_reader import (
     FieldError,
     cedar_names,
     evidence_name,
     typed_argument,
 )
-from orchestrator.rules.tools.manifest import CRITICAL
 from orchestrator.rules.tools.oneshot import (
     CONDITIONAL_FLAGS,
     OUTPUT_FILE,

@@ -6,13 +6,13 @@ the control plane had kept running.
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.ground.config_error import BrokenFilesError
+from orchestrator.ground.store.directories import write_file
 from orchestrator.rules.tools.catalog import kept_catalog, read_catalog, watched_files
 from orchestrator.rules.tools.cedar import Policies, kept_policies, load_policies, policy_files
 from orchestrator.rules.tools.scope import NO_SCOPE, load_scope
@@ -45,15 +45,9 @@ class LastGood:
         """Replaces all copies at once. A failure matters only if a later start needs them."""
         if self.load(kind) == texts:
             return
-        path = self._file(kind)
-        draft = path.with_suffix(".new")
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(dict(texts), file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.rename(path)
+            write_file(self._file(kind), json.dumps(dict(texts)).encode())
         except OSError as error:
             log.warning("could not save a copy of the %s: %s", kind, error)
 

@@ -130,6 +130,18 @@ class Part(ABC):
         """
 
 
+class HeldPart(Part):
+    """A part that only this process has: left like closed, and adopted like opened."""
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Opens it again. Raises: the errors of `open`."""
+        await self.open(plan)
+
+    async def leave(self, plan: Plan) -> None:
+        """Closes it; the sandbox uses it again once it is adopted."""
+        await self.close(plan)
+
+
 class Assembly:
     """The parts of one sandbox: opened or adopted in order, closed or left in reverse, once."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from orchestrator.ground.file_handles import DIRECTORY, opened
 from orchestrator.host.workspace.staged import descriptors
 from orchestrator.host.workspace.staged.names import (
     WHITEOUT,
@@ -14,7 +15,7 @@ from orchestrator.host.workspace.staged.names import (
     bad_place,
     bad_target,
     kind_of,
-    shown,
+    printable_name,
 )
 
 # If more entries are staged, all are refused.
@@ -124,7 +125,7 @@ def _look(
     place = level.prefix + name
     why = bad_name(name) or bad_place(place)
     if why is not None:
-        return RefusedEntry(shown(place), why), None
+        return RefusedEntry(printable_name(place), why), None
     ref, text = place.decode(), name.decode()
     staged = descriptors.facts(level.upper, text)
     if staged is None:  # removed meanwhile
@@ -174,14 +175,14 @@ def _directory(
     merged: dict[str, int] | None,
 ) -> tuple[Change | None, _Level]:
     """A directory, which is a change if it is new, replaces something or has another mode."""
-    handle = os.open(name, descriptors.DIRECTORY, dir_fd=level.upper)
+    handle = os.open(name, DIRECTORY, dir_fd=level.upper)
     try:
         is_there = base is not None and kind_of(base.st_mode, base.st_rdev) == "directory"
         opaque = descriptors.is_opaque(handle)
         replaces = base is not None and (opaque or not is_there)
         lower = None
         if is_there and not replaces and level.lower is not None:
-            lower = os.open(name, descriptors.DIRECTORY, dir_fd=level.lower)
+            lower = os.open(name, DIRECTORY, dir_fd=level.lower)
         below = _level(handle, lower, os.fsencode(ref) + b"/")
     except BaseException:
         os.close(handle)
@@ -199,7 +200,7 @@ def _directory(
 
 def _level(upper: int, lower: int | None, prefix: bytes) -> _Level:
     # Listing moves a descriptor's position, so it gets a descriptor of its own.
-    with descriptors.opened(upper, ".") as copy:
+    with opened(".", dir_fd=upper) as copy:
         names = sorted(map(os.fsencode, os.listdir(copy)))
     return _Level(upper, lower, prefix, iter(names))
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.staged import descriptors
 from orchestrator.host.workspace.staged.commit_steps import parents
 
@@ -72,7 +73,7 @@ def _rmdir(parent: int, name: str) -> bool:
 
 def _unhide(parent: int, name: str) -> None:
     """Lets the committed part of a directory show through, although more is staged in it."""
-    with descriptors.opened(parent, name) as handle, suppress(OSError):
+    with opened(name, dir_fd=parent) as handle, suppress(OSError):
         os.removexattr(handle, _OPAQUE)
 
 
@@ -87,7 +88,7 @@ def _prune(upper: int, lower: int, ref: str, mode: int | None) -> None:
                 return
             if base.st_mode != (staged.st_mode if mode is None else 0o040000 | mode):
                 return
-            with descriptors.opened(parent, name) as handle:
+            with opened(name, dir_fd=parent) as handle:
                 opaque = descriptors.is_opaque(handle)
             if not opaque:
                 _rmdir(parent, name)

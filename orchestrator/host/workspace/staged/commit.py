@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.purge_helper import empty
 from orchestrator.host.workspace.staged import base as records
 from orchestrator.host.workspace.staged import commit_steps, descriptors
@@ -14,7 +15,7 @@ from orchestrator.host.workspace.staged.base import Base
 from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, walk
 from orchestrator.host.workspace.staged.cleanup import clear
 from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Expected
-from orchestrator.host.workspace.staged.names import shown
+from orchestrator.host.workspace.staged.names import printable_name
 
 Json = dict[str, Any]
 _MOST_REPORTED = 1000
@@ -79,7 +80,7 @@ def prepare(staged: Staged, selection: CommitSelection) -> CommitPlan:
         if found.removes_directory and found.lower is not None:
             entries = descriptors.below(found.lower, found.name)
             removed[found.ref] = [
-                f"{found.ref}/{shown(os.fsencode(place))}" for place, _ in entries
+                f"{found.ref}/{printable_name(os.fsencode(place))}" for place, _ in entries
             ]
         changed = base.changed(found)
         all_unchanged = all_unchanged and not changed
@@ -229,7 +230,7 @@ def _copy_all(staged: Staged, taken: list[Change], selection: CommitSelection) -
     """
     _empty_stores(staged.area)
     os.mkdir(journals.NEW, 0o700, dir_fd=staged.area)
-    with descriptors.opened(staged.area, journals.NEW) as new:
+    with opened(journals.NEW, dir_fd=staged.area) as new:
         for number, change in enumerate(taken, 1):
             if change.type == "delete" or change.kind == "directory":
                 continue
@@ -250,7 +251,7 @@ def _copy(parent: int, name: str, change: Change, new: int, number: str) -> str:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with (
         descriptors.reading(parent, name, change.staged) as source,
-        descriptors.opened(new, number, flags) as copy,
+        opened(number, flags, dir_fd=new) as copy,
     ):
         for data in descriptors.chunks(source):
             found.update(data)
@@ -272,6 +273,6 @@ def _empty_stores(area: int) -> None:
     """Removes the commit's own directories, which only a commit that is under way needs."""
     for name in (journals.NEW, journals.OLD):
         with suppress(FileNotFoundError):
-            with descriptors.opened(area, name) as handle:
+            with opened(name, dir_fd=area) as handle:
                 empty(handle)
             os.rmdir(name, dir_fd=area)

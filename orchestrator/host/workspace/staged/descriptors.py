@@ -8,7 +8,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from orchestrator.ground.file_handles import DIRECTORY, opened
+
 # Reading must not wait for a FIFO that took the file's place.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SYS_OPENAT2 = 437
@@ -62,16 +63,6 @@ def parent_of(top: int, ref: str) -> Iterator[tuple[int, str]]:
         os.close(handle)
 
 
-@contextmanager
-def opened(directory: int, name: str, flags: int = DIRECTORY, mode: int = 0o600) -> Iterator[int]:
-    """Provides an entry of an open directory, opened with these flags. Raises: OSError."""
-    handle = os.open(name, flags, mode, dir_fd=directory)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
 def facts(directory: int, name: str | bytes) -> os.stat_result | None:
     """The facts of an entry itself, whatever it is; None if there is none."""
     try:
@@ -87,9 +78,8 @@ def is_directory(found: os.stat_result) -> bool:
 
 def set_mode(directory: int, name: str, mode: int) -> None:
     """Sets the permissions of a directory's entry that is a directory. Raises: OSError."""
-    with opened(
-        directory, name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    ) as handle:
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with opened(name, flags, dir_fd=directory) as handle:
         os.chmod(f"/proc/self/fd/{handle}", mode)  # an O_PATH descriptor has no fchmod
 
 
@@ -104,7 +94,7 @@ def same(before: os.stat_result, after: os.stat_result) -> bool:
 @contextmanager
 def reading(directory: int, name: str, expected: os.stat_result) -> Iterator[int]:
     """Provides the open file that `expected` describes. Raises: OSError, ChangedError."""
-    with opened(directory, name, FILE) as handle:
+    with opened(name, FILE, dir_fd=directory) as handle:
         _check_same(expected, handle)
         yield handle
         _check_same(expected, handle)
@@ -117,7 +107,7 @@ def _check_same(expected: os.stat_result, handle: int) -> None:
 
 def read_file(directory: int, name: str) -> bytes:
     """A file's content. Raises: OSError."""
-    with opened(directory, name, FILE) as handle:
+    with opened(name, FILE, dir_fd=directory) as handle:
         return b"".join(chunks(handle))
 
 
@@ -125,7 +115,7 @@ def write_file(directory: int, name: str, content: bytes) -> None:
     """Replaces a file, durably. Raises: OSError."""
     draft = f"{name}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with opened(directory, draft, flags) as handle:
+    with opened(draft, flags, dir_fd=directory) as handle:
         write_all(handle, content)
         os.fsync(handle)
     os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -163,7 +153,7 @@ def attributes(directory: int, name: str, kind: str) -> list[str]:
     # A link has none: Linux lets users set them on files and directories only.
     if kind == "symlink":
         return []
-    with opened(directory, name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) as handle:
+    with opened(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory) as handle:
         return os.listxattr(f"/proc/self/fd/{handle}")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.staged import descriptors
 from orchestrator.host.workspace.staged.commit_steps import Step
 
@@ -146,5 +147,5 @@ def _stores(area: int) -> Iterator[tuple[int, int]]:
     for name in (NEW, OLD):
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=area)
-    with descriptors.opened(area, NEW) as new, descriptors.opened(area, OLD) as old:
+    with opened(NEW, dir_fd=area) as new, opened(OLD, dir_fd=area) as old:
         yield new, old

@@ -97,7 +97,7 @@ def bad_target(ref: str, target: bytes) -> str | None:
     return "it is a symbolic link that may lead out of the workspace" if leads_out else None
 
 
-def shown(name: bytes) -> str:
+def printable_name(name: bytes) -> str:
     """A name as text, with control characters and other bytes as escapes."""
     text = name.decode("utf-8", "backslashreplace")
     return "".join(

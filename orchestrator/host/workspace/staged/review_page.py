@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def page(upper: int, lower: int, base: Base, after: str, limit: int) -> Json:
-    """At most `limit` changes, from the path after `after` on, and the number of all changes."""
+    """At most `limit` changes after the path `after`, and the number of all changes."""
     view = _View(base)
     start = tuple(after.split("/")) if after else ()
     items: list[Json] = []
@@ -27,17 +27,17 @@ def page(upper: int, lower: int, base: Base, after: str, limit: int) -> Json:
     counts = {"write": 0, "delete": 0, "refused": 0}
     more = False
     for found in walk(upper, lower):
-        shown = view.item(found) if _wanted(found, start, items, limit) else None
-        if isinstance(shown, RefusedEntry):
-            found = shown
+        item = view.item(found) if _wanted(found, start, items, limit) else None
+        if isinstance(item, RefusedEntry):
+            found = item
         if isinstance(found, RefusedEntry):
             counts["refused"] += 1
             if len(refused) < MOST_REFUSED:
                 refused.append(found._asdict())
             continue
         counts[found.type] += 1
-        if shown is not None and not isinstance(shown, RefusedEntry):
-            items.append(shown)
+        if item is not None and not isinstance(item, RefusedEntry):
+            items.append(item)
         else:
             more = more or len(items) >= limit
     _find_renames(items)

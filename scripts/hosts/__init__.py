@@ -1,0 +1,1 @@
+"""Stock systems as virtual machines, and the tests that run in them: `make hosts`."""

@@ -355,6 +355,8 @@ async def test_show_has_commands_and_denials(api: Api, session: str) -> None:
     refused = (await run_beside("sessions", "show", "low")).out
     assert "command-allowlist" in refused
     assert "\x1b" not in refused
+    assert "PR_SET_MDWE" in refused  # by what its level is enforced; high allows writable code
+    assert "PR_SET_MDWE" not in shown.out
 
 
 # files

@@ -184,6 +184,32 @@ def test_any_messages_in_any_order_end_it_once(messages: list[bytes]) -> None:
     assert isinstance(made.result()["exit_code"], int)
 
 
+def test_what_a_guard_cannot_end_is_ended_while_all_stand_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Again and again until nothing is left."""
+    asked: list[tuple[int, int]] = []
+    loop = Loop()
+
+    def end(uid: int, root: int) -> bool:
+        asked.append((uid, root))
+        if len(asked) == 2:
+            loop.stop()
+        return len(asked) == 2
+
+    monkeypatch.setattr(standstill, "end", end)
+    guard = Sayings()
+    made = Tree(
+        *(loop, cast("Guard", guard), "c1", PLAN, Pipes(0, 1, 2)), lambda: None, lambda: None
+    )
+    for message in (LEFT, Outrun(250)):
+        made._on_report(guard_messages.report(message))
+    loop.run()
+    assert asked == [(54321, 12345)] * 2
+    assert not made.gone
+    guard.close()
+
+
 # What a guard leaves
 
 

@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.rules.policy import levels as level_files
 from tests.security.test_context_packs import (
     packed,
     test_commands_read_the_files_of_the_pack_only,
@@ -53,8 +52,6 @@ AGAIN = (
 def levels_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("levels")
     write_armed_levels(directory)
-    high = (Path(level_files.__file__).with_name("levels") / "high.toml").read_text()
-    (directory / "high.toml").write_text(high.replace("landlock = 1", "landlock = 0"))
     return directory
 
 

@@ -20,6 +20,10 @@ from orchestrator.state.pack import Pack
 from paddock.contract.pack_form import ToolClass
 from sandbox_agent.decide.facilities import WITHOUT
 from tests.conftest import BoxFactory
+from tests.integration.test_terminals import (
+    test_a_tool_that_is_killed_between_lines_has_ended,
+    test_the_program_has_a_terminal_of_its_own,
+)
 from tests.security.test_isolation import (
     inner_parent,
     start_victim,
@@ -56,6 +60,8 @@ AGAIN = (
     test_a_fork_bomb_is_contained,
     test_a_new_process_is_never_in_reach,
     test_a_timeout_ends_a_fork_bomb,
+    test_a_tool_that_is_killed_between_lines_has_ended,
+    test_the_program_has_a_terminal_of_its_own,
     test_another_process,
     test_file_workers_are_out_of_reach,
     test_kill_all,

@@ -25,6 +25,7 @@ from api.operations import (
     run_sockets,
     runs,
     secrets,
+    session_changes,
     sessions,
     settings,
     snapshots,
@@ -37,8 +38,8 @@ from api.operations import (
 from api.shape.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, budgets, settings, usage, egress, secrets, memory, images, models, commands),
-    *(processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
+    *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
+    *(commands, processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
     *(run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),

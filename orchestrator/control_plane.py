@@ -10,7 +10,7 @@ from orchestrator.ground.open import lock, open_ground
 from orchestrator.ground.threads import bounded
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.open import open_host
-from orchestrator.operate.backups.restoring import settle
+from orchestrator.operate.backups.restoration import settle
 from orchestrator.operate.instance import Instance
 from orchestrator.operate.open import open_operate
 from orchestrator.operate.operator.reload import Reload

@@ -28,8 +28,7 @@ from sandbox_agent.decide.protocol import (
     request,
     result,
 )
-from sandbox_agent.enforce import privileges, profile, syscalls
-from sandbox_agent.enforce.filters import seccomp
+from sandbox_agent.enforce import kernel, privileges, profile, syscalls
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.run.session_secrets import SessionSecrets
@@ -49,7 +48,7 @@ class Agent:
         self._loop = Loop()
         self._started = time.monotonic()
         self._boot_id = os.urandom(8).hex()
-        self._abi = syscalls.landlock_abi()
+        self._kernel = kernel.probe()
         self._connection = Connection(
             self._loop, socket_path, self._say_hello, self._on_message, self._on_close
         )
@@ -93,7 +92,7 @@ class Agent:
             if commands != configuration.commands:
                 programs = None
             session = Session(
-                *(self._loop, configuration, self._abi, self._events, self.secrets, programs)
+                *(self._loop, configuration, self._kernel, self._events, self.secrets, programs)
             )
             session.guards.confine()
         except (AgentError, BudgetError) as error:
@@ -140,8 +139,10 @@ class Agent:
             "running": session.running if session else [],
             "finished": session.finished if session else [],
             "terminals": session.terminals if session else [],
-            "landlock_abi": self._abi,
-            "seccomp": seccomp.available(os.uname().machine),
+            "landlock_abi": self._kernel.landlock,
+            "seccomp": self._kernel.notification,
+            "undisturbed": self._kernel.undisturbed,
+            "mdwe": self._kernel.mdwe,
             "secrets": self.secrets.message(),
             **(session.work.totals() if session else {}),
         }

@@ -8,6 +8,7 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guard import Guards
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.files.transfers import Transfers
 from sandbox_agent.net.forwarder import Forwarder
@@ -25,7 +26,7 @@ class Session:
         self,
         loop: Loop,
         configuration: Configuration,
-        abi: int,
+        kernel: Kernel,
         events: EventBuffer,
         secrets: SessionSecrets,
         programs: Libraries | None = None,
@@ -35,15 +36,17 @@ class Session:
         Raises: BudgetError; ConfinementError if commands can't be confined; OSError if there is no
         way out.
         """
-        self._forwarder = Forwarder(loop, abi, configuration.uid) if configuration.egress else None
-        self.guards = Guards(loop, configuration, abi, events, programs)
+        self._forwarder = (
+            Forwarder(loop, kernel, configuration.uid) if configuration.egress else None
+        )
+        self.guards = Guards(loop, configuration, kernel, events, programs)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
         self._terminals = Terminals(
-            loop, configuration, abi, events, self.work, self.guards, secrets
+            loop, configuration, kernel, events, self.work, self.guards, secrets
         )
         self._transfers = Transfers(loop, configuration, events, secrets.cut)
-        self._ports = Ports(loop, abi)
+        self._ports = Ports(loop, kernel)
         self.methods: dict[str, Callable[[Message, Reply], None]] = {
             "exec": self._executor.execute,
             "output": self._executor.outputs.read,

@@ -11,14 +11,15 @@ import annotated_types
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from orchestrator.programs.turns.lisp import describe
+from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
-from orchestrator.rules.tools.schema import manifest_schema
+from orchestrator.rules.tools.schemas import manifest_schema
 from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
+from sandbox_agent.decide.facilities import FACILITIES
 from scripts.attempts import Attempt, attempts_of, modules
 from scripts.floors import Floor, contents, floors, lines, title
 from scripts.hosts import results
@@ -44,6 +45,7 @@ _THEN_READ = (
     *("enforce/beneath", "enforce/exec_record", "enforce/notify", "enforce/caller"),
     *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
     *("enforce/reads/broker", "enforce/reads/opener"),
+    *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
 )
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
@@ -107,7 +109,7 @@ def _call(operation: TurnOperation) -> str:
 
 def lisp_names() -> str:
     """The module of the client with the names that its prompt completes."""
-    described = (*describe.forms(), *describe.builtins())
+    described = (*reference.forms(), *reference.builtins())
     names = sorted({*OPERATIONS, *(each.name for each in described)})
     rows = "".join(f"    {json.dumps(name)},\n" for name in names)
     return (
@@ -177,11 +179,26 @@ def hosts() -> str:
 def lisp() -> str:
     """The forms and the built-in functions of the Lisp of turns."""
     columns = ("form", "meaning"), ("function", "meaning")
-    described = describe.forms(), describe.builtins()
+    described = reference.forms(), reference.builtins()
     return "\n\n".join(
         _table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
         for names, all_of in zip(columns, described, strict=True)
     )
+
+
+def facilities() -> str:
+    """What confines commands, and what takes its place on older kernels."""
+    columns = ("what is decided", "by what", "since kernel", "before that")
+    rows = [
+        (
+            each.decides,
+            each.means,
+            each.since,
+            each.substitute or f"{each.needed_by} are refused",
+        )
+        for each in FACILITIES
+    ]
+    return _table(columns, rows)
 
 
 def floors_of_the_domain() -> str:
@@ -262,6 +279,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "peers": peers,
     "hosts": hosts,
     "lisp": lisp,
+    "facilities": facilities,
     "floors": floors_of_the_domain,
     "rooms": rooms_of_all,
     "agent_folders": agent_folders,

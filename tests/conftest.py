@@ -5,7 +5,7 @@ import gc
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib import metadata
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.store import database, database_file
 from orchestrator.host.node.mounts import check_mounts
 from orchestrator.rules.policy.levels import load_levels
-from orchestrator.rules.tools.loader import load_manifest
+from orchestrator.rules.tools.session_loader import load_manifest
 from paddock.cli import program
 from tests.support import migrated, pythons
 from tests.support.box import Box
+from tests.support.older_kernels import older_host, older_image
 from tests.support.plane import opened
 
 BoxFactory = Callable[..., Awaitable[Box]]
@@ -42,6 +43,11 @@ LONGEST = (
     *("test_schemathesis.py", "test_restarts.py", "test_purge.py"),
     *("test_recovery.py", "test_docs.py", "test_chaos.py"),
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--without mdwe,truncation`: tests with real sandboxes use these facilities' substitutes."""
+    parser.addoption("--without", default="", help="facilities that the kernel is said to lack")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,11 +97,18 @@ def quick_starts() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def sandbox_image() -> Iterator[str]:
-    """The sandbox image of this checkout, independent of other builds on this host."""
+def sandbox_image(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The sandbox image of this checkout, independent of other builds on this host.
+
+    With the option `--without`, its agents do without those facilities, and so does the host.
+    """
     name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
     build(name, report=lambda _line: None)
-    yield name
+    without = tuple(filter(None, pytestconfig.getoption("--without").split(",")))
+    with ExitStack() as stack:
+        if without:
+            stack.enter_context(older_host(without))
+        yield stack.enter_context(older_image(name, without)) if without else name
     with closing(docker.APIClient(version="auto")) as client:
         client.remove_image(name)
 

@@ -33,7 +33,7 @@ def backup(
     the private keys, all of one moment, and is verified. Keep it like the state directory itself.
     It has the workspaces only with --workspaces, and never the settings.
     """
-    from orchestrator.operate.backups.taking import take
+    from orchestrator.operate.backups.backup import take
     from orchestrator.settings.settings import load_settings
 
     with working("backup") as report:
@@ -63,7 +63,7 @@ def restore(
     """
     import asyncio
 
-    from orchestrator.operate.backups.restoring import restore as run
+    from orchestrator.operate.backups.restoration import restore as run
     from orchestrator.settings.settings import load_settings
 
     settings = load_settings()

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.cli import machine, tools
-from api.cli.errors import explain
 from paddock.cli.exits import Failure, Status
 from paddock.cli.server import Server
 
@@ -51,10 +50,29 @@ def _find_key() -> str | Path:
     return settings.state_dir / ADMIN_KEY_FILE
 
 
+def _explain(error: BaseException) -> Failure | None:
+    """What one of the server's exceptions is for the person at the terminal; None: another's."""
+    from orchestrator.ground.config_error import ConfigError
+    from orchestrator.ground.errors import PaddockError
+    from orchestrator.ground.store.database_file import StoreError
+    from orchestrator.operate.backups.backup_file import BackupError
+    from paddock.cli.errors import REMEDIES
+
+    if isinstance(error, ConfigError):
+        return Failure(str(error), status=Status.USAGE)
+    if isinstance(error, PaddockError):
+        # The base class has no remedy of its own.
+        known = type(error) is not PaddockError
+        return Failure(error.detail, REMEDIES.get(error.code) if known else None)
+    if isinstance(error, StoreError | BackupError):
+        return Failure(str(error))
+    return None
+
+
 SERVER = Server(
     machine=machine.app,
     tools=tools.app,
-    explain=explain,
+    explain=_explain,
     find_url=_find_url,
     find_key=_find_key,
     check_announced=_check_announced,

@@ -30,9 +30,8 @@ def check(
     manifest is invalid.
     """
     from orchestrator.rules.tools.advice import advice
-    from orchestrator.rules.tools.catalog import PACKAGED, manifest_files
-    from orchestrator.rules.tools.loader import ManifestError
-    from orchestrator.rules.tools.reading import load_tool
+    from orchestrator.rules.tools.catalog import PACKAGED, load_tool, manifest_files
+    from orchestrator.rules.tools.manifest_reader import ManifestError
 
     wrong = 0
     paths = files or [*manifest_files(PACKAGED), *_folder_files()]

@@ -1,17 +1,19 @@
 """Writes answers as responses, whole or in pieces."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, aclosing
 
 from aiohttp import web
 
-from api.http import run_socket, sse, stream, terminal_socket
+from api.http import run_socket, stream, terminal_socket
 from api.shape.answers import (
     JSON,
     Answer,
     Attached,
     Download,
     Empty,
+    Event,
     EventStream,
     Exchange,
     Lines,
@@ -42,7 +44,7 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             body = text.encode() if isinstance(text, str) else text
             return web.Response(body=body, headers={"Content-Type": content_type})
         case EventStream():
-            return await sse.send(request, answer)
+            return await _events(request, answer)
         case Download():
             return await _download(request, answer)
         case Packed():
@@ -63,23 +65,52 @@ def _json(model: Model, status: int = 200) -> web.Response:
     return web.Response(body=model.encode(), status=status, headers=headers)
 
 
-async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamResponse:
-    media = f"{answer.MEDIA}; charset=utf-8"
-    response = web.StreamResponse(headers={"Content-Type": media})
+async def _events(request: web.Request, answer: EventStream) -> web.StreamResponse:
+    """Writes Server-Sent Events. Raises: ConnectionError if the client has gone."""
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+    )
     with answer.held:
         await stream.begin(request, response)
-        async for line in answer.lines:
-            await stream.write(request, response, line.encode())
+        async with aclosing(answer.events) as events:
+            async for event in events:
+                # A comment shows that the connection is alive.
+                data = b": alive\n\n" if event is None else encode_event(event)
+                await stream.write(request, response, data)
         await response.write_eof()
     return response
 
 
+def encode_event(event: Event) -> bytes:
+    """Encodes an event; JSON escapes line breaks in its text."""
+    head = "" if event.id is None else f"id: {event.id}\n"
+    data = event.data.encode()
+    return f"{head}event: {event.name}\ndata: ".encode() + data + b"\n\n"
+
+
+async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamResponse:
+    media = f"{answer.MEDIA}; charset=utf-8"
+    response = web.StreamResponse(headers={"Content-Type": media})
+    return await _pieces(
+        request, response, answer.held, (line.encode() async for line in answer.lines)
+    )
+
+
 async def _bytes(request: web.Request, answer: Recording | Printed) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
-    with answer.held:
+    return await _pieces(request, response, answer.held, answer.chunks)
+
+
+async def _pieces(
+    request: web.Request,
+    response: web.StreamResponse,
+    held: ExitStack,
+    pieces: AsyncIterator[bytes],
+) -> web.StreamResponse:
+    with held:
         await stream.begin(request, response)
-        async for chunk in answer.chunks:
-            await stream.write(request, response, chunk)
+        async for piece in pieces:
+            await stream.write(request, response, piece)
         await response.write_eof()
     return response
 
@@ -106,12 +137,7 @@ async def _packed(request: web.Request, answer: Packed) -> web.StreamResponse:
     count, names = answer.HEADERS
     response.headers[count] = str(answer.skipped)
     response.headers[names] = _fitting(answer.skipped_names)
-    with answer.held:
-        await stream.begin(request, response)
-        async for chunk in answer.chunks:
-            await stream.write(request, response, chunk)
-        await response.write_eof()
-    return response
+    return await _pieces(request, response, answer.held, answer.chunks)
 
 
 def _fitting(names: Sequence[str]) -> str:

@@ -1,11 +1,15 @@
-"""Identifies the caller."""
+"""Who calls: by a credential, by a page's ticket for a WebSocket, and from which page.
 
-from collections.abc import Callable, Mapping
+A browser names the page's origin in `Origin`, and lets any page open a WebSocket. Programs that are
+no browsers send no `Origin`. A page on another port of the same host may come from a sandbox.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from aiohttp import web
 
-from api.http.ticket import ticket_of
 from api.shape.access import ROLES, Access
 from api.shape.operation import Operation
 from orchestrator.control_plane import ControlPlane
@@ -18,6 +22,11 @@ _REFUSALS: Mapping[Role, str] = {
     Role.OPERATOR: "this needs an admin's key",
     Role.METRICS: "this key may read the metrics, and nothing else",
 }
+FOREIGN_ORIGIN = "foreign-origin"
+_ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
+# What precedes a ticket among the subprotocols that a page offers.
+_TICKET = "ticket."
 NOBODY = Principal("nobody", Role.HANDLE)
 
 
@@ -30,7 +39,7 @@ class Admitted(NamedTuple):
 
 def admit(plane: ControlPlane, request: web.Request, operation: Operation) -> Admitted:
     """The caller of an operation. Raises: the errors of `authorize`, also for a ticket."""
-    ticket = ticket_of(request) if operation.socket else None
+    ticket = _ticket_of(request) if operation.socket else None
     if ticket is None:
         principal = authorize(plane, request, operation.access)
         return Admitted(principal, lambda: _is_allowed(plane, request, operation.access))
@@ -38,6 +47,15 @@ def admit(plane: ControlPlane, request: web.Request, operation: Operation) -> Ad
     holder = plane.tickets.redeem(ticket, session)
     _check_role(holder, operation.access)
     return Admitted(holder, lambda: _may_still(plane, holder, operation.access))
+
+
+def _ticket_of(request: web.Request) -> str | None:
+    """The ticket that a page offers; None without one, or with a credential."""
+    if "Authorization" in request.headers:
+        return None
+    offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", []))
+    found = [name.strip() for name in offered.split(",") if name.strip().startswith(_TICKET)]
+    return found[0].removeprefix(_TICKET) if len(found) == 1 else None
 
 
 def _is_allowed(plane: ControlPlane, request: web.Request, access: Access) -> bool:
@@ -93,3 +111,22 @@ def _identify(plane: ControlPlane, token: str) -> Principal:
         if principal is not None:
             return principal
     raise UnauthorizedError("the key or handle is not known")
+
+
+def check_origin(origins: Sequence[str], host: str) -> None:
+    """Checks the values of `Origin`, with the request's `Host`, which is known to be ours.
+
+    Raises: PermissionDeniedError.
+    """
+    if not origins or (len(origins) == 1 and is_own(origins[0], host)):
+        return
+    raise PermissionDeniedError("a page of another origin can't do this", rule=FOREIGN_ORIGIN)
+
+
+def is_own(origin: str, host: str) -> bool:
+    """Whether a page of that origin was served by the host of the request."""
+    found = _ORIGIN.fullmatch(origin)
+    if found is None:
+        return False
+    usual = _USUAL_PORTS[found[1]]
+    return found[2].lower().removesuffix(usual) == host.strip().lower().removesuffix(usual)

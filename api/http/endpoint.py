@@ -11,17 +11,15 @@ from aiohttp.typedefs import Handler
 from pydantic import BaseModel
 
 from api.http.answer import respond
-from api.http.auth import Admitted, admit
+from api.http.auth import Admitted, admit, check_origin
 from api.http.body import UPLOAD_PACE, arriving, check_encoding, is_small, read_body
 from api.http.bounds import Bounds, UnreadBody
 from api.http.middleware import PRINCIPAL, REQUEST_ID
-from api.http.origin import check_origin
 from api.http.sockets import check_handshake
 from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
 from api.shape.objects import validated
 from api.shape.operation import Operation
-from api.shape.performing import performing
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ValidationError
 from orchestrator.ground.round_robin import asking
@@ -75,7 +73,7 @@ def make_endpoint(
             held.enter_context(connections.serving(request))
             held.enter_context(work.while_allowed(context.allowed))
             held.enter_context(asking(principal.account, principal.name))
-            async with performing(operation, context, inputs) as answer:
+            async with context.performing(operation, inputs) as answer:
                 return await respond(request, answer)
 
     return endpoint

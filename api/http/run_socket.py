@@ -9,8 +9,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http import stream
 from api.http.frames import Frames
-from api.http.sockets import begin, close, cut_off, send, socket_for
-from api.http.ticket import RUN
+from api.http.sockets import RUN, begin, close, cut_off, send, socket_for
 from api.shape.answers import Event, Exchange
 from orchestrator.ground.errors import BusyError, PaddockError, RateLimitedError
 from orchestrator.ground.limits import TokenBucket
@@ -123,7 +122,7 @@ class RunSocket:
             self._wait_again()
 
     async def _tell(self, event: Event) -> None:
-        await send(self._request, self._socket, self._answer.told(event).encode().decode())
+        await send(self._request, self._socket, self._answer.frame(event).encode().decode())
 
     def _wait_again(self) -> None:
         """Begins to count the time without a message, unless something runs."""

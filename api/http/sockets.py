@@ -6,9 +6,12 @@ from contextlib import suppress
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http import stream
-from api.http.ticket import PROTOCOLS
 from orchestrator.ground.errors import ValidationError
 
+# The subprotocols, of which the server picks the one of the address.
+TERMINAL = "paddock.terminal"
+RUN = "paddock.run"
+PROTOCOLS = (TERMINAL, RUN)
 # A connection that answers no ping is dropped.
 _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0

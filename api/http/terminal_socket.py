@@ -6,9 +6,8 @@ from typing import Any
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from api.http.frames import Frames
-from api.http.sockets import begin, close, cut_off, send, socket_for
-from api.http.ticket import TERMINAL
-from api.operations.live_terminal import frame, opened, wanted_size
+from api.http.sockets import TERMINAL, begin, close, cut_off, send, socket_for
+from api.operations.terminal_frames import frame, opened, wanted_size
 from api.shape.answers import Attached
 from orchestrator.ground.errors import BusyError, ConflictError, PaddockError
 from orchestrator.ground.task_scope import TaskScope

@@ -4,9 +4,15 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.inputs import Inputs, part
-from api.mcp.results import HeadAndTail, RefusedError, ToolResult, of_model
+from api.mcp.results import (
+    APPROVAL_SECONDS,
+    HeadAndTail,
+    RefusedError,
+    ToolResult,
+    of_model,
+    waits_for,
+)
 from api.mcp.tool import Caller, McpTool, described
 from api.operations.commands import execute
 from api.operations.processes import feed_process, list_processes, read_process, signal_process
@@ -41,8 +47,8 @@ async def run_command(caller: Caller, body: ExecBody) -> ToolResult:
     async with caller.doing(execute, context=context, body=body) as answer:
         if isinstance(answer, Accepted) and isinstance(answer.model, PendingCommand):
             if body.wait == 0:
-                caller.tell(said(answer.model.approval), 0)
-                return await run_command(caller, body.model_copy(update={"wait": WAIT_SECONDS}))
+                caller.tell(waits_for(answer.model.approval), 0)
+                return await run_command(caller, body.model_copy(update={"wait": APPROVAL_SECONDS}))
             return of_model(answer.model)
         return of_result(await _result(caller, answer))
 
@@ -67,9 +73,9 @@ async def _result(caller: Caller, answer: EventStream) -> CommandResult:
 
 
 def _ended(end: ExitData, kept: dict[str, HeadAndTail]) -> CommandResult:
-    said = {name: text.text for name, text in kept.items()}
+    texts = {name: text.text for name, text in kept.items()}
     cut = end.truncated or any(text.is_cut for text in kept.values())
-    return CommandResult.model_validate(end.raw | said | {"truncated": cut})
+    return CommandResult.model_validate(end.raw | texts | {"truncated": cut})
 
 
 def of_result(result: CommandResult) -> ToolResult:
@@ -83,14 +89,14 @@ def of_result(result: CommandResult) -> ToolResult:
 
 
 def _outcome(end: Exit) -> str:
-    told = "its end is unknown" if end.exit_code is None else f"exit code {end.exit_code}"
+    sentence = "its end is unknown" if end.exit_code is None else f"exit code {end.exit_code}"
     if end.timed_out:
-        told += ", ended at its time limit"
+        sentence += ", ended at its time limit"
     elif end.reason is not None:
-        told += f", {end.reason}"
+        sentence += f", {end.reason}"
     if end.error is not None:
-        told += f", {end.error}"
-    return told if end.rule is None else f"{told}, refused by {end.rule}"
+        sentence += f", {end.error}"
+    return sentence if end.rule is None else f"{sentence}, refused by {end.rule}"
 
 
 async def _exec(caller: Caller, given: dict[str, Any]) -> ToolResult:

@@ -44,8 +44,8 @@ async def _read(caller: Caller, given: dict[str, Any]) -> ToolResult:
         text = data.decode()
     except UnicodeDecodeError:
         encoded = base64.b64encode(data).decode()
-        said = f"[not UTF-8; in Base64:]\n{encoded}{rest}"
-        return ToolResult(said, members | {"base64": encoded})
+        text = f"[not UTF-8; in Base64:]\n{encoded}{rest}"
+        return ToolResult(text, members | {"base64": encoded})
     return ToolResult(text + rest, members | {"text": text})
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from api.mcp.approval_wait import WAIT_SECONDS, said
 from api.mcp.command_tools import run_command
-from api.mcp.results import ToolResult, of_model
+from api.mcp.results import APPROVAL_SECONDS, ToolResult, of_model, waits_for
 from api.mcp.tool import Caller, McpTool
 from api.operations.terminals import interact, open_terminal
 from api.shape.context import Context
@@ -50,8 +49,8 @@ async def _line(listed: ListedTool, caller: Caller, given: dict[str, Any]) -> To
     terminal_id = await _terminal(listed.tool, caller)
     answer = await _send(caller, terminal_id, body)
     if answer.status == "pending" and answer.approval is not None:
-        caller.tell(said(answer.approval), 0)
-        waits = body.model_copy(update={"wait": WAIT_SECONDS})
+        caller.tell(waits_for(answer.approval), 0)
+        waits = body.model_copy(update={"wait": APPROVAL_SECONDS})
         answer = await _send(caller, terminal_id, waits)
     return _shown(answer)
 
@@ -67,7 +66,7 @@ async def _send(caller: Caller, terminal_id: str, body: InteractionBody) -> term
 def _shown(answer: terminals.Interaction) -> ToolResult:
     lines = [answer.output] if answer.output else []
     if answer.status == "pending" and answer.approval is not None:
-        lines.append(f"{said(answer.approval)}; the same call again continues to wait")
+        lines.append(f"{waits_for(answer.approval)}; the same call again continues to wait")
     elif not answer.ok:
         lines.append(f"[{answer.status}: {answer.error or 'the prompt did not come in time'}]")
     members = of_model(answer).members

@@ -119,7 +119,7 @@ async def listen_to_conversation(
     context: Context, reload: Reload, followers: Followers
 ) -> EventStream:
     """The notifications of a conversation: that the session's tools have changed."""
-    from api.mcp.listening import listen
+    from api.mcp.notifications import listen
 
     conversation = _conversation(context)
     with ExitStack() as held:

@@ -4,12 +4,16 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.contract.approvals import Approval
 from paddock.contract.base import Model
 from paddock.contract.problem import Problem
 from paddock.contract.remedies import REMEDIES
 
 # Of one stream of a command, and of a file: more does not help a model.
 MOST_TEXT = 64 * 1024
+# How long a call waits for a person. Clients commonly give up a call after a minute; the same call
+# again continues to wait.
+APPROVAL_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +27,13 @@ class ToolResult:
     @property
     def raw(self) -> dict[str, Any]:
         """The members of the protocol's `CallToolResult`."""
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "content": [{"type": "text", "text": self.text}],
             "isError": self.failed,
         }
         if self.members is not None:
-            told["structuredContent"] = self.members
-        return told
+            result["structuredContent"] = self.members
+        return result
 
 
 def of_model(model: Model) -> ToolResult:
@@ -56,6 +60,11 @@ def refused(problem: Problem) -> ToolResult:
         lines.append(f"remedy: {remedy}")
     members = problem.raw | ({} if remedy is None else {"remedy": remedy})
     return ToolResult("\n".join(lines), members, failed=True)
+
+
+def waits_for(approval: Approval) -> str:
+    """What a call waits for, as the client is told."""
+    return f"waits for a person's approval {approval.id} of {approval.tool}: {approval.command}"
 
 
 class HeadAndTail:

@@ -8,7 +8,6 @@ from typing import Any
 from api.mcp.conversation import Conversation
 from api.shape.context import Context
 from api.shape.operation import Operation
-from api.shape.performing import performing
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 
@@ -31,7 +30,7 @@ class Caller:
     ) -> AbstractAsyncContextManager[Any]:
         """The answer of an operation's function, as an HTTP request has it."""
         operation: Operation = vars(handler)["operation"]
-        return performing(operation, context or self.context, inputs)
+        return (context or self.context).performing(operation, inputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,92 +103,53 @@ def document() -> dict[str, Any]:
 
 
 def _parameters() -> dict[str, Any]:
-    return {
-        "session_id": {
-            "name": "session_id",
-            "in": "path",
-            "required": True,
-            "description": "A session's id.",
-            "schema": {"type": "string", "pattern": f"^{ID_PATTERN}$"},
-            "example": "sess-4f1c0a9be27d3586",
-        },
-        "command_id": {
-            "name": "command_id",
-            "in": "path",
-            "required": True,
-            "description": "A command's id.",
-            "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
-            "example": "8d3c0f5a1b2e4967",
-        },
-        "name": {
-            "name": "name",
-            "in": "path",
-            "required": True,
-            "description": "A secret's name.",
-            "schema": {"type": "string", "pattern": f"^{OUTSIDE_NAME}$"},
-            "example": "openai",
-        },
-        "port": {
-            "name": "port",
-            "in": "path",
-            "required": True,
-            "description": "A port of the sandbox.",
-            "schema": {"type": "integer", "minimum": 1, "maximum": 65535},
-            "example": 8000,
-        },
-        "number": {
-            "name": "number",
-            "in": "path",
-            "required": True,
-            "description": "A turn's number.",
-            "schema": {"type": "integer", "minimum": 1},
-            "example": 1,
-        },
-        "terminal_id": {
-            "name": "terminal_id",
-            "in": "path",
-            "required": True,
-            "description": "A terminal's id.",
-            "schema": {"type": "string", "pattern": "^pty-[0-9a-f]{16}$"},
-            "example": "pty-8d3c0f5a1b2e4967",
-        },
-        "entry_id": {
-            "name": "entry_id",
-            "in": "path",
-            "required": True,
-            "description": "The id of an entry of the memory.",
-            "schema": {"type": "string", "pattern": "^mem-[0-9a-f]{16}$"},
-            "example": "mem-0123456789abcdef",
-        },
-        "approval_id": {
-            "name": "approval_id",
-            "in": "path",
-            "required": True,
-            "description": "An approval's id.",
-            "schema": {"type": "string", "pattern": "^apr-[0-9a-f]{16}$"},
-            "example": "apr-7d2b9e64c1f3a058",
-        },
-        "hook_id": {
-            "name": "hook_id",
-            "in": "path",
-            "required": True,
-            "description": "A hook's id: for one of the configuration its name.",
-            "schema": {"type": "string", "pattern": f"^{OUTSIDE_NAME}$"},
-            "example": "hook-0123456789abcdef",
-        },
-        "delivery_id": {
-            "name": "delivery_id",
-            "in": "path",
-            "required": True,
-            "description": "The id of a message to a hook.",
-            "schema": {"type": "string", "pattern": "^dlv-[0-9a-f]{16}$"},
-            "example": "dlv-0123456789abcdef",
-        },
-        "Last-Event-ID": {
-            "name": "Last-Event-ID",
-            "in": "header",
-            "required": False,
-            "description": "The last event that was received; takes precedence over `after`.",
-            "schema": {"type": "string", "pattern": "^[0-9]{1,18}$", "maxLength": 18},
-        },
+    in_path = (
+        _in_path("session_id", "A session's id.", f"^{ID_PATTERN}$", "sess-4f1c0a9be27d3586"),
+        _in_path("command_id", "A command's id.", "^[0-9a-f]{16}$", "8d3c0f5a1b2e4967"),
+        _in_path("name", "A secret's name.", f"^{OUTSIDE_NAME}$", "openai"),
+        _number_in_path("port", "A port of the sandbox.", 8000, maximum=65535),
+        _number_in_path("number", "A turn's number.", 1),
+        _in_path("terminal_id", "A terminal's id.", *_prefixed("pty-", "8d3c0f5a1b2e4967")),
+        _in_path(
+            "entry_id", "The id of an entry of the memory.", *_prefixed("mem-", "0123456789abcdef")
+        ),
+        _in_path("approval_id", "An approval's id.", *_prefixed("apr-", "7d2b9e64c1f3a058")),
+        _in_path(
+            "hook_id",
+            "A hook's id: for one of the configuration its name.",
+            f"^{OUTSIDE_NAME}$",
+            "hook-0123456789abcdef",
+        ),
+        _in_path(
+            "delivery_id", "The id of a message to a hook.", *_prefixed("dlv-", "0123456789abcdef")
+        ),
+    )
+    last_event: dict[str, Any] = {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "required": False,
+        "description": "The last event that was received; takes precedence over `after`.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$", "maxLength": 18},
     }
+    return {each["name"]: each for each in (*in_path, last_event)}
+
+
+def _in_path(name: str, description: str, pattern: str, example: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string", "pattern": pattern},
+        "example": example,
+    }
+
+
+def _number_in_path(name: str, description: str, example: int, **bounds: int) -> dict[str, Any]:
+    schema = {"type": "integer", "minimum": 1, **bounds}
+    return {**_in_path(name, description, "", ""), "schema": schema, "example": example}
+
+
+def _prefixed(prefix: str, digits: str) -> tuple[str, str]:
+    """The pattern of an id of 16 digits after a prefix, and an example."""
+    return f"^{prefix}[0-9a-f]{{16}}$", f"{prefix}{digits}"

@@ -59,14 +59,14 @@ def _operation(operation: Operation) -> Schema:
 def _websocket(frames: Frames, replies: Mapping[HTTPStatus, Reply]) -> Schema:
     """What passes after the handshake, which OpenAPI has no words for."""
     data = {} if frames.data is None else {"binary": {"description": frames.data}}
-    told = _schema(replies[HTTPStatus.SWITCHING_PROTOCOLS])
+    server_text = _schema(replies[HTTPStatus.SWITCHING_PROTOCOLS])
     return {
         "subprotocols": {
             frames.protocol: "The one that the server picks; it must be offered with a ticket.",
             "ticket.<ticket>": "Instead of a credential: a ticket of `POST /api/tickets`.",
         },
         "client": {"text": {"schema": ref(frames.text)}, **data},
-        "server": {"text": {"schema": told}, **data},
+        "server": {"text": {"schema": server_text}, **data},
         "close": {str(code): text for code, text in frames.closes.items()},
     }
 

@@ -6,11 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from api.operations import output
-from api.operations.processes import EVENTS, TAG, WORK_ERRORS, watch
+from api.operations.processes import EVENTS, TAG, watch
 from api.shape.access import Access
 from api.shape.answers import Accepted, EventStream
 from api.shape.context import Context
-from api.shape.operation import SESSION, operation
+from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.approvals import approval
 from api.views.commands import command as view
 from api.views.commands import exec_request

@@ -5,21 +5,13 @@ from contextlib import ExitStack
 from api.shape.access import Access
 from api.shape.answers import Packed, Upload
 from api.shape.context import Context
-from api.shape.operation import SESSION, operation
+from api.shape.operation import SESSION, WORK_ERRORS, operation
 from orchestrator.work.files.file_archives import FileArchives
 from paddock.contract.files import ArchiveQuery, ArchiveWritten
 
 _TAG = "Files"
 _ARCHIVE = SESSION + "/files/archive"
-_ERRORS = (
-    "session_terminated",
-    "invalid_transition",
-    "conflict",
-    "busy",
-    "permission_denied",
-    "too_large",
-    "sandbox_unavailable",
-)
+_ERRORS = (*WORK_ERRORS, "too_large")
 
 
 @operation(
@@ -79,5 +71,5 @@ async def write_archive(
         written = await file_archives.unpack(
             context.principal, session, query.path, query.format, upload
         )
-    told = written._asdict() | {"skipped_names": list(written.skipped_names)}
-    return ArchiveWritten(path=query.path, format=query.format, **told)
+    members = written._asdict() | {"skipped_names": list(written.skipped_names)}
+    return ArchiveWritten(path=query.path, format=query.format, **members)

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from api.shape.access import Access
 from api.shape.answers import Download, Made, Upload
 from api.shape.context import Context
-from api.shape.operation import SESSION, operation
+from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.files import file_list
 from orchestrator.ground.errors import ValidationError
 from orchestrator.work.files.files import Files
@@ -25,14 +25,6 @@ from paddock.contract.files import (
 
 _TAG = "Files"
 _FILES = SESSION + "/files"
-_ERRORS = (
-    "session_terminated",
-    "invalid_transition",
-    "conflict",
-    "busy",
-    "permission_denied",
-    "sandbox_unavailable",
-)
 
 
 @operation(
@@ -42,7 +34,7 @@ _ERRORS = (
     tag=_TAG,
     summary="Read a file",
     answers="The file's bytes.",
-    errors=_ERRORS,
+    errors=WORK_ERRORS,
     restores=True,
 )
 async def read_file(context: Context, files: Files, query: PathQuery) -> Download:
@@ -67,7 +59,7 @@ async def read_file(context: Context, files: Files, query: PathQuery) -> Downloa
     tag=_TAG,
     summary="Write a file",
     answers="The path and size of the file.",
-    errors=(*_ERRORS, "too_large"),
+    errors=(*WORK_ERRORS, "too_large"),
     restores=True,
 )
 async def write_file(
@@ -101,7 +93,7 @@ async def write_file(
     tag=_TAG,
     summary="Remove a file or an empty directory",
     answers="The removed path.",
-    errors=_ERRORS,
+    errors=WORK_ERRORS,
     restores=True,
 )
 async def delete_file(context: Context, files: Files, query: PathQuery) -> FilePath:
@@ -118,7 +110,7 @@ async def delete_file(context: Context, files: Files, query: PathQuery) -> FileP
     tag=_TAG,
     summary="List a directory",
     answers="The directory's content.",
-    errors=_ERRORS,
+    errors=WORK_ERRORS,
     restores=True,
 )
 async def list_files(context: Context, files: Files, query: ListQuery) -> FileList:
@@ -135,7 +127,7 @@ async def list_files(context: Context, files: Files, query: ListQuery) -> FileLi
     tag=_TAG,
     summary="Create a directory",
     answers="The directory exists.",
-    errors=_ERRORS,
+    errors=WORK_ERRORS,
     examples={"nested": {"path": "src/lib"}},
     restores=True,
 )
@@ -153,7 +145,7 @@ async def make_directory(context: Context, files: Files, body: PathBody) -> Made
     tag=_TAG,
     summary="Create a symbolic link",
     answers="The link exists.",
-    errors=_ERRORS,
+    errors=WORK_ERRORS,
     examples={"relative": {"path": "bin/tool", "target": "../lib/tool.py"}},
     restores=True,
 )
@@ -171,7 +163,7 @@ async def make_link(context: Context, files: Files, body: LinkBody) -> Made[File
     tag=_TAG,
     summary="Rename a file or directory",
     answers="The old and the new path.",
-    errors=_ERRORS,
+    errors=WORK_ERRORS,
     examples={"rename": {"source": "draft.txt", "destination": "notes.txt"}},
     restores=True,
 )

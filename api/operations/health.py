@@ -35,13 +35,13 @@ async def healthz(context: Context) -> Health:
 async def readyz(context: Context, ready: ReadinessService) -> Readiness | Unready[Readiness]:
     """Whether sessions can be created: 503 if something that they need is missing."""
     found = await ready.checks()
-    checks = {check.name: _told(check) for check in found}
+    checks = {check.name: _view(check) for check in found}
     if healthy(found):
         return Readiness(status="ready", checks=checks)
     return Unready(Readiness(status="not ready", checks=checks))
 
 
-def _told(check: base.Check) -> Check:
+def _view(check: base.Check) -> Check:
     return Check(ok=check.ok, status=check.status.value, detail=check.detail, remedy=check.remedy)
 
 

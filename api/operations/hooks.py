@@ -9,7 +9,7 @@ from api.shape.context import Context
 from api.shape.operation import operation
 from api.views.hooks import delivery, hook_members
 from orchestrator.operate.hooks.hook_rules import WantedHook
-from orchestrator.operate.hooks.service import Hooks as HooksService
+from orchestrator.operate.hooks.hooks import Hooks as HooksService
 from paddock.contract.hooks import (
     AddedHook,
     Hook,

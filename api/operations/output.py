@@ -85,13 +85,13 @@ async def collect(
         ) from None
     result = await executions.wait(session, command)
     truncated = result.truncated or (lost and result.output_bytes > 0)
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, whole in kept.items():
-        said |= _members(_piece(whole), name, f"{name}_base64")
+        texts |= _members(_piece(whole), name, f"{name}_base64")
         if len(whole) > CHUNK_BYTES:
             await asyncio.sleep(0)  # others' turn: megabytes take tens of milliseconds
     return CommandResult(
-        **exit_members(result) | said | {"command_id": command.id, "truncated": truncated}
+        **exit_members(result) | texts | {"command_id": command.id, "truncated": truncated}
     )
 
 
@@ -128,10 +128,10 @@ async def _printed(
     context: Context, session: Session, command: Command
 ) -> AsyncGenerator[OutputPage]:
     """The kept output of an ended command: delivered with its end, or requested."""
-    told, command.output = command.output, None
+    delivered, command.output = command.output, None
     total = command.output_bytes
-    if told is not None:
-        yield OutputPage(told, total, ended=True, lost=False)
+    if delivered is not None:
+        yield OutputPage(delivered, total, ended=True, lost=False)
     elif total:
         async for page in pages(context, session, command, 0, whole=False):
             yield page
@@ -156,18 +156,18 @@ async def follow(
                 cut += max(0, offset - position)
                 position = offset + len(data)
                 if (piece := text.feed(name, data)).text:
-                    told: dict[str, Any] = {"cut": cut} if cut else {}
+                    members: dict[str, Any] = {"cut": cut} if cut else {}
                     # A client that resumes here receives the split character as a whole.
                     event_id = position - text.pending(name)
-                    told |= _members(piece, "text", "data_base64")
-                    yield Event(name, OutputData(offset=offset, **told), event_id)
+                    members |= _members(piece, "text", "data_base64")
+                    yield Event(name, OutputData(offset=offset, **members), event_id)
                     cut = 0
             after = page.next
             if not page.chunks and not page.ended:
                 yield None
     for name, piece in text.finish():
-        told = _members(piece, "text", "data_base64")
-        yield Event(name, OutputData(offset=after, **told), after)
+        members = _members(piece, "text", "data_base64")
+        yield Event(name, OutputData(offset=after, **members), after)
     result = await executions.wait(session, command)
     total = result.output_bytes
     if (cut := cut + total - position) > 0:
@@ -190,14 +190,14 @@ def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
     text = TextDecoder()
     pieces = [(name, offset, text.feed(name, data)) for name, offset, data in chunks]
     pieces += [(name, position, rest) for name, rest in text.finish()]
-    told = [
+    outputs = [
         Output.model_validate(
             {"stream": name, "offset": offset, **_members(piece, "text", "data_base64")}
         )
         for name, offset, piece in pieces
         if piece.text
     ]
-    return told, position
+    return outputs, position
 
 
 def _incomplete(data: bytes) -> int:
@@ -262,7 +262,7 @@ def _piece(data: bytes | bytearray) -> Piece:
 
 def _members(piece: Piece, text: str, encoded: str) -> dict[str, Any]:
     """The members that say a piece."""
-    told: dict[str, Any] = {text: piece.text}
+    members: dict[str, Any] = {text: piece.text}
     if piece.data is not None:
-        told[encoded] = base64.b64encode(piece.data).decode()
-    return told
+        members[encoded] = base64.b64encode(piece.data).decode()
+    return members

@@ -6,7 +6,7 @@ from api.operations.sessions import created
 from api.shape.access import Access
 from api.shape.answers import Created, Verified
 from api.shape.context import Context
-from api.shape.operation import SESSION, operation
+from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.packs import pack_of, pack_state
 from orchestrator.sessions.refinement import Refinement
 from orchestrator.sessions.sessions import Sessions
@@ -15,10 +15,6 @@ from paddock.contract.packs import EXAMPLE, PackState, ReadBody, RefineBody
 from paddock.contract.sessions import CreatedSession
 
 _TAG = "Context packs"
-_ERRORS = (
-    *("session_terminated", "invalid_transition", "conflict", "busy", "permission_denied"),
-    *("sandbox_unavailable", "too_large"),
-)
 _REFINING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
     "sandbox_unavailable",
@@ -32,7 +28,7 @@ _REFINING = (
     tag=_TAG,
     summary="Read a file of the session's context pack",
     answers="The file's bytes, whose hash is the `ETag`.",
-    errors=_ERRORS,
+    errors=(*WORK_ERRORS, "too_large"),
     examples={"file": {"path": "src/login.py"}},
 )
 async def read_packed_file(context: Context, files: Files, body: ReadBody) -> Verified:

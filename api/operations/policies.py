@@ -7,15 +7,16 @@ from typing import NamedTuple
 from api.shape.access import ROLES, Access
 from api.shape.context import Context
 from api.shape.operation import operation
+from api.views.facilities import facilities
 from api.views.levels import level
 from api.views.policies import listed_policy, named_or_given
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.ground.threads import Aside
+from orchestrator.host.node.base import Node
 from orchestrator.rules.access.keys import Role
-from orchestrator.rules.policy import explain, levels
+from orchestrator.rules.policy import explanation, levels
 from orchestrator.rules.policy.decision import command_field, command_size
 from orchestrator.rules.policy.layers import Reaches
-from orchestrator.rules.policy.operation_explain import explain_operation
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sessions.sessions import Sessions
@@ -35,12 +36,13 @@ from sandbox_agent.decide.commands import CommandError
     answers="The levels and policies.",
 )
 async def list_policies(
-    context: Context, known: levels.Levels, session_policies: SessionPolicies
+    context: Context, known: levels.Levels, session_policies: SessionPolicies, node: Node
 ) -> Levels:
     """The permission levels, lowest first, and the policies that sessions may have."""
     return Levels(
         items=[_level(context, known, each) for each in known.values()],
         session_policies=[listed_policy(each) for each in session_policies.values()],
+        facilities=facilities((await node.facts()).kernel),
         next=None,
     )
 
@@ -89,7 +91,7 @@ async def explain_policy(
     """
     if body.operation is not None:
         args = body.args or OperationArgs()
-        explained = explain_operation(
+        explained = explanation.explain_operation(
             _policy(context, sessions, session_policies, body),
             body.operation,
             args.ref,
@@ -145,11 +147,11 @@ def _judges(
     return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
 
 
-def _explained(judges: _Judges, body: ExplainBody) -> explain.Explanation:
+def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:
     if body.path is not None:
-        return explain.explain_path(judges.level, body.path)
+        return explanation.explain_path(judges.level, body.path)
     try:
-        return explain.explain_command(
+        return explanation.explain_command(
             *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts)
         )
     except CommandError as error:

@@ -8,7 +8,7 @@ from api.shape import stops
 from api.shape.access import Access
 from api.shape.answers import Event, EventStream, Printed
 from api.shape.context import Context
-from api.shape.operation import SESSION, Events, operation
+from api.shape.operation import SESSION, WORK_ERRORS, Events, operation
 from api.views.commands import command as view
 from api.views.commands import command_members
 from orchestrator.ground.errors import NotFoundError, PaddockError
@@ -27,14 +27,6 @@ from paddock.contract.commands import (
 )
 
 TAG = "Commands"
-WORK_ERRORS = (
-    "session_terminated",
-    "invalid_transition",
-    "conflict",
-    "busy",
-    "permission_denied",
-    "sandbox_unavailable",
-)
 EVENTS = Events(COMMAND_EVENTS, "the bytes of output so far, both streams together")
 _PROCESSES = SESSION + "/processes"
 _PROCESS = _PROCESSES + "/{command_id}"
@@ -81,8 +73,8 @@ async def read_process(
     )
     total = command.output_bytes
     items, position = output.page_text(page, final=command.ended and page.next >= total)
-    told = {"output": items, "next": position, "lost": page.lost}
-    return CommandOutput.model_validate(command_members(command) | told)
+    members = {"output": items, "next": position, "lost": page.lost}
+    return CommandOutput.model_validate(command_members(command) | members)
 
 
 @operation(

@@ -1,16 +1,17 @@
 """Runs over a WebSocket: messages in, their runs' events and results out."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import ExitStack, aclosing
 
-from api.operations.run_frames import told, wanted_run
 from api.operations.runs import RunServices, begin, watch
 from api.shape.access import Access
 from api.shape.answers import Event, Exchange
 from api.shape.context import Context
+from api.shape.objects import parse_object, validated
 from api.shape.operation import SESSION, Frames, operation
+from orchestrator.ground.errors import ValidationError
 from orchestrator.programs.turns.host_tools import HostTools
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.work.models.models import Models
@@ -77,7 +78,7 @@ async def open_run_socket(
         context.work.follow()
         return Exchange(
             asked,
-            told,
+            frame_of,
             lambda error: Event("refused", context.problem(error)),
             held.pop_all(),
         )
@@ -90,3 +91,20 @@ async def _events(
     async with aclosing(watch(context, services.turns, started)) as events:
         async for event in events:
             yield event
+
+
+def wanted_run(text: str, session_id: str, levels: Collection[str]) -> RunFrame:
+    """What a client's frame asks for, in a session; `levels` are those that it may name.
+
+    Raises: ValidationError.
+    """
+    data = parse_object(text.encode("utf-8", "surrogatepass"))
+    frame = validated(RunFrame, data, {"levels": levels})
+    if frame.session_id != session_id:
+        raise ValidationError("session_id must be the one of the address", field="session_id")
+    return frame
+
+
+def frame_of(event: Event) -> RunSocketFrame:
+    """An event as the server's frame."""
+    return RunSocketFrame.model_validate({"event": event.name, "id": event.id, "data": event.data})

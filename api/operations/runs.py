@@ -1,7 +1,7 @@
 """Runs of a session: a model works with the session's tools, and what was said stays."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import NamedTuple
 
 from api.shape.access import Access
@@ -13,11 +13,11 @@ from api.views.host_tools import host_tools
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.programs.turns import host_tools as domain
 from orchestrator.programs.turns.host_tools import HostTools
-from orchestrator.programs.turns.running import RunningTurn
-from orchestrator.programs.turns.runs.joining import run_or_join
+from orchestrator.programs.turns.runs.run_start import run_or_join
 from orchestrator.programs.turns.runs.toolbox import toolbox
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.access.keys import Role
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.state.session import Session
@@ -217,16 +217,9 @@ async def watch(
         return
     feed = started.conversation.feed
     yield Event("start", TurnStarted(turn_number=started.turn.number))
-    known = 0
-    while True:
-        ended = feed.ended
-        events = await feed.wait(known, HEARTBEAT_SECONDS)
-        for known, event in events:
-            yield Event(event.name, RUN_EVENTS[event.name].model_validate(event.members), known)
-        if ended and not events:
-            break
-        if not events:
-            yield None
+    async with aclosing(feed.follow(HEARTBEAT_SECONDS)) as events:
+        async for each in events:
+            yield None if each is None else views.run_event(RUN_EVENTS, *each)
     try:
         turn = await turns.wait(started)
         yield Event("end", views.run(turn, started.log.events))

@@ -185,9 +185,9 @@ def _use(levels: Levels, body: SecretBody) -> SecretUse:
     except SchemaError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(map(str, first["loc"]))
-        said = reason(first["type"], first["msg"])
-        raise ValidationError(f"{field} {said}", field=field) from None
+        problem = reason(first["type"], first["msg"])
+        raise ValidationError(f"{field} {problem}", field=field) from None
     if (unknown := unknown_level(use, levels)) is not None:
-        field, said = unknown
-        raise ValidationError(f"{field} {said}", field=field)
+        field, problem = unknown
+        raise ValidationError(f"{field} {problem}", field=field)
     return use

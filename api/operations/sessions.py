@@ -1,4 +1,4 @@
-"""Sessions: create, list, inspect, change their state, close."""
+"""Sessions: created, listed, inspected, closed."""
 
 import base64
 
@@ -10,21 +10,17 @@ from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
-from orchestrator.programs.turns.service import SessionTurns
 from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
 from paddock.contract.inspection import InspectedSession
-from paddock.contract.requests import NoBody
-from paddock.contract.runs import InterruptBody
 from paddock.contract.session_requests import (
     CloseQuery,
-    EpisodeBody,
     NamedSessionBody,
     SessionBody,
     SessionsQuery,
 )
-from paddock.contract.sessions import CreatedSession, Handle, PurgedWorkspace, Session, Sessions
+from paddock.contract.sessions import CreatedSession, PurgedWorkspace, Session, Sessions
 from sandbox_agent.decide.redaction import Redactor
 
 # Statuses of sessions that are not kept in memory permanently.
@@ -35,7 +31,6 @@ CREATING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
     "sandbox_unavailable",
 )
-_FREEZING = ("invalid_transition", "engine_unavailable", "sandbox_unavailable")
 _NEW = {
     "smallest": {},
     "labelled": {
@@ -167,136 +162,6 @@ async def close_session(
         await context.work.complete(sessions.purge(principal, context.session_id))
         return PurgedWorkspace(id=context.session_id, purged=True)
     await context.work.complete(sessions.close(principal, session, purge=query.purge))
-    return views.session(session, live=True)
-
-
-@operation(
-    "POST",
-    SESSION + "/pause",
-    Access.MANAGE,
-    tag=_TAG,
-    summary="Pause a session",
-    answers="The paused session.",
-    errors=_FREEZING,
-    stops=stops.pauses_session,
-)
-async def pause_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
-    """Freezes every process of the session."""
-    session = context.session()
-    await context.work.complete(sessions.pause(context.principal, session))
-    return views.session(session, live=True)
-
-
-@operation(
-    "POST",
-    SESSION + "/resume",
-    Access.MANAGE,
-    tag=_TAG,
-    summary="Resume a session",
-    answers="The session, active again.",
-    errors=(*_FREEZING, "capacity_exhausted"),
-)
-async def resume_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
-    """Continues the session where it was paused."""
-    session = context.session()
-    await context.work.complete(sessions.resume(context.principal, session))
-    return views.session(session, live=True)
-
-
-@operation(
-    "POST",
-    SESSION + "/complete",
-    Access.MANAGE,
-    tag=_TAG,
-    summary="End a session as a success",
-    answers="The session as it ended.",
-    errors=("invalid_transition",),
-    stops=stops.ends_session,
-)
-async def complete_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
-    """Ends the session as a success."""
-    session = context.session()
-    await context.work.complete(sessions.complete(context.principal, session))
-    return views.session(session, live=True)
-
-
-@operation(
-    "POST",
-    SESSION + "/abort",
-    Access.MANAGE,
-    tag=_TAG,
-    summary="End a session as a failure",
-    answers="The session as it ended.",
-    errors=("invalid_transition",),
-    stops=stops.ends_session,
-)
-async def abort_session(context: Context, sessions: SessionsService, body: NoBody) -> Session:
-    """Ends the session as a failure."""
-    session = context.session()
-    await context.work.complete(sessions.abort(context.principal, session))
-    return views.session(session, live=True)
-
-
-@operation(
-    "POST",
-    SESSION + "/interrupt",
-    Access.WORK,
-    tag=_TAG,
-    summary="Interrupt a session",
-    answers="The session, which continues.",
-    errors=("session_terminated", "invalid_transition", "conflict", "busy", "sandbox_unavailable"),
-    examples={"nothing": {}, "message": {"message": "Stop: the test is right."}},
-    stops=stops.interrupts,
-)
-async def interrupt_session(
-    context: Context, turns: SessionTurns, sessions: SessionsService, body: InterruptBody
-) -> Session:
-    """Ends everything that runs in the session and its children; the sessions continue.
-
-    A message waits for the session's next run.
-    """
-    session = context.session()
-    for each in (session, *session.family.descendants):
-        turns.interrupt(each)
-    await context.work.complete(sessions.interrupt(session))
-    if body.message is not None:
-        queue = turns.queue
-        await context.work.complete(queue.add(context.principal, session, [body.message]))
-    return views.session(session, live=True)
-
-
-@operation(
-    "POST",
-    SESSION + "/handle",
-    Access.MANAGE,
-    tag=_TAG,
-    summary="Replace a session's handle",
-    answers="The new handle.",
-    errors=("session_terminated",),
-)
-async def rotate_handle(context: Context, sessions: SessionsService, body: NoBody) -> Handle:
-    """Creates a new handle, which invalidates the old one."""
-    work = sessions.changes.rotate_handle(context.principal, context.session())
-    handle = await context.work.complete(work)
-    context.work.recheck()
-    return Handle(handle=handle)
-
-
-@operation(
-    "PUT",
-    SESSION + "/episode",
-    Access.MANAGE,
-    tag=_TAG,
-    summary="Set a session's episode",
-    answers="The session.",
-    errors=("session_terminated", "conflict"),
-    examples={"next": {"episode_id": "episode-2"}},
-)
-async def set_episode(context: Context, sessions: SessionsService, body: EpisodeBody) -> Session:
-    """Names the episode of the session's work; each change is recorded."""
-    session = context.session()
-    work = sessions.changes.set_episode(context.principal, session, body.episode_id)
-    await context.work.complete(work)
     return views.session(session, live=True)
 
 

@@ -1,19 +1,26 @@
 """Snapshots of sessions: taken, and restored on a control plane that does not know the session."""
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from api.operations.sessions import CREATING
-from api.operations.snapshot_request import request_in
 from api.shape.access import Access
 from api.shape.answers import Created, Packed, Upload
 from api.shape.context import Context
+from api.shape.objects import validated
 from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from api.views import turns
+from orchestrator.ground import strict_json
+from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.strict_json import JsonError
 from orchestrator.ground.threads import Aside
-from orchestrator.operate.snapshots.service import Snapshots
+from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.rules.policy.levels import Levels
+from orchestrator.state.requests import NewSession
+from paddock.contract.session_requests import SessionBody
 from paddock.contract.sessions import CreatedSession
 
 _TAG = "Snapshots"
@@ -75,3 +82,20 @@ async def restore_session(
     # It closes what was received, because it outlives a client that has gone.
     registered = await context.work.complete(snapshots.restore(principal, received, request))
     return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
+
+
+def request_in(levels: Collection[str], session: dict[str, Any]) -> NewSession:
+    """The request in a snapshot, read as the body of a new session is.
+
+    Raises: ValidationError naming the member.
+    """
+    try:
+        strict_json.check(session, "session")
+    except JsonError as error:
+        raise ValidationError(str(error), field=error.field) from None
+    body = validated(SessionBody, session, {"levels": levels})
+    if body.id is None or body.secrets or body.lease_id or body.consume:
+        raise ValidationError(
+            "session must have an id, and no secrets, lease_id or consume", field="session"
+        )
+    return views.new_session(body)

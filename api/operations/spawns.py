@@ -1,7 +1,7 @@
 """Children of sessions: spawn one, or run a model in one."""
 
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 
 from api.operations.runs import check_model
 from api.operations.sessions import CREATING
@@ -10,9 +10,10 @@ from api.shape.answers import HEARTBEAT_SECONDS, Created, Event, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, SESSIONS, Events, operation
 from api.views import spawns as views
+from api.views.runs import run_event
 from api.views.sessions import created
-from orchestrator.programs.spawning.runs import SpawnedRun, SpawnedRuns
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawned_runs import SpawnedRun, SpawnedRuns
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.work.models.models import Models
 from paddock.contract.sessions import CreatedSession
@@ -82,13 +83,6 @@ async def _run(
 
 async def _watch(spawned: SpawnedRun) -> AsyncGenerator[Event | None]:
     """Yields what happens, up to `spawn_end`; None after a while without anything."""
-    known = 0
-    while True:
-        ended = spawned.feed.ended
-        events = await spawned.feed.wait(known, HEARTBEAT_SECONDS)
-        for known, event in events:
-            yield Event(event.name, SPAWN_EVENTS[event.name].model_validate(event.members), known)
-        if ended and not events:
-            return
-        if not events:
-            yield None
+    async with aclosing(spawned.feed.follow(HEARTBEAT_SECONDS)) as events:
+        async for each in events:
+            yield None if each is None else run_event(SPAWN_EVENTS, *each)

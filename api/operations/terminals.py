@@ -6,7 +6,7 @@ from api.shape import stops
 from api.shape.access import Access
 from api.shape.answers import Accepted, Created, Recording, Text
 from api.shape.context import Context
-from api.shape.operation import SESSION, operation
+from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.terminals import interaction, terminal
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Role
@@ -24,14 +24,6 @@ from paddock.contract.terminals import (
 _TAG = "Terminals"
 _TERMINALS = SESSION + "/ptys"
 _TERMINAL = _TERMINALS + "/{terminal_id}"
-_WORK = (
-    "session_terminated",
-    "invalid_transition",
-    "conflict",
-    "busy",
-    "permission_denied",
-    "sandbox_unavailable",
-)
 
 
 @operation(
@@ -41,7 +33,7 @@ _WORK = (
     tag=_TAG,
     summary="Open a tool",
     answers="The terminal.",
-    errors=_WORK,
+    errors=WORK_ERRORS,
     examples={"tool": {"tool": "psql"}},
     restores=True,
 )
@@ -65,7 +57,7 @@ async def open_terminal(
     tag=_TAG,
     summary="Send a line",
     answers={200: "The tool's answer.", 202: "The line waits for a person's approval."},
-    errors=_WORK,
+    errors=WORK_ERRORS,
     examples={
         "query": {"tool": "psql.select_query", "command": "SELECT 1"},
         "approved": {"tool": "psql.drop_table", "command": "DROP TABLE t", "wait": 60},

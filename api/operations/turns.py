@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 
 from api.shape.access import Access
 from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream
@@ -10,9 +10,9 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, Events, operation
 from api.views import turns as views
 from orchestrator.ground.errors import NotFoundError, PaddockError
-from orchestrator.programs.turns.running import RunningTurn
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.programs.turns.turn import TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.sessions.sessions import Sessions
 from paddock.contract.turns import TURN_EVENTS, Turn, TurnBody, Turns, TurnsQuery, TurnStarted
 
@@ -72,17 +72,13 @@ async def _watch(
         yield Event("end", views.turn(started, []))
         return
     yield Event("start", TurnStarted(turn_number=started.turn.number))
-    known = 0
-    while True:
-        ended = started.log.ended
-        events = await started.log.wait(known, HEARTBEAT_SECONDS)
-        for event in events:
-            known += 1
-            yield Event("operation", views.operation(event), known)
-        if ended and not events:
-            break
-        if not events:
-            yield None
+    async with aclosing(started.log.follow(HEARTBEAT_SECONDS)) as events:
+        async for each in events:
+            if each is None:
+                yield None
+            else:
+                number, event = each
+                yield Event("operation", views.operation(event), number)
     try:
         turn = await turns.wait(started)
         yield Event("end", views.turn(turn, started.log.events))

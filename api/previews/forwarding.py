@@ -4,9 +4,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from aiohttp import (
+    BaseConnector,
     ClientError,
+    ClientRequest,
     ClientResponse,
     ClientSession,
     ClientTimeout,
@@ -14,14 +17,16 @@ from aiohttp import (
     hdrs,
     web,
 )
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.tracing import Trace
 
 from api.http import stream
 from api.previews.base_paths import base_paths, program_url, serves_elsewhere
-from api.previews.connector import TunnelConnector
 from api.previews.headers import Headers, for_client, for_program
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
 from api.previews.websocket import is_websocket, pass_websocket
+from orchestrator.ground.http_connector import BoundedHandler
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.state.open_port import OpenPort
 
@@ -32,6 +37,29 @@ _ADDED_BY_DEFAULT: Sequence[str] = (
     hdrs.ACCEPT_ENCODING,
     hdrs.CONTENT_TYPE,
 )
+
+
+class TunnelConnector(BaseConnector):
+    """Makes each connection by `connect`, with at most `head_bytes` before an answer begins."""
+
+    def __init__(self, connect: Callable[[], Awaitable[socket.socket]], head_bytes: int) -> None:
+        super().__init__(force_close=True)
+        self._connect_tunnel = connect
+        self._head_bytes = head_bytes
+
+    async def _create_connection(
+        self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout
+    ) -> ResponseHandler:
+        """Raises: the errors of `connect`."""
+        tunnel = await self._connect_tunnel()
+        loop = asyncio.get_running_loop()
+        factory = partial(BoundedHandler, loop, self._head_bytes)
+        try:
+            _, handler = await loop.create_unix_connection(factory, sock=tunnel)
+        except BaseException:
+            tunnel.close()
+            raise
+        return handler
 
 
 async def forward(

@@ -218,13 +218,14 @@ class Exchange(Generic[M]):
     """A WebSocket on which a client asks for one thing after another; text frames are models.
 
     `asked` begins what a text frame asks for; it raises the errors that refuse the frame, and so do
-    the events before the first one. `told` is a server's frame, and `refusal` the one for an error.
+    the events before the first one. `frame` makes an event the server's frame, and `refusal` makes
+    an error an event.
     """
 
     STATUS: ClassVar[HTTPStatus] = HTTPStatus.SWITCHING_PROTOCOLS
 
     asked: Callable[[str], AsyncGenerator[Event | None]]
-    told: Callable[[Event], M]
+    frame: Callable[[Event], M]
     refusal: Callable[[PaddockError], Event]
     held: ExitStack
 

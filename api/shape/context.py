@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from api.shape.operation import Operation
 from api.shape.problems import document
 from api.shape.services import Services
 from orchestrator.ground.errors import PaddockError, ValidationError
@@ -139,6 +140,21 @@ class Context:
     mcp_version: str | None = None
     kept: Kept = field(default_factory=Kept)
     spend: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def performing(
+        self, operation: Operation, inputs: Mapping[str, Any]
+    ) -> AsyncGenerator[Any]:
+        """The operation's answer; its function gets the services that it names.
+
+        If the operation needs the sandbox of the path's session, the session keeps it meanwhile.
+        """
+        services = self.shared.services.of_operation[operation.id]
+        if not operation.restores:
+            yield await operation.handler(self, **services, **inputs)
+            return
+        async with self.shared.sessions.suspensions.using(self.principal, self.session()):
+            yield await operation.handler(self, **services, **inputs)
 
     @property
     def session_id(self) -> str:

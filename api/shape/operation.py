@@ -35,6 +35,16 @@ from paddock.contract.requests import Body, Query
 SESSIONS = "/api/sessions"
 SESSION = "/api/sessions/{session_id}"
 
+# The codes of operations that work in a session's sandbox.
+WORK_ERRORS = (
+    "session_terminated",
+    "invalid_transition",
+    "conflict",
+    "busy",
+    "permission_denied",
+    "sandbox_unavailable",
+)
+
 # The parameters that the request itself gives, besides those in the path.
 _OF_REQUEST = frozenset({"context", "body", "query", "upload"})
 
@@ -228,13 +238,13 @@ def _replies(
     annotation: Any, answers: str | Mapping[int, str], events: Events | None
 ) -> dict[HTTPStatus, Reply]:
     """The replies that the return annotation declares, by status."""
-    told = {200: answers} if isinstance(answers, str) else answers
+    descriptions = {200: answers} if isinstance(answers, str) else answers
     found: dict[HTTPStatus, Reply] = {}
     for kind in _members(annotation):
         status, reply = _reply(kind, events)
         before = found.get(status)
         found[status] = Reply(
-            told[status] if len(told) > 1 else next(iter(told.values())),
+            descriptions[status] if len(descriptions) > 1 else next(iter(descriptions.values())),
             reply.models if before is None else before.models + reply.models,
             reply.media_type if before is None else before.media_type,
             reply.events or (before.events if before else None),

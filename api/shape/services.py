@@ -40,6 +40,6 @@ class Services:
     def _found(self, operation: str, wanted: Mapping[str, type[Any]]) -> Mapping[str, Any]:
         for name, kind in wanted.items():
             if kind not in self._offered:
-                said = getattr(kind, "__name__", kind)
-                raise TypeError(f"operation {operation}: {name}: there is no service {said}")
+                missing = getattr(kind, "__name__", kind)
+                raise TypeError(f"operation {operation}: {name}: there is no service {missing}")
         return {name: self._offered[kind] for name, kind in wanted.items()}

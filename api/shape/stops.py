@@ -6,7 +6,7 @@ more) counts like any other, so that it is not free. Services are named by type,
 
 from api.shape.context import Context
 from orchestrator.ground.errors import PaddockError
-from orchestrator.operate.hooks.service import Hooks
+from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets, holder_of
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy.levels import Levels

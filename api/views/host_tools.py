@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 
 from orchestrator.ground.errors import ValidationError
 from orchestrator.programs.turns import host_tools as domain
-from orchestrator.rules.tools.input_schemas import check_input_schema
-from orchestrator.rules.tools.schema import UnusableSchemaError
+from orchestrator.rules.tools.schemas import UnusableSchemaError, check_input_schema
 from paddock.contract.host_tools import HostTool
 
 

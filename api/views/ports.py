@@ -14,5 +14,5 @@ def port(preview_url: str | None, session: Session, shown: OpenPort) -> Port:
 
 def opened_port(preview_url: str, session: Session, shown: OpenPort, token: str) -> OpenedPort:
     """The port with its link, which `token` signs."""
-    told = port(preview_url, session, shown).model_dump()
-    return OpenedPort.model_validate({**told, "link": f"{told['url']}~{token}/"})
+    opened = port(preview_url, session, shown).model_dump()
+    return OpenedPort.model_validate({**opened, "link": f"{opened['url']}~{token}/"})

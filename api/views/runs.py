@@ -1,11 +1,14 @@
 """Views of runs and timelines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from api.shape import answers
 from api.views import turns
 from orchestrator.programs.turns import turn as domain
 from orchestrator.programs.turns.runs import timeline
+from orchestrator.programs.turns.runs.feed import RunEvent
 from paddock.audit.chain import Event
+from paddock.contract.base import Model
 from paddock.contract.runs import Run, TimelineEntry, TimelineToolCall
 
 
@@ -31,3 +34,8 @@ def entry(shown: timeline.TimelineEntry) -> TimelineEntry:
             "tool_call_id": message.call,
         }
     )
+
+
+def run_event(kinds: Mapping[str, type[Model]], number: int, event: RunEvent) -> answers.Event:
+    """What happened in a run, as an event of a stream; `kinds` are the models by event names."""
+    return answers.Event(event.name, kinds[event.name].model_validate(event.members), number)

@@ -6,6 +6,7 @@ from typing import Any
 
 from api.shape.objects import members
 from api.views.commands import command_members
+from api.views.facilities import facilities_of
 from api.views.packs import pack_of
 from api.views.policies import named_or_given, policy
 from orchestrator.ground.events import time_text
@@ -115,6 +116,7 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
             "streams": {kind: shown.streams[kind] for kind in domain.STREAM_KINDS},
             "denials": [_denial(event) for event in inspection.denials],
             "telemetry": telemetry(shown, inspection.counts, datetime.now(UTC))._asdict(),
+            "facilities": facilities_of(shown),
         }
     )
 

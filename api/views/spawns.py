@@ -2,7 +2,7 @@
 
 from api.views import runs
 from api.views.policies import named_or_given
-from orchestrator.programs.spawning import runs as domain
+from orchestrator.programs.spawning import spawned_runs as domain
 from orchestrator.programs.turns.inheritance import SpawnRequest
 from orchestrator.programs.turns.turn import AgentRun
 from paddock.contract.spawns import SpawnBody, SpawnedRun

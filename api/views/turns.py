@@ -45,8 +45,11 @@ def summary(shown: domain.TurnRecord) -> TurnSummary:
 def turn(shown: domain.TurnRecord, operations: Sequence[Event]) -> Turn:
     """A turn with its operations so far."""
     count = max(shown.operations, len(operations))
-    told = {"operations": [operation(event) for event in operations], "operations_count": count}
-    return Turn.model_validate(_members(shown) | told)
+    with_operations = {
+        "operations": [operation(event) for event in operations],
+        "operations_count": count,
+    }
+    return Turn.model_validate(_members(shown) | with_operations)
 
 
 def _members(shown: domain.TurnRecord) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CheckStatus(StrEnum):
-    """OK; works, but partly or not for long; does not work."""
+    """What was found: it works; it works only partly, or not for long; it does not work."""
 
     OK = "ok"
     WARNING = "warning"

@@ -1,4 +1,4 @@
-"""Counts what is open, by whom."""
+"""Counts what is open by its owner."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -9,23 +9,23 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Counts(Generic[_Key]):
-    """What is open now, by key: `most` of each. A key of which nothing is open is forgotten."""
+    """How much is open now, by key, and at most `most` of each. Keys with none are forgotten."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._open: Counter[_Key] = Counter()
 
     def of(self, key: _Key) -> int:
-        """How many are open."""
+        """How many of that key are open."""
         return self._open[key]
 
     def total(self) -> int:
-        """How many are open, of all keys."""
+        """How many of all keys are open."""
         return self._open.total()
 
     @contextmanager
     def taken(self, key: _Key) -> Iterator[bool]:
-        """Counts one more until the end of the block; False, without counting, above `most`."""
+        """Counts one more until the block ends. Yields False, and counts nothing, above `most`."""
         if self._open[key] >= self.most:
             yield False
             return

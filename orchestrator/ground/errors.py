@@ -22,7 +22,7 @@ class PaddockError(Exception):
 
 @contextmanager
 def naming(**fields: str) -> Iterator[None]:
-    """Has each error of the block name what exists already, such as a command on record."""
+    """Adds fields to each error of the block: what exists already, such as a recorded command."""
     try:
         yield
     except PaddockError as error:
@@ -133,4 +133,4 @@ class EngineUnavailableError(PaddockError):
 
 
 class RecordedBeforeError(Exception):
-    """It is already recorded: an attempt that was given up has succeeded after all."""
+    """It is already recorded, because an earlier attempt succeeded after it was given up."""

@@ -267,7 +267,7 @@ def _object(name: str, value: Mapping[str, Any]) -> Event:
 
 
 def _fitted_args(args: Event) -> Event:
-    """They name their command, however large they are."""
+    """The arguments within the limit; `command_id` stays, however large the others are."""
     if "command_id" not in args:
         return _fitted(args)
     others = {name: value for name, value in args.items() if name != "command_id"}

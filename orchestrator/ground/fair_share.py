@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-# The part of the event loop's time that all sandboxes together get when they need more.
+# The share of the event loop's time that all sandboxes together get if they need more.
 _SHARE = 0.5
 # A member waits only after it is this far ahead of its share.
 _BURST_SECONDS = 0.1

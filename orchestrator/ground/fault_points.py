@@ -21,12 +21,12 @@ class FaultPoint(StrEnum):
     CREATE_SLOT_TAKEN = "create.slot_taken"
     CREATE_SHOWN = "create.shown"
     CREATE_CONTAINER_MADE = "create.container_made"
-    CREATE_PART_OPENED = "create.part_opened"  # any of its sandbox
+    CREATE_PART_OPENED = "create.part_opened"  # any part of the sandbox
     CREATE_ACKNOWLEDGED = "create.acknowledged"
 
     SPAWN_RECORDED = "spawn.recorded"  # there is no child yet
     SPAWN_JOINED = "spawn.joined"  # the child is acknowledged, but its client does not know it
-    SPAWN_ENDING = "spawn.ending"  # the child has ended, which its parent has not on record
+    SPAWN_ENDING = "spawn.ending"  # the child has ended, but its parent has no record of that
 
     EXEC_RECORDED = "exec.recorded"
     EXEC_DISPATCHED = "exec.dispatched"
@@ -64,26 +64,26 @@ class FaultPoint(StrEnum):
     REFINE_ENDED = "refine.ended"  # recorded, without the request
     REFINE_REQUESTED = "refine.requested"
     REFINE_COUNTED = "refine.counted"
-    REFINE_COMPARED = "refine.compared"  # the files with the new pack
+    REFINE_COMPARED = "refine.compared"  # the files are compared with the new pack
 
     TURN_RECORDED = "turn.recorded"  # its start
-    TURN_OPERATED = "turn.operated"  # an operation is on record
-    TURN_DRIVEN = "turn.driven"  # the program has ended, which is not on record
+    TURN_OPERATED = "turn.operated"  # an operation is recorded
+    TURN_DRIVEN = "turn.driven"  # the program has ended, which is not recorded yet
     TURN_ENDED = "turn.ended"
 
-    COMMIT_ASKED = "commit.asked"  # the helper, for anything
+    COMMIT_ASKED = "commit.asked"  # a helper has a request, of any kind
     COMMIT_PREPARED = "commit.prepared"
     COMMIT_RECORDED = "commit.recorded"
-    COMMIT_APPLIED = "commit.applied"  # which is not on record
+    COMMIT_APPLIED = "commit.applied"  # but not recorded yet
     COMMIT_ENDED = "commit.ended"
     ROLLBACK_RECORDED = "rollback.recorded"
-    ROLLBACK_BEGUN = "rollback.begun"  # what makes the area complete is gone
+    ROLLBACK_BEGUN = "rollback.begun"  # the part that makes the area complete is gone
     ROLLBACK_MADE = "rollback.made"
 
     CLOSE_FROZEN = "close.frozen"
     CLOSE_RECORDED = "close.recorded"
     CLOSE_SILENCED = "close.silenced"
-    CLOSE_PART_CLOSED = "close.part_closed"  # any of its sandbox
+    CLOSE_PART_CLOSED = "close.part_closed"  # any part of the sandbox
 
     PURGE_ORDERED = "purge.ordered"
     PURGE_HIDDEN = "purge.hidden"

@@ -1,4 +1,4 @@
-"""Connections of our HTTP clients: what a server sends before its answer is bounded."""
+"""Connections of our HTTP clients, with a limit to what a server sends before its answer."""
 
 import asyncio
 from functools import partial
@@ -10,7 +10,7 @@ from aiohttp.client_proto import ResponseHandler
 
 # Answers with a status of 1xx before the real one; honest servers send one or two.
 _MOST_INTERIM = 8
-# The parser gets so much at once, until the answer has begun.
+# Until the answer has begun, the parser gets so many bytes at once.
 _SLICE = 4096
 _MOST_HEAD = 128 * 1024
 
@@ -18,7 +18,7 @@ _MOST_HEAD = 128 * 1024
 class BoundedConnector(aiohttp.TCPConnector):
     """Ends a connection whose server sends interim answers (1xx), or a head, without an end.
 
-    Without it, as many are parsed as arrive, in one slice of the event loop.
+    aiohttp would parse all that have arrived in one slice of the event loop.
     """
 
     def __init__(self, resolver: AbstractResolver | None = None, limit: int = 100) -> None:
@@ -29,9 +29,9 @@ class BoundedConnector(aiohttp.TCPConnector):
 
 
 class BoundedHandler(ResponseHandler):
-    """One connection: before each answer, so many bytes and a few interim answers.
+    """One connection, which accepts few bytes and interim answers before each answer.
 
-    A body may come with its head, and has any size.
+    A body may come with its head, and may have any size.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most_head: int = _MOST_HEAD) -> None:
@@ -42,12 +42,12 @@ class BoundedHandler(ResponseHandler):
         self._interim = 0
 
     def set_response_params(self, **params: Any) -> None:
-        """A request is sent, and its answer awaited."""
+        """Begins to count: a request is sent, and its answer is awaited."""
         self._waits, self._left, self._interim = True, self._most_head, 0
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        """Passes it on, in slices until the answer has begun."""
+        """Passes data to the parser, in slices until the answer has begun."""
         while self._waits and data:
             part, data = data[:_SLICE], data[_SLICE:]
             self._left -= len(part)
@@ -63,7 +63,7 @@ class BoundedHandler(ResponseHandler):
             super().data_received(data)
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        """Takes a head that was read: a message and its body."""
+        """Takes a parsed head, which is a message and its body, from the parser."""
         status = data[0].code
         if 100 <= status < 200 and status != 101:
             self._interim += 1

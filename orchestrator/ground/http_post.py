@@ -1,6 +1,8 @@
-"""One POST to a URL of the operator."""
+"""One POST to a URL of the operator, signed if its receiver must be able to verify it."""
 
+import asyncio
 import socket
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -11,10 +13,11 @@ from yarl import URL
 
 from orchestrator.ground.http_connector import BoundedConnector
 from orchestrator.ground.threads import Threads
+from paddock.contract.signatures import signature
 
 FAILURES = (OSError, ValueError, aiohttp.ClientError)
 _UNBOUNDED = aiohttp.ClientTimeout(total=None)
-# Of names, by one owner.
+# Look-ups of names for one owner.
 _LOOKUPS_AT_ONCE = 4
 _LOOKUP_SECONDS = 10.0
 
@@ -22,7 +25,7 @@ _LOOKUP_SECONDS = 10.0
 class Posted(NamedTuple):
     """An answer: its status, and the beginning of its body as it was sent.
 
-    `cut`: that is not all of it; `plain`: it is not compressed.
+    `cut`: the body is longer; `plain`: it is not compressed.
     """
 
     status: int
@@ -34,7 +37,7 @@ class Posted(NamedTuple):
 class NameLookups(abc.AbstractResolver):
     """Looks names up in threads of its own.
 
-    Without it, all share the loop's threads, so a name server that hangs for one delays the others.
+    Otherwise all share the loop's threads, and a name server that hangs for one delays the others.
     """
 
     def __init__(self) -> None:
@@ -78,7 +81,7 @@ async def post_and_read(
     most_bytes: int,
     lookups: NameLookups | None = None,
 ) -> Posted:
-    """Like `post`, with at most so many bytes of the answer's body, however many there are.
+    """Like `post`, but also returns at most `most_bytes` of the answer's body.
 
     `lookups` finds the host's addresses; None: the loop's threads do.
     """
@@ -106,3 +109,33 @@ async def post_and_read(
                     break
         plain = response.headers.get("Content-Encoding", "identity") == "identity"
         return Posted(response.status, bytes(found[:most_bytes]), len(found) > most_bytes, plain)
+
+
+def signed_headers(secret: bytes, body: bytes) -> dict[str, str]:
+    """`Paddock-Timestamp` (seconds since 1970) and `Paddock-Signature` of a body sent now."""
+    timestamp = str(int(time.time()))
+    return {
+        "Paddock-Timestamp": timestamp,
+        "Paddock-Signature": signature(secret, timestamp, body),
+    }
+
+
+async def signed_post(
+    url: str,
+    secret: bytes,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    seconds: float,
+    most_bytes: int,
+    lookups: NameLookups | None = None,
+) -> Posted:
+    """The answer to a signed JSON body, with at most `most_bytes` of the answer's.
+
+    It takes at most `seconds`, the answer's body included. Redirects are not followed. `lookups`
+    finds the host's addresses, so that name servers delay its owner only. Raises: FAILURES, among
+    them TimeoutError.
+    """
+    async with asyncio.timeout(seconds):
+        signed = {**headers, **signed_headers(secret, body)}
+        return await post_and_read(url, signed, body, most_bytes, lookups)

@@ -1,6 +1,6 @@
-"""The subject of log lines and errors, and the secrets that must be removed from them.
+"""What log lines and errors are about, and the secrets that must be removed from them.
 
-Both apply to everything that runs in the same context: a request, or longer-lasting work.
+Both apply to everything that runs in one context: in a request, or in longer-lasting work.
 """
 
 import contextvars

@@ -1,24 +1,26 @@
-"""How long the event loop does one thing while everything else waits, and what that was."""
+"""Measures how long the event loop does one thing while everything else waits, and what it does."""
 
 import asyncio
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from types import coroutine
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+from orchestrator.ground.fair_share import Metered
 
 T = TypeVar("T")
 
 SLOW_SECONDS = 0.05
-# What is neither a request's nor a turn's: connections of sandboxes, the way out, and so on.
+# Work of neither a request nor a turn: connections of sandboxes, the way out, and so on.
 OTHER = "other work"
 _MINUTES = 60
 
 
 class LongestPass(NamedTuple):
-    """The longest pass of some time: how long it was, what took most of it, and when it ended."""
+    """The longest pass in a time: its length, the operation that took most of it, and its end."""
 
     seconds: float
     operation: str
@@ -26,11 +28,11 @@ class LongestPass(NamedTuple):
 
 
 class LoopLag:
-    """Measures passes of the event loop, in each of which everything that was due is done."""
+    """Measures passes of the event loop. In one pass, it does everything that is due."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        # Of the present pass.
+        # The longest step of the present pass, and its operation.
         self.longest_step = 0.0
         self.operation = OTHER
         # The longest pass of each minute that had one, the latest last.
@@ -38,7 +40,7 @@ class LoopLag:
         self.slow_passes = 0
 
     def passed(self, now: float, seconds: float) -> None:
-        """A pass has ended at that time of the clock. Called for each, so it must be cheap."""
+        """Counts a pass that has ended at that time of the clock. It must be cheap."""
         if seconds >= SLOW_SECONDS:
             self.slow_passes += 1
         minute = int(now // 60)
@@ -51,43 +53,27 @@ class LoopLag:
             self._minutes[-1] = minute, LongestPass(seconds, operation, datetime.now(UTC))
         self.longest_step = 0.0
 
-    @coroutine
-    def measured(self, operation: str, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def measured(self, operation: str, work: Coroutine[Any, Any, T]) -> Metered[T]:
         """Awaits work, and notes how long each of its steps takes."""
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            began = self._clock()
-            try:
-                waited = work.send(value) if error is None else work.throw(error)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            finally:
-                took = self._clock() - began
-                if took > self.longest_step:
-                    self.longest_step, self.operation = took, operation
-            try:
-                value, error = (yield waited), None
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
-                value, error = None, thrown
+        return Metered(work, partial(self._note, operation), self._clock)
+
+    def _note(self, operation: str, seconds: float) -> None:
+        if seconds > self.longest_step:
+            self.longest_step, self.operation = seconds, operation
 
     def forget(self) -> None:
-        """Begins anew: nobody has waited so far."""
+        """Forgets all passes so far."""
         self._minutes.clear()
         self.slow_passes = 0
 
     def worst(self, minutes: int = _MINUTES) -> LongestPass | None:
-        """The longest pass of the last minutes, this one included; None: there was none."""
+        """The longest pass of the last minutes, including this one; None if there was none."""
         first = int(self._clock() // 60) - minutes
         return max((lag for minute, lag in self._minutes if minute > first), default=None)
 
 
 class WatchedSelector(selectors.DefaultSelector):
-    """Tells how long the loop has worked between two looks at what is ready."""
+    """Reports how long the loop has worked between two looks at what is ready."""
 
     def __init__(self, lag: LoopLag) -> None:
         super().__init__()
@@ -95,7 +81,7 @@ class WatchedSelector(selectors.DefaultSelector):
         self._since: float | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As usual."""
+        """Selects, and reports the pass that ends with it."""
         if self._since is not None:
             now = time.perf_counter()
             self._lag.passed(now, now - self._since)

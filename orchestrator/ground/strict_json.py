@@ -1,7 +1,7 @@
-"""Reads JSON that different parsers can't read differently, at a cost that grows with its size.
+"""Reads JSON that no two parsers can read differently, at a cost that grows with its size.
 
-Everything here can run in a thread: no single step holds the interpreter for long, because the
-values are counted before anything is built from them.
+Everything here can run in a thread: no step holds the interpreter for long, because the values are
+counted before anything is built from them.
 """
 
 import json
@@ -12,14 +12,14 @@ MAX_DEPTH = 32
 # More than any request needs: a context pack of 10,000 entries has 50,000. Reading so many takes
 # some tens of milliseconds, in which no other thread runs either.
 MOST_VALUES = 128 * 1024
-# Reading a number takes the square of its digits. Values of programs have up to 1,234.
+# The time to read a number grows with the square of its digits. Programs' values have up to 1,234.
 _MOST_DIGITS = 1300
 _PIECE = 64 * 1024
 _MOST_SHOWN = 64
 
 
 class JsonError(ValueError):
-    """The message says what is wrong with `subject`; `field` names the place within it."""
+    """The message says what is wrong with the subject; `field` names the place in it."""
 
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message)
@@ -33,13 +33,13 @@ def read(data: bytes, subject: str) -> Any:
     numbers, and too many values are refused. Raises: JsonError.
     """
     value = parse(data, subject)
-    # Only escapes can make what UTF-8 does not have.
+    # Only escapes can produce characters that UTF-8 does not have.
     _check(value, subject, escaped=b"\\u" in data)
     return value
 
 
 def parse(data: bytes, subject: str, most_values: int = MOST_VALUES) -> Any:
-    """The same for any nesting that the interpreter can read, and any texts. Raises: JsonError."""
+    """Like `read`, but for any texts, and any nesting that the interpreter can read."""
     if count(data, most_values) > most_values:
         raise JsonError(f"{subject} has more than {most_values} values")
     try:
@@ -68,7 +68,7 @@ def shortened(text: str) -> str:
 
 
 def count(data: bytes, most: int) -> int:
-    """A bound on the values in the text, found without reading them; it stops above `most`."""
+    """An upper bound of the values in the text, found without reading them; stops above `most`."""
     found, quotes, begun, inside = 1, 0, b"", False
     for at in range(0, len(data), _PIECE):
         piece = (begun + data[at : at + _PIECE]).replace(b"\\\\", b"")
@@ -78,7 +78,7 @@ def count(data: bytes, most: int) -> int:
         outside = b"".join(parts[inside::2])
         found += sum(outside.count(mark) for mark in (b",", b"[", b"{"))
         quotes += len(parts) - 1
-        # A name and a text for each value at most, or this is no JSON.
+        # In JSON, a value has at most a name and a text, so at most four quotes.
         if max(found, quotes // 4) > most:
             return most + 1
         inside ^= len(parts) % 2 == 0
@@ -107,7 +107,7 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-# A container's place: that of the one around it, and its name or number there.
+# A container's place: the place of its own container, and its name or number in that.
 _Place = tuple[Any, ...]
 
 

@@ -1,6 +1,6 @@
 """Tasks with an owner: each is held until it has ended, and none fails unnoticed.
 
-Nothing else in the control plane creates tasks. `tasks` has those that run forever.
+Nothing else in the control plane creates tasks. `tasks` has the tasks that run forever.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class TaskScope:
         return task
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts work that its caller may not wait for; its failure is logged."""
+        """Starts work for which its caller need not wait; its failure is logged."""
         task = self.begin(work)
         task.add_done_callback(lambda done: self._look(done, logging.WARNING))
         return task
@@ -100,7 +100,7 @@ class TaskScope:
     def _look(
         self, task: asyncio.Task[T], level: int, abandoned: Callable[[T], None] | None = None
     ) -> None:
-        """`level` applies to expected failures."""
+        """Logs a failure, an expected one at `level`."""
         if task.cancelled():
             return
         error = task.exception()
@@ -145,7 +145,7 @@ class InUse:
 
     @contextmanager
     def by_this_task(self) -> Iterator[None]:
-        """The current task uses it meanwhile, and is cancelled by `cut`."""
+        """Counts the current task as a user until the block ends; `cut` cancels it."""
         task = asyncio.current_task()
         if task is None:
             yield

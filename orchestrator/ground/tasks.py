@@ -37,7 +37,7 @@ class TaskName(StrEnum):
 
 
 class TaskState(StrEnum):
-    """Runs; runs again after a failure, but not for long yet; does not run at the moment."""
+    """It runs; it runs again after a recent failure; it does not run at the moment."""
 
     WELL = "well"
     AGAIN = "again"
@@ -45,7 +45,7 @@ class TaskState(StrEnum):
 
 
 class Trouble(NamedTuple):
-    """What is wrong with a task's rounds, and since when."""
+    """A problem of a task's rounds, and its beginning."""
 
     what: str
     since: datetime
@@ -63,7 +63,7 @@ class Round:
 class Rounds:
     """Repeated work of a task: a round that takes too long is overdue.
 
-    A task that waits for work is in no round.
+    While a task waits for work, it is in no round.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -184,9 +184,9 @@ class Tasks:
         forever: bool = True,
         rounds: Rounds | None = None,
     ) -> Supervised:
-        """Runs what `work` returns, again after each failure; `forever`: returning counts as one.
+        """Awaits `work()`, again after each failure; `forever`: its return counts as a failure.
 
-        `rounds` are those that `work` reports.
+        `work` reports its rounds to `rounds`.
         """
         task = Supervised(
             name, work, self._restarted, forever=forever, rounds=rounds, clock=self._clock
@@ -207,7 +207,7 @@ class Tasks:
             problems.append(f"started again after a failure: {_listed(again)}")
         if problems:
             return warning(TASKS, "; ".join(problems), "see the log")
-        return ok(TASKS, "what runs in the background does")
+        return ok(TASKS, "all background tasks run")
 
     def _troubles(self) -> Iterator[tuple[TaskName, str]]:
         """Problems of running tasks; restarted ones are reported separately."""

@@ -1,12 +1,14 @@
-"""Threads for what would hold the event loop: calls that may hang in the kernel, and long work.
+"""Threads for calls that would hold the event loop: they may hang in the kernel, or work long.
 
-Neither delays the end of the process.
+No thread delays the end of the process.
 """
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from orchestrator.ground.errors import CapacityExhaustedError
 
@@ -72,9 +74,9 @@ class Threads:
 
 
 class KeyedThreads:
-    """Threads for calls by key: while a key's call is left behind, it gets no other thread.
+    """Threads for calls by key: while a key's call is overdue, the key gets no other thread.
 
-    They would conflict, or take all threads.
+    Its calls would conflict, or take all threads.
     """
 
     def __init__(self, kind: str, most: int) -> None:
@@ -87,7 +89,7 @@ class KeyedThreads:
         Raises: LeftBehindError, ThreadsBusyError, TimeoutError, and the errors of `function`.
         """
         if key in self._left:
-            raise LeftBehindError("what took too long before is still at work")
+            raise LeftBehindError("an earlier call that took too long is still at work")
         outcome = await self._threads.begin(function, seconds)
         try:
             async with asyncio.timeout(seconds):
@@ -100,30 +102,30 @@ class KeyedThreads:
 
 def _start(function: Callable[[], T]) -> asyncio.Future[T]:
     """The outcome of the function, which runs in its own thread."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if outcome.done():
-            return
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failed = None, None
-        try:
-            result = function()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-            failed = error
-        try:
-            loop.call_soon_threadsafe(settle, result, failed)
-        except RuntimeError:
-            return  # the loop has ended, so nobody waits any more
-
-    threading.Thread(target=run, name="bounded", daemon=True).start()
+    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    work = partial(settle_with, outcome, function)
+    threading.Thread(target=work, name="bounded", daemon=True).start()
     return outcome
+
+
+def settle_with(outcome: asyncio.Future[T], function: Callable[[], T]) -> None:
+    """Calls `function` in this thread, and gives its result or error to the loop's `outcome`."""
+    result, failed = None, None
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+        failed = error
+    with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
+        outcome.get_loop().call_soon_threadsafe(_settle, outcome, result, failed)
+
+
+def _settle(outcome: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if outcome.done():
+        return
+    if error is None:
+        outcome.set_result(result)
+    else:
+        outcome.set_exception(error)
 
 
 async def bounded(function: Callable[[], T], seconds: float) -> T:
@@ -144,9 +146,9 @@ async def within(work: Awaitable[T], seconds: float, late: T) -> T:
         return late
 
 
-# Work on so many bytes takes a few milliseconds at most.
+# Work on at most so many bytes takes a few milliseconds.
 AT_ONCE_BYTES = 16 * 1024
-# More would only share the interpreter, and each delays the event loop by its switch interval.
+# More threads would only share the interpreter, and each delays the event loop by one switch.
 _MOST = 2
 _SECONDS = 30.0
 _RETRY_SECONDS = 5

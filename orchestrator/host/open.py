@@ -12,7 +12,7 @@ from orchestrator.ground.store import directories
 from orchestrator.host.engine.base import Engine, measured
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.node.base import Node
-from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.uid_range import UidRange
 from orchestrator.host.workspace.uid_range import claim as claim_uids
@@ -23,7 +23,7 @@ _INSTANCE = re.compile(r"[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True)
 class HostFloor:
-    """`instance` is this state directory's own id, which marks its containers."""
+    """The host's parts. `instance` is this state directory's own id, which marks its containers."""
 
     instance: str
     uids: UidRange

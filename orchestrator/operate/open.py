@@ -7,14 +7,13 @@ from orchestrator.ground.open import GroundFloor
 from orchestrator.host.open import HostFloor
 from orchestrator.operate.checks.readiness import Readiness
 from orchestrator.operate.hooks.clock import WallClock
-from orchestrator.operate.hooks.gauges import HookGauges
 from orchestrator.operate.hooks.hook_rules import HookRules
-from orchestrator.operate.hooks.service import Hooks
-from orchestrator.operate.observe.gauges import Gauges
+from orchestrator.operate.hooks.hooks import Hooks
+from orchestrator.operate.observe.gauges import Gauges, HookGauges
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
-from orchestrator.operate.snapshots.service import Snapshots
+from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor

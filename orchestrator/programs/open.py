@@ -10,12 +10,12 @@ from orchestrator.host.link.messages import Hello
 from orchestrator.host.open import HostFloor
 from orchestrator.programs.questions.questions import Questions
 from orchestrator.programs.questions.questions_part import QuestionsPart
-from orchestrator.programs.spawning.runs import SpawnedRuns
-from orchestrator.programs.spawning.service import Spawning
+from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
+from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.host_tools import HostTools
 from orchestrator.programs.turns.operations.context import Services
 from orchestrator.programs.turns.rollbacks import TurnRollbacks
-from orchestrator.programs.turns.service import SessionTurns
+from orchestrator.programs.turns.session_turns import SessionTurns
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor

@@ -1,4 +1,4 @@
-"""Opens the floor of rules: what the operator's files say, as it is in force."""
+"""Opens the floor of rules: the contents of the operator's files that are in force."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from orchestrator.rules.access.key_expiry import KeyExpiry
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings.operator_secrets import check_levels
 from orchestrator.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class RulesFloor:
-    """Each changes as a whole while the control plane runs."""
+    """The rules in force. Each part changes as a whole while the control plane runs."""
 
     levels: Levels
     keys: KeyRing
@@ -30,7 +30,7 @@ def open_rules(
     tool_rules: ToolRules,
     closers: AsyncExitStack,
 ) -> RulesFloor:
-    """Puts what was read in force. Raises: ConfigError."""
+    """Puts the rules that were read in force. Raises: ConfigError."""
     check_levels(settings.secrets, levels)
     expiry = KeyExpiry(keys)
     closers.callback(expiry.close)

@@ -93,7 +93,7 @@ class Creation:
             "policy": session.policy.stored(),
         }
         check_not_stored(stored, await self._recorder.cut(session, stored))
-        await self._sandboxes.check_level(session.level)
+        await self._sandboxes.check_level(session, session.level)
         looking = self._sandboxes.look_up(session.terms.image)
         # Also checked before anything gives way: a refused creation must not cost others anything.
         self._check_share(principal, session)

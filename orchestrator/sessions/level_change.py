@@ -123,7 +123,7 @@ class LevelChange:
         """
         if session.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
-        await self._sandboxes.check_level(level)
+        await self._sandboxes.check_level(session, level)
         args = {"from": session.level.name, "to": level.name}
         if session.suspended:
             await self._pin_suspended(session, principal, level, limits, args, admitted)

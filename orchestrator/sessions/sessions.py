@@ -152,7 +152,8 @@ class Sessions:
     async def close(self, principal: Principal, session: Session, *, purge: bool) -> None:
         """Ends the session (once) as completed, and its children.
 
-        With `purge`, its workspace is removed, and those of the children that ended with it.
+        If it is ending already, waits until nothing of it is left. With `purge`, its workspace is
+        removed, and those of the children that ended with it.
         """
         await self._tasks.shield(self._close(principal, session, purge))
 
@@ -162,6 +163,8 @@ class Sessions:
             await self.ends.run(
                 session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
             )
+        else:
+            await _wait_for_end(session)
         if purge:
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError(
@@ -201,8 +204,8 @@ class Sessions:
 
     async def _expire(self, session: Session) -> None:
         if not session.live:
-            async with session.lock:  # held by the caller that ends it, until nothing is left
-                return
+            await _wait_for_end(session)
+            return
         deadline = due(session, datetime.now(UTC))
         suspends = deadline is Deadline.IDLE and session.idle_action is IdleAction.SUSPEND
         if suspends and await self.suspensions.suspend(session, "idle"):
@@ -278,3 +281,9 @@ class Sessions:
                 await self._engine.remove_open_network(self._settings.image)
             except PaddockError as error:
                 log.warning("the open network stays until the next start: %s", error.detail)
+
+
+async def _wait_for_end(session: Session) -> None:
+    """Waits until nothing is left of a session that is ending or has ended."""
+    async with session.lock:  # whoever ends it holds this until then
+        pass

@@ -1,4 +1,4 @@
-"""The share of each API key in this instance: quotas, turns to start sandboxes, open streams."""
+"""The share of each API key in this instance: quotas, slots to start sandboxes, open streams."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

@@ -24,9 +24,9 @@ def _special(kind: str, *networks: str, listable: bool = False) -> tuple[Special
 
 
 _SPECIAL = (
-    # Outside the ranges below, but the host of virtual machines at one provider.
+    # The host of virtual machines at one provider, which is in no range below.
     *_special("metadata", "168.63.129.16/32"),
-    # They are private or shared, but may not be listed with these.
+    # These are in private or shared ranges, but no rule may list them.
     *_special("metadata", "100.100.100.200/32", "fd00:ec2::/32"),
     *_special("unspecified", "0.0.0.0/8", "::/128"),
     *_special("loopback", "127.0.0.0/8", "::1/128"),

@@ -41,7 +41,6 @@ def parse_host(text: str) -> Host:
 def _ascii(text: str) -> str:
     """Raises: HostError."""
     try:
-        # Mapped even if it is ASCII, so that every name goes the same way.
         name = text.lower() if text.isascii() else idna.uts46_remap(text, std3_rules=False)
         labels = [_label(label) for label in name.split(".")]
     except (idna.IDNAError, UnicodeError):
@@ -52,13 +51,13 @@ def _ascii(text: str) -> str:
 def _label(label: str) -> str:
     """Raises: idna.IDNAError, UnicodeError."""
     if label.startswith("xn--"):
-        # Only the spelling that its own Unicode form has.
+        # Of several encodings of a name, only the one that its Unicode form has is the same.
         return idna.alabel(idna.ulabel(label)).decode()
     return label if label.isascii() else idna.alabel(label).decode()
 
 
 def _ipv6(text: str) -> Address:
-    """Raises: HostError. An address that maps an IPv4 address is that address."""
+    """The address; an IPv4-mapped one as its IPv4 address. Raises: HostError."""
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if "%" in inner:
         raise HostError("an address may not have a zone")
@@ -103,12 +102,7 @@ def _number(text: str) -> int:
         raise HostError("the host is not an IPv4 address") from None
 
 
-def written(host: Host) -> str:
-    """The host as text; an IPv6 address without brackets."""
-    return str(host)
-
-
 def authority(host: Host, port: int) -> str:
     """The host and the port as in a URL."""
-    shown = f"[{host}]" if isinstance(host, ipaddress.IPv6Address) else str(host)
-    return f"{shown}:{port}"
+    name = f"[{host}]" if isinstance(host, ipaddress.IPv6Address) else str(host)
+    return f"{name}:{port}"

@@ -46,7 +46,7 @@ def read_images(path: Path) -> tuple[str, ...]:
 
 
 def check_name(name: str) -> str:
-    """The name. Raises: ConfigError if no image can have it."""
+    """Returns it. Raises: ConfigError if no image can have this name."""
     if re.fullmatch(IMAGE_PATTERN, name) is None:
         raise ConfigError(f"{name!r} is not an image name")
     return name

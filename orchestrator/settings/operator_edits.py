@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.file_handles import opened
+from orchestrator.ground.store.directories import sync_names
 from orchestrator.settings.settings import ensure_state_dir
 
 
@@ -16,12 +18,9 @@ def editing(path: Path) -> Iterator[None]:
     """Allows one editor of the file at a time. Raises: ConfigError, also for the block's errors."""
     try:
         ensure_state_dir(path.parent)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with opened(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as directory:
             fcntl.flock(directory, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(directory)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
 
@@ -43,8 +42,4 @@ def replace(path: Path, text: str) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_names(target.parent)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.file_handles import opened
 
 # No file written by a person is larger.
 MOST_BYTES = 8 * 1024 * 1024
@@ -19,8 +20,8 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
     Raises: OSError, also for a pipe, a device or a directory, because reading a pipe would block.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    with opened(path, flags) as descriptor:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -30,8 +31,6 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
         while len(data) <= most and (piece := os.read(descriptor, most + 1 - len(data))):
             data += piece
         return bytes(data)
-    finally:
-        os.close(descriptor)
 
 
 def listing(directory: Path, suffix: str) -> list[Path]:

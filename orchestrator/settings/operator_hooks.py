@@ -1,42 +1,34 @@
-"""The operator's list of hooks: where each sends, what, and of whose sessions."""
+"""The operator's list of hooks: the events that each sends, of whose sessions, and to which URL."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.operator_files import read_regular
 from orchestrator.settings.value_types import Secret
-from orchestrator.settings.values import check_secret, check_url
+from orchestrator.settings.values import check_secret, endpoint_parts
 from paddock.contract.words import HOOK_URL, OUTSIDE_NAME, HookEvent
 
 MOST_CONFIGURED = 50
 _MOST_SECRET_BYTES = 4096
-# Ids of hooks that are added over the API begin with it.
+# Ids of hooks that clients add begin with it.
 HOOK_PREFIX = "hook-"
 
 
 def checked_hook_url(value: str) -> str:
-    """Raises: ValueError."""
-    check_url(value)
+    """Returns it. Raises: ValueError."""
     if len(value) > HOOK_URL:
         raise ValueError(f"may have at most {HOOK_URL} characters")
-    parts = urlsplit(value)
-    try:
-        _ = parts.port
-    except ValueError:
-        raise ValueError("must have a port between 0 and 65535") from None
-    if parts.fragment:
+    if endpoint_parts(value).fragment:
         raise ValueError("must not have a fragment")
     return value
 
 
 class OperatorHook(BaseModel):
-    """A hook, and the key whose sessions it is told of."""
+    """A hook: its URL, its events, and the key of its sessions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -54,8 +46,8 @@ class OperatorHook(BaseModel):
         return self
 
 
-def check_names(hooks: Mapping[str, OperatorHook]) -> None:
-    """Raises: ValueError."""
+def checked_hooks(hooks: dict[str, OperatorHook]) -> dict[str, OperatorHook]:
+    """Returns them. Raises: ValueError for their number, or for a name."""
     if len(hooks) > MOST_CONFIGURED:
         raise ValueError(f"there may be at most {MOST_CONFIGURED}")
     for name in hooks:
@@ -64,6 +56,7 @@ def check_names(hooks: Mapping[str, OperatorHook]) -> None:
                 f"{name[:64]!r} is not a name of lower-case letters, digits, _ and -, or begins "
                 f"with {HOOK_PREFIX}"
             )
+    return hooks
 
 
 def load_hook_secret(name: str, hook: OperatorHook) -> SecretStr:

@@ -2,11 +2,9 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +17,7 @@ from pydantic import (
 
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.operator_files import read_regular
-from orchestrator.settings.values import check_url
+from orchestrator.settings.values import endpoint_parts
 from paddock.contract.words import MODEL_NAME, MOST_CALL_TOKENS
 
 _MOST_KEY_BYTES = 4096
@@ -28,13 +26,8 @@ _KEY_RULE = f"must have 1 to {_MOST_KEY_BYTES} visible ASCII characters, and no 
 
 
 def _endpoint(value: str) -> str:
-    """A key must not travel in the clear: only addresses that can't be elsewhere need no TLS."""
-    check_url(value)
-    parts = urlsplit(value)
-    try:
-        _ = parts.port
-    except ValueError:
-        raise ValueError("must have a port between 0 and 65535") from None
+    """Returns it. Only addresses near this host need no TLS: no key may travel in the clear."""
+    parts = endpoint_parts(value)
     if parts.query or parts.fragment:
         raise ValueError("must not have a query or a fragment")
     if parts.scheme == "http" and not _near(parts.hostname or ""):
@@ -56,7 +49,7 @@ def _key(value: SecretStr) -> SecretStr:
     return value
 
 
-# Few enough digits that products with numbers of tokens are exact.
+# So few digits that products with numbers of tokens are exact.
 _Price = Annotated[Decimal, Field(ge=0, le=1_000_000, max_digits=15)]
 
 
@@ -76,7 +69,7 @@ class OperatorModel(BaseModel):
 
     # Up to the version: `/chat/completions` is added.
     url: Annotated[str, AfterValidator(_endpoint)]
-    # Neither: the endpoint needs no key.
+    # If neither is set, the endpoint needs no key.
     key: Annotated[SecretStr, AfterValidator(_key)] | None = None
     key_file: Path | None = None
     # The endpoint's name of the model; None: its name on the list.
@@ -86,9 +79,9 @@ class OperatorModel(BaseModel):
     max_tokens: Annotated[int, Field(ge=1, le=MOST_CALL_TOKENS)] | None = None
     # Seconds for one call, its repetitions included.
     timeout: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 120
-    # How the endpoint calls the limit of tokens.
+    # The endpoint's name for the limit of tokens.
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    # Whether the model gets back what its endpoint said beside text and calls, such as reasoning.
+    # Whether the model gets back the further members of its answers, such as reasoning.
     send_back: bool = True
     # Whether the endpoint is asked to state the usage of a stream (`stream_options`).
     stream_usage: bool = True
@@ -100,11 +93,12 @@ class OperatorModel(BaseModel):
         return self
 
 
-def check_names(models: Mapping[str, OperatorModel]) -> None:
-    """Raises: ValueError."""
+def checked_models(models: dict[str, OperatorModel]) -> dict[str, OperatorModel]:
+    """Returns them. Raises: ValueError for a name."""
     for name in models:
         if not re.fullmatch(MODEL_NAME, name):
             raise ValueError(f"{name[:64]!r} is not a name of letters, digits and . _ : / -")
+    return models
 
 
 def load_key(name: str, model: OperatorModel) -> SecretStr | None:

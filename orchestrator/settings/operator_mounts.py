@@ -18,7 +18,7 @@ from paddock.contract.words import MOUNT_NAME
 from sandbox_agent.decide.protocol import RUN_DIR
 
 MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
-# The image keeps no programs or settings of its own there.
+# The image has no programs or settings of its own there.
 _TARGETS = ("/mnt", "/run")
 # The kernel's file systems: access to them would break the sandbox's confinement.
 _KERNEL_SOURCES = ("/proc", "/sys", "/dev")
@@ -111,7 +111,7 @@ def chosen(mounts: MountList, names: Iterable[str]) -> dict[str, OperatorMount]:
 
 
 def writable_targets(mounts: MountList, names: Iterable[str]) -> tuple[str, ...]:
-    """Where a sandbox has those of the mounts with these names that may be written."""
+    """The paths in a sandbox of those of the named mounts that it may write to."""
     found = (mounts[name] for name in names if name in mounts)
     return tuple(mount.target for mount in found if not mount.read_only)
 

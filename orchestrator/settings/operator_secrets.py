@@ -1,4 +1,4 @@
-"""The operator's list of secrets that the way out adds to requests: where each comes from and goes.
+"""The operator's list of secrets that the way out adds to requests: their sources and receivers.
 
 The values themselves are read by `load_secret`, at the start and when a file changes.
 """
@@ -24,7 +24,7 @@ from orchestrator.settings.hosts import HostError, parse_host
 from orchestrator.settings.operator_files import read_regular
 from paddock.contract.words import LEVEL_PATTERN, OUTSIDE_NAME, OUTSIDE_SECRET
 
-# As long as a header field may be, and as a search for it in the record needs.
+# A header field sets the most, and the search for secrets in the record the least.
 _LEAST, _MOST = OUTSIDE_SECRET
 _VALUE = re.compile(rf"[\x21-\x7e]{{{_LEAST},{_MOST}}}")
 VALUE_RULE = f"must have {_LEAST} to {_MOST} visible ASCII characters, and no other"
@@ -66,7 +66,7 @@ class SecretUse(BaseModel):
     hosts: Annotated[tuple[_Host, ...], Field(min_length=1, max_length=64)]
     # Levels whose sessions may use it; None: all.
     levels: Annotated[tuple[_Level, ...], Field(min_length=1, max_length=64)] | None = None
-    # The commands' variable that has the placeholder; None: commands must be told it.
+    # The commands' variable with the placeholder; None: there is no such variable.
     variable: _Variable | None = None
     headers: Annotated[tuple[_Header, ...], Field(min_length=1, max_length=16)] = (
         "authorization",
@@ -92,7 +92,7 @@ class OperatorSecret(SecretUse):
 
 
 def unknown_level(use: SecretUse, levels: Collection[str]) -> tuple[str, str] | None:
-    """The place of the first level that there is not, and what is said of it."""
+    """The place of the first unknown level, and a message; None if all are known."""
     for number, name in enumerate(use.levels or ()):
         if name not in levels:
             return f"levels.{number}", f"must be one of {', '.join(levels)}"
@@ -100,15 +100,15 @@ def unknown_level(use: SecretUse, levels: Collection[str]) -> tuple[str, str] | 
 
 
 def check_levels(secrets: Mapping[str, OperatorSecret], levels: Collection[str]) -> None:
-    """Raises: ConfigError if a secret is for a level that there is not: nobody could use it."""
+    """Raises: ConfigError if a secret is for an unknown level, because nobody could use it."""
     for name, secret in secrets.items():
         if (found := unknown_level(secret, levels)) is not None:
-            place, said = found
-            raise ConfigError(f"secrets: {name}.{place}: {said}")
+            place, message = found
+            raise ConfigError(f"secrets: {name}.{place}: {message}")
 
 
-def check_names(secrets: Mapping[str, OperatorSecret]) -> None:
-    """Raises: ValueError."""
+def checked_secrets(secrets: dict[str, OperatorSecret]) -> dict[str, OperatorSecret]:
+    """Returns them. Raises: ValueError for a name, or for a variable of two secrets."""
     variables: dict[str, str] = {}
     for name, secret in secrets.items():
         if not re.fullmatch(OUTSIDE_NAME, name):
@@ -117,6 +117,7 @@ def check_names(secrets: Mapping[str, OperatorSecret]) -> None:
             other = variables.setdefault(secret.variable, name)
             if other != name:
                 raise ValueError(f"{name}: {secret.variable} is the variable of {other} already")
+    return secrets
 
 
 def load_secret(name: str, secret: OperatorSecret) -> SecretStr:

@@ -1,4 +1,4 @@
-"""Where open ports of sessions are served, by the settings."""
+"""The address and the URL at which open ports of sessions are served."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from orchestrator.settings.values import NOWHERE, split_address
 
 @dataclass(slots=True)
 class PreviewOrigin:
-    """Where clients reach open ports; None: nowhere. Whoever listens there keeps it right."""
+    """The URL at which clients reach open ports; None: nowhere. Its listener sets it."""
 
     url: str | None
 

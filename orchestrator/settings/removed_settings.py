@@ -1,4 +1,4 @@
-"""Settings that are no more: a start with one fails, and says what replaces it."""
+"""Settings that no longer exist: a start with one fails, and the error says what replaces it."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,9 @@ _REMOVED = {"approval_webhook_url": _WEBHOOK, "approval_webhook_secret": _WEBHOO
 
 
 def check_removed(names: Iterable[str], prefix: str = "") -> None:
-    """`names` are those of set settings, or of variables, which have the prefix.
+    """Checks the names of settings that are set, or of variables, which have the prefix.
 
-    Raises: ConfigError with the entry that replaces a removed one; without its value, which may be
+    Raises: ConfigError that shows what replaces a removed setting, but not its value, which may be
     a secret.
     """
     for name in names:

@@ -1,4 +1,4 @@
-"""Checks of the name servers for a sandbox with a network: IPv4 addresses. Pure functions."""
+"""Name servers of sandboxes with a network, which are IPv4 addresses. Pure functions."""
 
 import ipaddress
 
@@ -7,7 +7,7 @@ MOST_RESOLVERS = 3
 
 
 def check_resolver(text: str) -> str:
-    """An address that a sandbox can reach. Raises: ValueError."""
+    """Returns the address. Raises: ValueError unless a sandbox can reach it."""
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:

@@ -21,7 +21,7 @@ def reason(kind: str, message: str) -> str:
 def place(location: tuple[Any, ...]) -> tuple[Any, ...]:
     """The field's place, without the schema's own parts.
 
-    These are in brackets: an error about a member's name counts as an error of the member, and one
-    about an alternative as an error of the field.
+    Those parts are in brackets. So an error about a member's name counts as an error of the member,
+    and an error about an alternative as an error of the field.
     """
     return tuple(part for part in location if not str(part).startswith("["))

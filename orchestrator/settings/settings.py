@@ -21,17 +21,18 @@ from orchestrator.settings.groups.engine import EngineSettings
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.settings.groups.places import PlaceSettings
 from orchestrator.settings.groups.rules import RuleSettings
-from orchestrator.settings.groups.serving import ServingSettings
+from orchestrator.settings.groups.server import ServerSettings
 from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.operator_mounts import OperatorMount, check_list
 from orchestrator.settings.removed_settings import check_removed
+from sandbox_agent.decide.facilities import WITHOUT
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 _PREFIX = "PADDOCK_"
 
 
 class _Environment(EnvSettingsSource):
-    """The environment. What is not JSON stays text, so that its setting refuses it by name."""
+    """The environment. A value that is not JSON stays a text, which its setting then refuses."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """The value in JSON, or the text."""
@@ -49,7 +50,7 @@ class Settings(
     AccessSettings,
     RuleSettings,
     PlaceSettings,
-    ServingSettings,
+    ServerSettings,
     BaseSettings,
 ):
     """Every setting. `PADDOCK_*` variables override the TOML file of `PADDOCK_CONFIG_FILE`.
@@ -104,6 +105,8 @@ class Settings(
 def load_settings() -> Settings:
     """This process's settings. Raises: ConfigError."""
     check_removed((name for name, value in os.environ.items() if value), _PREFIX)
+    if os.environ.get(WITHOUT):
+        raise ConfigError(f"{WITHOUT} is for tests, which hide what the kernel has: unset it")
     try:
         return Settings()
     except ValidationError as error:

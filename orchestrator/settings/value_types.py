@@ -1,4 +1,4 @@
-"""Types of single settings, which check and convert what the environment or the file gives."""
+"""Types of single settings, which check and convert values of the environment or the file."""
 
 import json
 import os
@@ -48,16 +48,6 @@ def _image(value: str) -> str:
     return value
 
 
-def _url(value: str) -> str:
-    check_url(value)
-    return value
-
-
-def _origin(value: str) -> str:
-    check_origin(value)
-    return value
-
-
 def _secret(value: SecretStr) -> SecretStr:
     check_secret(value.get_secret_value())
     return value
@@ -86,12 +76,12 @@ AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 Address = Annotated[str, AfterValidator(_address)]
 HostName = Annotated[str, AfterValidator(_host)]
 ImageName = Annotated[str, AfterValidator(_image)]
-Url = Annotated[str, AfterValidator(_url)]
+Url = Annotated[str, AfterValidator(check_url)]
 PlainUrl = Annotated[str, AfterValidator(check_plain_url)]
-Origin = Annotated[str, AfterValidator(_origin)]
+Origin = Annotated[str, AfterValidator(check_origin)]
 Resolver = Annotated[str, AfterValidator(check_resolver)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
-# Additions to a type: words in any case, lists in one line, and JSON in a variable.
+# They may be added to a type: words in any case, lists in one line, and JSON in a variable.
 AnyCase = BeforeValidator(_lower)
 CommaSeparated = BeforeValidator(_split)
 OrJson = BeforeValidator(_parse)

@@ -1,9 +1,10 @@
 """Checks of single settings: addresses, images, URLs, secrets. Pure functions."""
 
 import re
+from urllib.parse import SplitResult, urlsplit
 
 MIN_SECRET_LENGTH = 16
-# Instead of an address: no listener.
+# This word instead of an address means that there is no listener.
 NOWHERE = "off"
 IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
 _URL = re.compile(r"https?://[^\s/@?#]+(/[!-~]*)?")
@@ -31,13 +32,25 @@ def check_secret(secret: str) -> None:
         raise ValueError(f"must be at least {MIN_SECRET_LENGTH} visible ASCII characters")
 
 
-def check_url(url: str) -> None:
-    """Raises ValueError if it is not a URL to post to, or contains a user."""
+def check_url(url: str) -> str:
+    """Returns it. Raises: ValueError if it is not a URL to post to, or contains a user."""
     if not _URL.fullmatch(url):
         raise ValueError("must look like https://host/path, without a user")
+    return url
 
 
-def check_origin(url: str) -> None:
-    """Raises ValueError if it is not the beginning of a URL up to the host and port."""
+def endpoint_parts(url: str) -> SplitResult:
+    """The parts of a URL that `check_url` accepts. Raises: ValueError, also for its port."""
+    parts = urlsplit(check_url(url))
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    return parts
+
+
+def check_origin(url: str) -> str:
+    """Returns it. Raises: ValueError unless it is a URL that ends with its host and port."""
     if not _ORIGIN.fullmatch(url):
         raise ValueError("must look like https://host or https://host:port")
+    return url

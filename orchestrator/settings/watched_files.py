@@ -15,14 +15,14 @@ from orchestrator.settings.settings import ensure_state_dir
 class Source:
     """Files that are read together."""
 
-    # The directory in which files appear and disappear. None: the files themselves are watched,
-    # because other files next to them change all the time.
+    # The directory in which files appear and disappear. None: only the files are watched, because
+    # others beside them change all the time.
     directory: Path | None
     # The existing or required files; the directory itself if it can't be listed.
     files: Callable[[], Iterable[Path]]
     # Reads them, and returns a function that activates them. Raises: ConfigError.
     read: Callable[[], Callable[[], None]]
-    # Removing a key does not wait for the ledger; a new level does.
+    # Whether a change applies before it is recorded: a removal of a key does, a new level does not.
     at_once: bool
     # What was read last: a sha256 for each file, empty for a missing one.
     seen: dict[Path, str]

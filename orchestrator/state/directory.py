@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from orchestrator.host.workspace import mounts, overlay
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.settings.resolvers import resolv_conf
 from sandbox_agent.decide.protocol import (
     EGRESS_SOCKET_NAME,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.processes import Earlier, Measured
 from orchestrator.state.directory import SandboxDirectory
 from paddock.contract.words import Start

@@ -123,36 +123,29 @@ def load(
     Also rows of the sessions to which these `sandboxes` (names) belong, whenever those ended. Ended
     sessions that their clients never knew are left out.
     """
-    # A copy of the connection's row factory would outlive this read, but cursors have their own.
-    cursor = connection.cursor()
-    cursor.row_factory = sqlite3.Row
-    select = f"SELECT {_COLUMNS}, {_PACK} FROM {_SESSIONS}"  # noqa: S608
-    found = cursor.execute(
-        f"{select} WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
+    found = _select(
+        connection,
+        "status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
         " ORDER BY terminated_at",
         (ended_after,),
-    ).fetchall()
+    )
     # All sessions are searched for the others, which exist after a kill only.
     others = set(sandboxes) - {row["sandbox"] for row in found}
     if not others:
         return found
-    older = cursor.execute(
-        f"{select} WHERE terminated_at <= ? AND acknowledged = 1"  # noqa: S608
+    older = _select(
+        connection,
+        "terminated_at <= ? AND acknowledged = 1"
         " AND sandbox IN (SELECT value FROM json_each(?)) ORDER BY terminated_at",
         (ended_after, json.dumps(sorted(others))),
-    ).fetchall()
+    )
     return older + found
 
 
 def load_with_pack(connection: sqlite3.Connection, session_key: str | None) -> sqlite3.Row | None:
     """The row of one session, with its whole pack if it is kept."""
-    cursor = connection.cursor()
-    cursor.row_factory = sqlite3.Row
-    row: sqlite3.Row | None = cursor.execute(
-        f"SELECT {_COLUMNS}, {_PACK} FROM {_SESSIONS} WHERE sessions.key = ?",  # noqa: S608
-        (session_key,),
-    ).fetchone()
-    return row
+    found = _select(connection, "sessions.key = ?", (session_key,))
+    return found[0] if found else None
 
 
 def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:
@@ -246,11 +239,20 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
     if wanted.before is not None:
         conditions.append("(sessions.created_at, sessions.key) < (?, ?)")
         values += wanted.before
+    return _select(
+        connection,
+        f"{' AND '.join(conditions)} ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
+        (*values, wanted.limit),
+        pack="NULL AS pack",
+    )
+
+
+def _select(
+    connection: sqlite3.Connection, condition: str, values: tuple[object, ...], pack: str = _PACK
+) -> list[sqlite3.Row]:
+    """The rows of sessions for which the condition holds; an order may follow it."""
+    # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
-    return cursor.execute(
-        f"SELECT {_COLUMNS}, NULL AS pack FROM {_SESSIONS}"  # noqa: S608
-        f" WHERE {' AND '.join(conditions)}"
-        " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
-        (*values, wanted.limit),
-    ).fetchall()
+    statement = f"SELECT {_COLUMNS}, {pack} FROM {_SESSIONS} WHERE {condition}"  # noqa: S608 - ours
+    return cursor.execute(statement, values).fetchall()

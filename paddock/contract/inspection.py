@@ -8,6 +8,7 @@ from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.policies import EXAMPLE as POLICY
 from paddock.contract.policies import SessionPolicy
 from paddock.contract.sessions import EXAMPLE, Session
+from paddock.contract.system import FACILITY, FacilityMeans
 
 _PROCESS = {
     "pid": 7,
@@ -47,6 +48,7 @@ _INSPECTED = {
     "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0, "terminals": 0},
     "denials": [_DENIAL],
     "telemetry": _TELEMETRY,
+    "facilities": [FACILITY],
 }
 
 
@@ -142,3 +144,7 @@ class InspectedSession(Session):
     streams: OpenStreams
     denials: list[Denial] = Field(description="The latest 10, newest first.")
     telemetry: Telemetry
+    facilities: list[FacilityMeans] | None = Field(
+        default=None,
+        description="By what means its sandbox enforces its level; null without a sandbox.",
+    )

@@ -62,7 +62,7 @@ _LOW = {
     "egress": {"allow": [], "deny": []},
     "environment": ["LANG", "LC_*", "TZ"],
     "variables": {},
-    "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
+    "requires": {"landlock": 1, "seccomp": True, "mounts": True, "quota": False},
     "confinement": {
         "paths": True,
         "read": [],
@@ -75,6 +75,14 @@ _LOW = {
     "mounts": [],
     "images": None,
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
+}
+
+FACILITY = {
+    "name": "mdwe",
+    "decides": "writable code",
+    "preferred": False,
+    "provided": True,
+    "detail": "the system call filter (kernel before 6.3)",
 }
 
 _REMEDY = (
@@ -246,14 +254,36 @@ class Level(Model):
     sha256: Sha256 = Field(description="Of the level's file.")
 
 
+class FacilityMeans(Model):
+    """By what means something is decided: the kernel's own, or a substitute on an older one."""
+
+    model_config = example(FACILITY)
+
+    name: str
+    decides: str = Field(description="For example `writable code`.")
+    preferred: bool = Field(description="The kernel has the facility; else `detail` says why not.")
+    provided: bool = Field(description="False: sessions that need it are refused.")
+    detail: str
+
+
 class Levels(Model):
     """The permission levels, lowest first, and the policies that sessions may have."""
 
-    model_config = example({"items": [_LOW], "session_policies": [POLICY], "next": None})
+    model_config = example(
+        {
+            "items": [_LOW],
+            "session_policies": [POLICY],
+            "facilities": [FACILITY],
+            "next": None,
+        }
+    )
 
     items: list[Level]
     session_policies: list[ListedPolicy] = Field(
         default=[], description="What turns may do; the built-in ones first."
+    )
+    facilities: list[FacilityMeans] = Field(
+        default=[], description="By what means this host enforces the levels."
     )
     next: None
 

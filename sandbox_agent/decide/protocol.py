@@ -82,7 +82,9 @@ Host → agent, notifications
     drop      {command_id}     a held command never starts
 Agent → host
     hello (request)  {protocol, boot_id, configured, running, finished, terminals, landlock_abi,
-                      seccomp, session_cpu_us, session_output_bytes, secrets} → {committed_seq}
+                      seccomp, undisturbed, mdwe, session_cpu_us, session_output_bytes, secrets}
+                     → {committed_seq}
+                     `landlock_abi` to `mdwe` are its kernel's facilities;
                      without session_cpu_us and session_output_bytes until it is configured
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms, output}
@@ -103,7 +105,7 @@ from typing import Any, NamedTuple
 
 from sandbox_agent.decide.manifest import Consume
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024

@@ -1,6 +1,7 @@
 """Answers what the filters of guards report: records every program before it starts."""
 
 import errno
+import functools
 import os
 import sys
 from collections import deque
@@ -14,11 +15,15 @@ from sandbox_agent.enforce.filters import own_threads
 from sandbox_agent.enforce.images import Images
 from sandbox_agent.enforce.notify import Notice
 from sandbox_agent.enforce.second_look import Expected, SecondLooks
+from sandbox_agent.enforce.signal_requests import SignalRequests
 
 # The command sees its own call fail; the rule is the one that the parser uses for a first word.
 _RULE = "exec-allowlist"
 # Counted repeats are reported after this time, or earlier with the next recorded event.
 _REPEATS_SECONDS = 1.0
+# A call that took longer is paid by its command: its next one waits for this many times as long.
+_LONG_SECONDS = 0.001
+_PAUSE = 3
 
 
 class Held:
@@ -43,10 +48,11 @@ class Source:
     """The source of calls: one guard and its current command.
 
     `executable` lists the programs, and directories of programs, that the kernel lets the guard
-    execute. None means any.
+    execute. None means any. Its processes descend from the process `root`.
     """
 
-    def __init__(self, executable: frozenset[str] | None) -> None:
+    def __init__(self, executable: frozenset[str] | None, root: int) -> None:
+        self.root = root
         self.executable = executable
         self.command_id: str | None = None
         # The first execution of its command, if it is still to come.
@@ -93,15 +99,22 @@ class Source:
 class ExecRecorder:
     """Answers the listeners of all guards, one call at a time."""
 
-    def __init__(self, loop: Loop, events: EventBuffer, uid: int) -> None:
+    def __init__(
+        self, loop: Loop, events: EventBuffer, uid: int, *, undisturbed: bool = True
+    ) -> None:
+        """`undisturbed`: no signal interrupts a call that is reported."""
         self._loop = loop
         self._events = events
         self._uid = uid
-        self._thread_calls = own_threads.names(os.uname().machine)
+        machine = os.uname().machine
+        self._thread_calls = own_threads.names(machine)
+        self._signals = SignalRequests(uid, machine, undisturbed=undisturbed)
         self._served: dict[int, Source] = {}
         # The calls that brokers have received, by listener.
         self._received: dict[int, deque[tuple[Source, Notice]]] = {}
         self._waiting: set[int] = set()
+        # Listeners that pause, for the sake of others.
+        self._pausing: set[int] = set()
         self._telling: Timer | None = None
         self._looks = SecondLooks(loop, self._look, self._tell_difference)
 
@@ -114,6 +127,7 @@ class ExecRecorder:
         """Closes the listener; the kernel then refuses the calls that still wait."""
         del self._served[listener]
         self._waiting.discard(listener)
+        self._pausing.discard(listener)
         self._loop.unwatch(listener)
         os.close(listener)
 
@@ -126,13 +140,14 @@ class ExecRecorder:
     def answer(self, listener: int, source: Source, notice: Notice) -> None:
         """Answers one call that a broker has received, once it may be recorded."""
         self._received.setdefault(listener, deque()).append((source, notice))
-        if listener not in self._waiting:
+        if listener not in self._waiting | self._pausing:
             self._answer_received(listener)
 
     def drop(self, listener: int) -> None:
         """Closes a listener of `answer`."""
         self._received.pop(listener, None)
         self._waiting.discard(listener)
+        self._pausing.discard(listener)
         os.close(listener)
 
     def _wait(self, listener: int) -> None:
@@ -144,14 +159,28 @@ class ExecRecorder:
     def _resume(self) -> None:
         waiting, self._waiting = self._waiting, set()
         for listener in waiting:
-            if listener in self._served:
-                self.watch(listener, self._served[listener])
-            else:
-                self._answer_received(listener)
+            self._go_on_serving(listener)
+
+    def _go_on_serving(self, listener: int) -> None:
+        if listener in self._served:
+            self.watch(listener, self._served[listener])
+        else:
+            self._answer_received(listener)
+
+    def _pause(self, listener: int, seconds: float) -> None:
+        """Serves others meanwhile."""
+        self._pausing.add(listener)
+        self._loop.unwatch(listener)
+        self._loop.after(seconds, functools.partial(self._end_pause, listener))
+
+    def _end_pause(self, listener: int) -> None:
+        if listener in self._pausing:
+            self._pausing.discard(listener)
+            self._go_on_serving(listener)
 
     def _answer_received(self, listener: int) -> None:
         received = self._received[listener]
-        while received:
+        while received and listener not in self._pausing:
             source, notice = received[0]
             if not self._may_record(source):
                 self._wait(listener)
@@ -186,6 +215,11 @@ class ExecRecorder:
     def _answer(self, listener: int, source: Source, notice: Notice) -> None:
         if notice.number in self._thread_calls:
             own_threads.answer(listener, notice, self._thread_calls[notice.number])
+            return
+        if notice.number in self._signals.calls:
+            took = self._signals.answer(listener, notice, source.root)
+            if took > _LONG_SECONDS:
+                self._pause(listener, took * _PAUSE)
             return
         try:
             execution = notify.describe(listener, notice, self._uid)

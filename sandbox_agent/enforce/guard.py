@@ -23,6 +23,7 @@ from sandbox_agent.enforce import guard_messages, profile, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
 from sandbox_agent.enforce.guard_process import Setup, run
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import Profile, Tool
 from sandbox_agent.enforce.reads import broker
@@ -80,7 +81,7 @@ class Guard:
         self.meter = meter
         self._recorder = recorder
         self._profile = setup.profile
-        self._source = Source(setup.profile.executable)
+        self._source = Source(setup.profile.executable, self.pid)
         self._listener: int | None = None
 
     def prepare(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
@@ -215,7 +216,7 @@ class Guards:
         self,
         loop: Loop,
         configuration: Configuration,
-        abi: int,
+        kernel: Kernel,
         events: EventBuffer,
         programs: Libraries | None = None,
     ) -> None:
@@ -223,9 +224,11 @@ class Guards:
         self._loop = loop
         self._programs = programs
         self._configuration = configuration
-        self._abi = abi
+        self._kernel = kernel
         self._events = events
-        self._recorder = ExecRecorder(loop, events, configuration.uid)
+        self._recorder = ExecRecorder(
+            loop, events, configuration.uid, undisturbed=kernel.undisturbed
+        )
         self._meter = Meter()
         self._profile: Profile | None = None
         # The files of the session's manifest; they stay the same for every guard.
@@ -239,7 +242,7 @@ class Guards:
         """
         _check_workspace(self._configuration.uid)
         self._profile = profile.build(
-            self._configuration, self._abi, programs=self._programs, held=self.held
+            self._configuration, self._kernel, programs=self._programs, held=self.held
         )
 
     def prepare(self) -> None:
@@ -263,7 +266,7 @@ class Guards:
 
         Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
-        own = profile.build(self._configuration, self._abi, tool, self._programs, self.held)
+        own = profile.build(self._configuration, self._kernel, tool, self._programs, self.held)
         try:
             return self._make(own)
         finally:

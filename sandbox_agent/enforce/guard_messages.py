@@ -15,6 +15,7 @@ whatever the command is. `N` numbers the guard's commands. The second pair is fo
                     E<numbers> the first process ended: wait status, CPU time in microseconds,
                                peak memory in bytes, 1 if other processes of its tree are left,
                                and 1 if it failed while the workspace or /tmp was full
+                    O<number>  after killing for that many milliseconds, others still appear
                     G<number>  nothing is left; that many processes outlived the first
 """
 
@@ -29,7 +30,7 @@ TERM, KILL = b"t", b"k"
 _PLAN, _GO = b"p", b"g"
 _LARGEST_ERRNO = 4095
 _ORDER = re.compile(rb"([tk]|s([0-9]{1,3})) ([0-9]{1,18})")
-_REPORT = re.compile(rb"([XDEG])([0-9]{1,18}(?: [0-9]{1,18}){0,4})")
+_REPORT = re.compile(rb"([XDEOG])([0-9]{1,18}(?: [0-9]{1,18}){0,4})")
 
 
 class Step(enum.IntEnum):
@@ -76,13 +77,19 @@ class Ended(NamedTuple):
     full: bool
 
 
+class Outrun(NamedTuple):
+    """Other processes still appear after that time of killing; the guard only waits now."""
+
+    milliseconds: int
+
+
 class Gone(NamedTuple):
     """Nothing is left; that many processes outlived the first one."""
 
     outlived: int
 
 
-Report = Failed | Denied | Ended | Gone
+Report = Failed | Denied | Ended | Outrun | Gone
 
 
 def plan(number: int) -> bytes:
@@ -116,7 +123,7 @@ def parse_order(message: bytes) -> Order | None:
 
 def report(said: Report) -> bytes:
     """Encodes a report."""
-    kind = {Failed: b"X", Denied: b"D", Ended: b"E", Gone: b"G"}[type(said)]
+    kind = {Failed: b"X", Denied: b"D", Ended: b"E", Outrun: b"O", Gone: b"G"}[type(said)]
     return kind + b" ".join(b"%d" % value for value in said)
 
 
@@ -131,6 +138,7 @@ def parse_report(message: bytes) -> Report:
     if kind == b"E" and len(numbers) == 5 and numbers[0] <= 0xFFFF:
         status, cpu_us, max_rss_bytes, left, full = numbers
         return Ended(status, cpu_us, max_rss_bytes, bool(left), bool(full))
-    if kind in b"DG" and len(numbers) == 1:
-        return Denied(numbers[0]) if kind == b"D" else Gone(numbers[0])
+    single: dict[bytes, type[Denied | Outrun | Gone]] = {b"D": Denied, b"O": Outrun, b"G": Gone}
+    if kind in single and len(numbers) == 1:
+        return single[kind](numbers[0])
     raise ValueError("not a report")

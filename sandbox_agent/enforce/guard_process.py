@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import Any, NamedTuple, NoReturn
 
 from sandbox_agent.core import limits
@@ -16,17 +17,19 @@ from sandbox_agent.enforce import (
     command_process,
     guard_messages,
     privileges,
-    processes,
+    signalling,
     spawn,
     syscalls,
 )
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.filters import seccomp
-from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Report, Step
+from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Outrun, Report, Step
 from sandbox_agent.enforce.profile import Profile
 from sandbox_agent.enforce.spawn import Spawner
 
 _FAILED = 70
+# Without Landlock scopes, a tree that is not gone after searches of that time multiplies faster.
+_SEARCH_SECONDS = 0.25
 # The wait status that shells give for a command that was not found.
 _NOT_FOUND_STATUS = 127 << 8
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
@@ -91,9 +94,12 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
     if profile.ruleset is not None and profile.scoped:
         syscalls.landlock_restrict(profile.ruleset)
         os.close(profile.ruleset)
-    if not profile.writable_code:
+    if profile.mdwe:
         syscalls.deny_writable_code()
-    listener = seccomp.install(profile.machine, profile.code, listen=profile.reads is None)
+    listens = profile.reads is None
+    # An interrupted signal would be sent again.
+    undisturbed = listens and profile.undisturbed and profile.mark is not None
+    listener = seccomp.install(profile.machine, profile.code, listens, undisturbed=undisturbed)
     if listener is not None:
         socket.send_fds(agent, [guard_messages.LISTENER], [listener])
         os.close(listener)
@@ -209,7 +215,7 @@ class _Guard:
                     continue
                 message = self._agent.recv(guard_messages.MOST_BYTES)
                 if not message:
-                    self._kill_tree()
+                    self._kill_tree(helped=False)
                     return False
                 if not self._obey(message):
                     return True
@@ -224,7 +230,7 @@ class _Guard:
         elif order.kind == guard_messages.TERM:
             self._signal_tree(signal.SIGTERM)
         else:
-            self._kill_tree()
+            self._kill_tree(helped=True)
             self._send(Gone(self._outlived))
             return False
         return True
@@ -250,10 +256,20 @@ class _Guard:
             self._report_end(*first, left=left or counting)
         return left
 
-    def _kill_tree(self) -> None:
-        """Kills until nothing is left. Its Landlock domain limits its reach to its own tree."""
+    def _kill_tree(self, *, helped: bool) -> None:
+        """Kills until nothing is left.
+
+        Its Landlock domain limits its reach to its own tree. Without scopes, each round is a
+        search, and processes may multiply faster; then, if it is `helped`, the agent ends them.
+        """
+        began, outrun = time.monotonic(), False
         while self._reap(counting=True):
-            self._signal_tree(signal.SIGKILL)
+            if not outrun:
+                self._signal_tree(signal.SIGKILL)
+            taken = time.monotonic() - began
+            if helped and not self._profile.scoped and not outrun and taken > _SEARCH_SECONDS:
+                outrun = True
+                self._send(Outrun(int(taken * 1000)))
             self._wait_one()
 
     def _wait_one(self) -> None:
@@ -266,7 +282,7 @@ class _Guard:
     def _signal_group(self, number: int) -> None:
         if not self._first_ended:
             self._signal_first(number)
-            privileges.signal_as(self._uid, -self._first, number)
+            signalling.kill_as(self._uid, -self._first, number, self._profile.mark)
 
     def _signal_first(self, number: int) -> None:
         """Signals the first process while it still runs as the guard's user.
@@ -274,16 +290,20 @@ class _Guard:
         After that, only the session's user can signal it, so one of the two signals reaches it.
         """
         with contextlib.suppress(OSError):
-            os.kill(self._first, number)
+            signalling.kill(self._first, number, self._profile.mark)
 
     def _signal_tree(self, number: int) -> None:
         if not self._first_ended:
             self._signal_first(number)
         if self._profile.scoped:
-            privileges.signal_as(self._uid, -1, number)
+            signalling.kill_as(self._uid, -1, number)
             return
-        for pid in processes.below(os.getpid()):
-            privileges.signal_as(self._uid, pid, number)
+
+        def send_one(_pid: int, descriptor: int) -> None:
+            with privileges.as_user(self._uid), contextlib.suppress(OSError):
+                signalling.send(descriptor, number, mark=self._profile.mark)
+
+        signalling.to_all(os.getpid(), send_one)
 
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left

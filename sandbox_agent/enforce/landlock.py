@@ -10,10 +10,9 @@ import stat
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from sandbox_agent.decide.facilities import Kernel
 from sandbox_agent.enforce import syscalls
 
-# Scopes exist since this version: they keep abstract UNIX sockets and signals inside the domain.
-SCOPES_ABI = 6
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1
 _SCOPE_SIGNAL = 2
 
@@ -55,7 +54,7 @@ WRITES = (CHANGE & ~READ) | _MAKE_CHAR | _MAKE_BLOCK
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | IOCTL_DEV
 _FIRST = (1 << 13) - 1
 # The interface version that added each later right.
-_SINCE = {2: _REFER, 3: _TRUNCATE, 5: IOCTL_DEV}
+_SINCE = {1: _FIRST, 2: _REFER, 3: _TRUNCATE, 5: IOCTL_DEV}
 
 
 class Rule(NamedTuple):
@@ -65,11 +64,11 @@ class Rule(NamedTuple):
     access: int
 
 
-def handled(abi: int) -> int:
-    """All rights that this version of the interface can deny."""
-    rights = _FIRST
+def handled(kernel: Kernel) -> int:
+    """All rights that this kernel's version of the interface can deny."""
+    rights = 0
     for since, right in _SINCE.items():
-        if abi >= since:
+        if kernel.landlock >= since:
             rights |= right
     return rights
 
@@ -81,14 +80,16 @@ class Opened(NamedTuple):
     access: int
 
 
-def ruleset(abi: int, rules: list[Rule], rights: int, opened: Iterable[Opened] = ()) -> int | None:
+def ruleset(
+    kernel: Kernel, rules: list[Rule], rights: int, opened: Iterable[Opened] = ()
+) -> int | None:
     """A ruleset that denies those `rights` that no rule grants, with scopes if the kernel has them.
 
     Returns None if this kernel can deny none of the rights. A path that does not exist is skipped.
     The descriptors of `opened` are closed, one before the next is asked for. Raises: OSError.
     """
-    scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if abi >= SCOPES_ABI else 0
-    rights &= handled(abi) if abi else 0
+    scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if kernel.scopes else 0
+    rights &= handled(kernel)
     if not scoped and not rights:
         return None
     made = syscalls.landlock_ruleset(rights, scoped)

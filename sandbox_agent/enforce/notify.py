@@ -91,6 +91,11 @@ def refuse(listener: int, notice: Notice, number: int) -> None:
     _answer(listener, _RESPONSE.pack(notice.id, 0, -number, 0))
 
 
+def succeed(listener: int, notice: Notice) -> None:
+    """Makes the call return 0. Raises: OSError."""
+    _answer(listener, _RESPONSE.pack(notice.id, 0, 0, 0))
+
+
 def give(listener: int, notice: Notice, descriptor: int, *, inherited: bool) -> None:
     """Makes the call return a copy of our descriptor, which an execution keeps if `inherited`.
 
@@ -174,6 +179,22 @@ def read_path(memory: int, at: int) -> bytes:
     if not path:
         raise _error(errno.ENOENT)
     return path
+
+
+def read_whole(task: int, at: int, size: int, uid: int) -> bytes:
+    """That many bytes at an address of a thread's memory, read as the session's user.
+
+    Raises: OSError, the kernel's for an invalid address; PermissionError if the memory is hidden.
+    """
+    with as_user(uid):
+        memory = os.open(f"/proc/{task}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = _read(memory, size, at)
+    finally:
+        os.close(memory)
+    if len(data) < size:
+        raise _error(errno.EFAULT)
+    return data
 
 
 def _words(memory: int, at: int) -> tuple[list[str], bool]:

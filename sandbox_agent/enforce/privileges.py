@@ -1,10 +1,10 @@
-"""Drops privileges, and takes on the session's identity to send a signal."""
+"""Drops privileges, and takes on the session's identity for a moment."""
 
 import os
 import resource
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 # The kernel kills a command before the agent when the sandbox runs out of memory.
 OOM_SCORE_OF_COMMANDS = 1000
@@ -85,13 +85,21 @@ def as_user(uid: int) -> Iterator[None]:
         os.setegid(0)
 
 
-def signal_as(uid: int, pid: int, number: int) -> None:
-    """Signals a process of the session's uid.
+@contextmanager
+def wholly_as(uid: int) -> Iterator[None]:
+    """Acts as the session's user in whole: as its real user, too.
 
-    A process that is gone, or that has not become the session's user yet, is no error.
+    `as_user` leaves root as the real user, who may signal root's processes and may not set limits
+    of others. Only the agent may use this: the user's processes would have the right to signal
+    this one meanwhile, but filter or scopes keep commands from it.
     """
-    with as_user(uid), suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
+    os.setresgid(uid, uid, 0)
+    os.setresuid(uid, uid, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
 
 
 def close_others(keep: Iterable[int]) -> None:

@@ -10,8 +10,9 @@ from sandbox_agent.decide.denials import Denials
 from sandbox_agent.decide.manifest import Consume, ReadManifest
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.decide.writable import places
-from sandbox_agent.enforce import landlock, syscalls
+from sandbox_agent.enforce import landlock
 from sandbox_agent.enforce.filters import read_filter, seccomp
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.landlock import (
     CHANGE,
     EXECUTE,
@@ -36,7 +37,8 @@ class Reads(NamedTuple):
 
     `ruleset` is Landlock's for a broker and its guard: that of the commands, and the right to use
     /proc. `code` is the filter that reports the commands' calls. `recorded`: the agent records
-    executions, and lets them go on.
+    executions, and lets them go on. `signals`: it answers those that are reported. Without
+    `truncation`, brokers refuse what Landlock does not.
     """
 
     ruleset: int | None
@@ -45,24 +47,30 @@ class Reads(NamedTuple):
     denials: Denials
     enforced: bool
     recorded: bool
+    signals: bool = False
+    truncation: bool = True
 
 
 class Profile(NamedTuple):
     """`ruleset` is Landlock's, and `code` is the filter's; None if there is none.
 
     `executable` lists the programs, and directories of programs, that may be executed; None means
-    any. `cookie` marks what the guard itself executes; None means that nothing is reported. `reads`
-    is for the broker of a session that may read its manifest's files only.
+    any. `mdwe`: the kernel itself denies writable code. `cookie` marks what the guard itself
+    executes; None means that nothing is reported. `reads` is for the broker of a session that may
+    read its manifest's files only. `mark` is for signals what `cookie` is for executions; without
+    `scoped`, they are reported. `undisturbed`: no signal interrupts a call that is reported.
     """
 
     machine: str
     ruleset: int | None
     scoped: bool
     code: bytes
-    writable_code: bool
+    mdwe: bool
     executable: frozenset[str] | None
     cookie: tuple[int, int] | None
     reads: Reads | None = None
+    mark: tuple[int, int] | None = None
+    undisturbed: bool = False
 
     def close(self) -> None:
         """Closes its rulesets: a guard has its own copies."""
@@ -102,7 +110,7 @@ def programs_of(commands: Iterable[str]) -> Libraries:
 
 def build(
     configuration: Configuration,
-    abi: int,
+    kernel: Kernel,
     tool: Tool = NO_TOOL,
     programs: Libraries | None = None,
     held: Held | None = None,
@@ -113,7 +121,7 @@ def build(
     session's manifest; the first profile fills it. Raises: ConfinementError.
     """
     try:
-        return _build(configuration, abi, tool, programs, {} if held is None else held)
+        return _build(configuration, kernel, tool, programs, {} if held is None else held)
     except BaselineError as error:
         raise ConfinementError(str(error)) from None
     except OSError as error:
@@ -121,17 +129,18 @@ def build(
 
 
 def _build(
-    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None, held: Held
+    configuration: Configuration, kernel: Kernel, tool: Tool, programs: Libraries | None, held: Held
 ) -> Profile:
     machine = os.uname().machine
     wanted, consume = configuration.confinement, configuration.consume
-    _check_kernel(machine, abi, configuration)
+    _check_kernel(kernel, configuration)
     image = ImageBaseline() if consume is None else image_baseline.load()
     if consume is not None:
         consume = consume._replace(baseline=(*consume.baseline, *image.read))
         configuration = configuration._replace(consume=consume)
-    paths = _path_rights(configuration, abi, tool, programs)
+    paths = _path_rights(configuration, kernel, tool, programs)
     cookie = _cookie() if wanted.record_execs or consume is not None else None
+    mark = None if kernel.scopes else _cookie()
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
         unnamed_memory=not wanted.paths,
@@ -141,79 +150,88 @@ def _build(
         cookie=cookie if consume is None else None,
         writable_code=writable_code,
         listened=consume is None,
+        signals=mark,
+        mdwe=kernel.mdwe,
+        truncation=kernel.truncation or not paths.confined,
     )
     reads = None
     if consume is not None and cookie is not None:
         manifest = _manifest(consume, paths)
         reads = Reads(
-            ruleset=_ruleset(configuration, abi, paths, held, Rule("/proc", READ | WRITE_FILE)),
-            code=read_filter.program(machine, cookie),
+            ruleset=_ruleset(configuration, kernel, paths, held, Rule("/proc", READ | WRITE_FILE)),
+            code=read_filter.program(machine, cookie, with_signals=mark is not None),
             manifest=manifest,
             denials=Denials(manifest, image.absent, image.refused),
             enforced=consume.enforced,
             recorded=wanted.record_execs,
+            signals=mark is not None,
+            truncation=wanted_filter.truncation,
         )
     return Profile(
         machine=machine,
-        ruleset=_ruleset(configuration, abi, paths, held),
-        scoped=abi >= landlock.SCOPES_ABI,
+        ruleset=_ruleset(configuration, kernel, paths, held),
+        scoped=kernel.scopes,
         code=seccomp.program(machine, wanted_filter),
-        writable_code=writable_code,
+        mdwe=kernel.mdwe and not writable_code,
         executable=paths.executable,
         cookie=cookie,
         reads=reads,
+        mark=mark,
+        undisturbed=kernel.undisturbed,
     )
 
 
-def _check_kernel(machine: str, abi: int, configuration: Configuration) -> None:
+def _check_kernel(kernel: Kernel, configuration: Configuration) -> None:
     """Raises: ConfinementError if the kernel lacks what the session needs."""
     wanted, consume = configuration.confinement, configuration.consume
-    if not seccomp.available(machine):
+    if not kernel.notification:
         raise ConfinementError("the kernel has no system call filters with notification")
-    if consume is not None and not seccomp.waits_undisturbed(machine):
+    if consume is not None and not kernel.undisturbed:
         raise ConfinementError(
             "the kernel can't answer calls undisturbed: it must be 5.19 or later"
         )
-    if (wanted.paths or consume is not None) and not abi:
+    if (wanted.paths or consume is not None) and not kernel.paths:
         raise ConfinementError("the kernel has no Landlock")
-    if not wanted.writable_code and not syscalls.can_deny_writable_code():
-        raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
 
 
 class _Paths(NamedTuple):
-    """The rights that are denied unless a rule grants them, and the executable paths."""
+    """The rights that are denied unless a rule grants them, and the executable paths.
+
+    `confined`: the rules name single paths, and not only where anything may be written.
+    """
 
     rules: list[Rule]
     rights: int
     executable: frozenset[str] | None
+    confined: bool
 
 
 def _path_rights(
-    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
+    configuration: Configuration, kernel: Kernel, tool: Tool, programs: Libraries | None
 ) -> _Paths:
     wanted, consume = configuration.confinement, configuration.consume
     executable: frozenset[str] | None = None
-    rights = landlock.handled(abi) if abi else 0
+    rights, confined = landlock.handled(kernel), True
     if consume is not None and consume.enforced:
         rules, executable = consume_rules(configuration, consume, tool, programs)
     elif wanted.paths:
         rules, executable = path_rules(configuration, tool, programs)
     else:
-        rules, rights = write_rules(configuration, tool), landlock.WRITES
+        rules, rights, confined = write_rules(configuration, tool), landlock.WRITES, False
     if wanted.ptrace or tool.ptrace:
         rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory through it
-    return _Paths(rules, rights, executable)
+    return _Paths(rules, rights, executable, confined)
 
 
 def _ruleset(
-    configuration: Configuration, abi: int, paths: _Paths, held: Held, *more: Rule
+    configuration: Configuration, kernel: Kernel, paths: _Paths, held: Held, *more: Rule
 ) -> int | None:
     consume = configuration.consume
     opened: Iterable[Opened] = ()
     if consume is not None and consume.enforced:
         executable = not configuration.confinement.paths
         opened = pack_files.opened(consume, configuration.uid, executable=executable, held=held)
-    return landlock.ruleset(abi, [*paths.rules, *more], paths.rights, opened)
+    return landlock.ruleset(kernel, [*paths.rules, *more], paths.rights, opened)
 
 
 def _manifest(consume: Consume, paths: _Paths) -> ReadManifest:

@@ -1,15 +1,12 @@
 """Ends processes that have outlived their guard, and so have become children of the agent."""
 
 import os
-import signal
 import time
 from collections.abc import Callable
 
 from sandbox_agent.core.loop import Loop
-from sandbox_agent.enforce import privileges, processes
+from sandbox_agent.enforce import processes, standstill
 
-# Limit on the scans in one round, which go on while each finds new processes: some may fork.
-_MOST_LOOKS = 50
 _AGAIN_SECONDS = 0.01
 # A process that has not ended by then is stuck in the kernel.
 PATIENCE_SECONDS = 10.0
@@ -35,7 +32,9 @@ class _Strays:
 
     def end(self) -> None:
         """Runs one round and schedules the next."""
-        self._kill()
+        if self._find():
+            # A process that has not become the session's user yet belongs to root.
+            standstill.end(self._uid, os.getpid(), self._loop.children)
         # Pids are assigned in ascending order, so a process that is created during the scans can
         # escape only one of two.
         if not self._find() and not self._find():
@@ -44,17 +43,6 @@ class _Strays:
             raise SystemExit("processes whose guard has ended can't be ended")
         else:
             self._loop.after(_AGAIN_SECONDS, self.end)
-
-    def _kill(self) -> None:
-        killed: set[int] = set()
-        for _ in range(_MOST_LOOKS):
-            found = self._find() - killed
-            if not found:
-                return
-            for pid in found:
-                # A process that has not become the session's user yet belongs to root.
-                privileges.signal_as(self._uid, pid, signal.SIGKILL)
-            killed |= found
 
     def _find(self) -> set[int]:
         return set(processes.below(os.getpid(), self._loop.children))

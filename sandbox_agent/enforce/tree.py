@@ -11,10 +11,10 @@ from typing import Any
 
 from sandbox_agent.core import limits
 from sandbox_agent.core.loop import READ, Loop, Timer
-from sandbox_agent.enforce import guard_messages, strays
+from sandbox_agent.enforce import guard_messages, standstill, strays
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.guard import Guard
-from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Report, Step
+from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Outrun, Report, Step
 
 # The end reason of a command whose guard failed.
 LOST = "guard_failed"
@@ -152,6 +152,8 @@ class Tree:
                 self.denied = _cut(self._plan.inside[report.operand][0])
             case Ended():
                 self._on_first_ended(report)
+            case Outrun():
+                self._end_outrunners()
             case Gone():
                 self._leftovers = report.outlived
                 self._finish()
@@ -160,7 +162,12 @@ class Tree:
         """Whether the guard can send that report now, for this plan."""
         if isinstance(report, Denied) and report.operand >= len(self._plan.inside):
             return False
-        return isinstance(report, Gone) == self.first_ended
+        return isinstance(report, Outrun) or isinstance(report, Gone) == self.first_ended
+
+    def _end_outrunners(self) -> None:
+        """Ends what the guard can't: while all of the session's processes stand still."""
+        if not standstill.end(self.guard.uid, self.guard.pid):
+            self.after(_ORDER_AGAIN_SECONDS, self._end_outrunners)
 
     def _lose(self) -> None:
         """Handles a guard that died or misbehaves: ends it and all that it owned."""

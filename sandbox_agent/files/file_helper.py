@@ -11,7 +11,7 @@ from typing import Any
 from sandbox_agent.core.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.decide.excerpts import LONGEST_PATHS, LONGEST_TEXT, MOST_PATHS, json_size
 from sandbox_agent.decide.protocol import CHUNK_BYTES, MAX_FRAME_BYTES
-from sandbox_agent.enforce import privileges
+from sandbox_agent.enforce import signalling
 from sandbox_agent.files import file_worker
 from sandbox_agent.files.file_worker import HEADER
 
@@ -170,7 +170,7 @@ class FileHelper:
         self._ended()
 
     def _kill(self) -> None:
-        privileges.signal_as(self._uid, self._pid, signal.SIGKILL)
+        signalling.kill_as(self._uid, self._pid, signal.SIGKILL)
         self._ended()
 
 

@@ -10,6 +10,7 @@ import socket
 
 from sandbox_agent.core.loop import READ, Loop
 from sandbox_agent.decide.protocol import EGRESS_PORT
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.net import forwarder_process
 
 _BACKLOG = 64
@@ -19,10 +20,10 @@ _RESTART_SECONDS = 1.0
 class Forwarder:
     """Relays connections to the loopback port to the proxy on the host."""
 
-    def __init__(self, loop: Loop, abi: int, uid: int) -> None:
+    def __init__(self, loop: Loop, kernel: Kernel, uid: int) -> None:
         """`uid` is the session's. Connections wait until `start`. Raises: OSError."""
         self._loop = loop
-        self._abi = abi
+        self._kernel = kernel
         self._uid = uid
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -46,7 +47,7 @@ class Forwarder:
             self._again()
             return
         if pid == 0:
-            forwarder_process.run(self._listener, self._abi, self._uid)
+            forwarder_process.run(self._listener, self._kernel, self._uid)
         self._loop.on_exit(pid, self._again)
 
     def _again(self) -> None:

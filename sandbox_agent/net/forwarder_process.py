@@ -14,6 +14,7 @@ import time
 from typing import NamedTuple, NoReturn
 
 from sandbox_agent.decide.protocol import EGRESS_DIR, EGRESS_SOCKET_NAME, FORWARDER_UID
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.net import program_finder
 from sandbox_agent.net.held_connections import HeldConnections
 from sandbox_agent.net.relay import Relay, run_confined
@@ -29,15 +30,17 @@ _LOOK_SECONDS, _FIRST_LOOK_SECONDS = 1.0, 0.1
 _PASSING_LOOKS = 5
 
 
-def run(listener: socket.socket, abi: int, uid: int) -> NoReturn:
+def run(listener: socket.socket, kernel: Kernel, uid: int) -> NoReturn:
     """Runs in a new child of the agent; `uid` is the session's."""
     proxy = os.path.join(EGRESS_DIR, EGRESS_SOCKET_NAME)
     finder = program_finder.start(uid)
     held = HeldConnections(listener.getsockname()[1])
     kept = [listener.fileno(), *held.descriptors, *([] if finder is None else [finder.fileno()])]
-    run_confined(
-        "forwarder", FORWARDER_UID, abi, kept, lambda: Relays(listener, proxy, held, finder).run()
-    )
+
+    def work() -> None:
+        Relays(listener, proxy, held, finder).run()
+
+    run_confined("forwarder", FORWARDER_UID, kernel, kept, work)
 
 
 class _Asked(NamedTuple):

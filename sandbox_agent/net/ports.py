@@ -10,15 +10,16 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Message
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.net import ports_process
 
 
 class Ports:
     """Starts the process when the control plane asks for it; it ends when nobody listens to it."""
 
-    def __init__(self, loop: Loop, abi: int) -> None:
+    def __init__(self, loop: Loop, kernel: Kernel) -> None:
         self._loop = loop
-        self._abi = abi
+        self._kernel = kernel
         self._runs = False
 
     def start(self, _params: Message, reply: Reply) -> None:
@@ -29,7 +30,7 @@ class Ports:
             except OSError:
                 raise AgentError("busy", "there is no room for another process") from None
             if pid == 0:
-                ports_process.run(self._abi)
+                ports_process.run(self._kernel)
             self._runs = True
             self._loop.on_exit(pid, self._ended)
         reply({})

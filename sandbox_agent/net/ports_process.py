@@ -18,6 +18,7 @@ from sandbox_agent.decide.protocol import (
     PORTS_SOCKET_NAME,
     PORTS_UID,
 )
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.net.relay import Relay, run_confined
 
 # Connections that wait for a port, and all connections.
@@ -26,10 +27,10 @@ MOST_CONNECTIONS = 64
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
-def run(abi: int) -> NoReturn:
+def run(kernel: Kernel) -> NoReturn:
     """Runs in a new child of the agent."""
     path = os.path.join(PORTS_DIR, PORTS_SOCKET_NAME)
-    run_confined("ports", PORTS_UID, abi, [], lambda: PortRelays(path).run())
+    run_confined("ports", PORTS_UID, kernel, [], lambda: PortRelays(path).run())
 
 
 class PortRelays:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from sandbox_agent.enforce import landlock, privileges, syscalls
+from sandbox_agent.enforce.kernel import Kernel
 
 # What is kept of a connection while its other side is slow, per direction.
 BUFFER_BYTES = 64 * 1024
@@ -17,7 +18,7 @@ _FAILED = 70
 
 
 def run_confined(
-    name: str, uid: int, abi: int, kept: Iterable[int], work: Callable[[], object]
+    name: str, uid: int, kernel: Kernel, kept: Iterable[int], work: Callable[[], object]
 ) -> NoReturn:
     """Does the work in a new child of the agent, without privileges, files, or signals to others.
 
@@ -29,7 +30,7 @@ def run_confined(
         privileges.close_others(kept)
         privileges.drop_to(uid)
         syscalls.gain_no_privileges()
-        ruleset = landlock.ruleset(abi, [], landlock.handled(abi) if abi else 0)
+        ruleset = landlock.ruleset(kernel, [], landlock.handled(kernel))
         if ruleset is not None:
             syscalls.landlock_restrict(ruleset)
             os.close(ruleset)

@@ -11,7 +11,7 @@ from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guard import Guards
-from sandbox_agent.enforce.landlock import SCOPES_ABI
+from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.profile import ConfinementError
 from sandbox_agent.pty.request import LARGEST_SIDE, parse
 from sandbox_agent.pty.terminal import Terminal
@@ -31,7 +31,7 @@ class Terminals:
         self,
         loop: Loop,
         configuration: Configuration,
-        abi: int,
+        kernel: Kernel,
         events: EventBuffer,
         work: Work,
         guards: Guards,
@@ -40,8 +40,8 @@ class Terminals:
         self._loop = loop
         self._configuration = configuration
         self._secrets = secrets
-        # Without path rules, only scopes keep other commands from reaching a tool.
-        self._exposed = not configuration.confinement.paths and abi < SCOPES_ABI
+        # Without Landlock, other commands could look into a tool.
+        self._exposed = not kernel.paths
         self._events = events
         self._work = work
         self._guards = guards
@@ -61,7 +61,7 @@ class Terminals:
             message = f"the level {self._configuration.level} permits no shell"
             raise AgentError("permission_denied", message, "shell-level")
         if self._exposed:
-            message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
+            message = "terminals at this level need a kernel with Landlock (Linux 5.13)"
             raise AgentError("conflict", message)
         self._work.check(request.terminal_id)
         self._work.remember(request.terminal_id)

@@ -194,7 +194,7 @@ async def test_what_looks_through_records_holds_up_no_session(api: Api, path: st
 async def test_whoever_asks_often_keeps_no_other_key_waiting(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The handles of a key share that key's turns, and take turns with each other."""
+    """The handles of a key share that key's slots, and are served round robin."""
     handle = (await api.session(key=OPERATOR_KEY, id="mine"))["handle"]
     await api.session(key=OTHER_KEY, id="theirs")
     began, free = threading.Event(), threading.Event()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.operate.backups.backup import take
 from orchestrator.operate.backups.backup_file import BackupError
 from orchestrator.operate.backups.contents import LEFT_OUT, roots
-from orchestrator.operate.backups.restoring import restore
-from orchestrator.operate.backups.taking import take
+from orchestrator.operate.backups.restoration import restore
 from orchestrator.state.directory import left_over
 from tests.api.conftest import Api, served
 from tests.support.restart import reopened

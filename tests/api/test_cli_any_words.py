@@ -58,7 +58,7 @@ def commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def lines(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
-    """The command with each word at the place of each argument and each option in turn."""
+    """The command with each word at the place of each argument, then of each option."""
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option"]
     plain = [usual(each) for each in arguments]

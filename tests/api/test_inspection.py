@@ -47,7 +47,9 @@ async def ended(response: ClientResponse) -> None:
 async def test_processes_use_commands_and_denials(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.host.node.local.measure", lambda *_: (MEASURED, Earlier()))
+    monkeypatch.setattr(
+        "orchestrator.host.node.local_node.measure", lambda *_: (MEASURED, Earlier())
+    )
     created = await api.session(permission_level="low")
     path = f"/api/sessions/{created['id']}"
     for number in range(12):
@@ -85,7 +87,9 @@ async def test_a_secret_that_is_a_word_of_the_api_hides_nothing_else(
 ) -> None:
     process = Process(1, 4000, 3999, secret, ["sh", f"-c {secret}"], "sleeping", 0.5, 0.0, 9000)
     measured = Measured([process], MEASURED.usage)
-    monkeypatch.setattr("orchestrator.host.node.local.measure", lambda *_: (measured, Earlier()))
+    monkeypatch.setattr(
+        "orchestrator.host.node.local_node.measure", lambda *_: (measured, Earlier())
+    )
     created = await api.session(permission_level="high")
     path, key = f"/api/sessions/{created['id']}", created["handle"]
     body = {"argv": ["ls"], "secrets": {"SECRET_X": secret}}
@@ -322,14 +326,14 @@ async def test_a_host_that_does_not_tell_what_it_has_left_takes_no_session(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests wait for a thread, never for a blocked event loop."""
-    monkeypatch.setattr("orchestrator.host.node.local._RESOURCE_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.host.node.local_node._RESOURCE_SECONDS", 0.05)
     released = threading.Event()
 
     def hang(_: Path) -> Resources:
         released.wait()
         return Resources(0, 0)
 
-    monkeypatch.setattr("orchestrator.host.node.local.resources", hang)
+    monkeypatch.setattr("orchestrator.host.node.local_node.resources", hang)
     api.plane.ready.fresh_seconds = 0
     refused = await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
     assert refused["retry_after"] > 0
@@ -345,6 +349,6 @@ async def test_a_failing_disk_refuses_new_sessions(
     def fail(_: Path) -> Resources:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("orchestrator.host.node.local.resources", fail)
+    monkeypatch.setattr("orchestrator.host.node.local_node.resources", fail)
     await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
     assert api.engine.containers == {}

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from orchestrator.ground.errors import ValidationError
+from orchestrator.host.node.kernel import kernel_facts
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy import levels
 from orchestrator.settings.settings import Settings
 from orchestrator.state.requests import NewSession
 from paddock.cli.levels import complete_level
+from sandbox_agent.decide.facilities import in_force
 from tests.api.conftest import ADMIN_KEY, Api
 
 PACKAGED = Path(levels.__file__).with_name("levels")
@@ -48,7 +50,7 @@ async def test_it_is_listed_and_used(api: Api) -> None:
     assert [level["name"] for level in listed] == FOUR.split("|")
     build = listed[2]
     assert (build["rank"], build["risk_tier"], build["noexec"]) == (250, "low", True)
-    assert build["requires"] == {"landlock": 3, "seccomp": True, "mounts": True, "quota": False}
+    assert build["requires"] == {"landlock": 1, "seccomp": True, "mounts": True, "quota": False}
     assert build["confinement"]["paths"] is True
 
     session = await api.session(permission_level="build")
@@ -154,7 +156,7 @@ async def test_what_the_host_lacks_is_told_before_anything_is_begun(
     api: Api, settings: Settings
 ) -> None:
     assert settings.levels_dir is not None
-    edits = ("rank = 100", "rank = 900"), ("landlock = 3", "landlock = 999")
+    edits = ("rank = 100", "rank = 900"), ("landlock = 1", "landlock = 999")
     level_file(settings.levels_dir, "future", *edits)
     await api.plane.reload.look()
     body = {"id": "new", "permission_level": "future"}
@@ -186,7 +188,7 @@ async def test_what_the_host_lacks_is_told_before_anything_is_begun(
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"landlock_abi": 0}, "needs Landlock version 3, but found none"),
+        ({"landlock_abi": 0}, "needs Landlock version 1, but found none"),
         ({"seccomp": False}, "needs seccomp filters with notification, which are missing"),
     ],
 )
@@ -215,6 +217,29 @@ async def test_what_the_sandbox_lacks_is_told_and_nothing_is_left(
     api.agents.said = {}
     assert await api.json("PUT", path + "/settings", json=change)
     assert (await api.json("POST", path + "/exec", json=run))["exit_code"] == 0
+
+
+async def test_the_means_in_force_are_told(api: Api) -> None:
+    api.agents.said = {"landlock_abi": 2, "mdwe": False}
+    whole = (await api.json("GET", "/api/policies"))["facilities"]
+    assert [(each["name"], each["preferred"]) for each in whole] == [
+        (means.facility.name, means.preferred) for means in in_force(kernel_facts().kernel)
+    ]
+    session = await api.session(permission_level="low")
+    path = f"/api/sessions/{session['id']}"
+    told = {each["name"]: each for each in (await api.json("GET", path))["facilities"]}
+    assert told["mdwe"] == {
+        "name": "mdwe",
+        "decides": "writable code",
+        "preferred": False,
+        "provided": True,
+        "detail": "the system call filter (kernel before 6.3)",
+    }
+    assert told["truncation"]["detail"] == "the system call filter (kernel before 6.2)"
+    assert told["moves"] == {**told["moves"], "preferred": True, "detail": "Landlock"}
+    assert "undisturbed" not in told  # it has no pack
+    await api.call("DELETE", path)
+    assert (await api.json("GET", path))["facilities"] is None
 
 
 async def test_the_runtime_reaches_the_engine(api: Api) -> None:

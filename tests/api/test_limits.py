@@ -267,13 +267,13 @@ async def test_lowering_a_level_waits_for_no_creation(api: Api) -> None:
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     releases = [api.engine.hang_next("create") for _ in range(2)]
     flood = [asyncio.create_task(api.session(key=OPERATOR_KEY)) for _ in range(30)]
-    turns = api.plane.sessions.shares.slots
+    slots = api.plane.sessions.shares.slots
     async with asyncio.timeout(WAIT_SECONDS):
-        await until(lambda: turns.waiting == 28)
+        await until(lambda: slots.waiting == 28)
         path = f"/api/sessions/{session['id']}/settings"
         body = {"settings": {"permission_level": "low"}}
         assert (await api.json("PUT", path, key=OPERATOR_KEY, json=body)) is not None
-        assert turns.waiting == 28
+        assert slots.waiting == 28
         for release in releases:
             release.set()
         await asyncio.gather(*flood)
@@ -344,13 +344,13 @@ async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:
         await api.session(key=key)
         served.append(name)
 
-    turns = api.plane.sessions.shares.slots
+    slots = api.plane.sessions.shares.slots
     greedy = [asyncio.create_task(create(OPERATOR_KEY, "greedy")) for _ in range(30)]
     async with asyncio.timeout(WAIT_SECONDS):
-        await until(lambda: turns.waiting == 28)
+        await until(lambda: slots.waiting == 28)
         other = asyncio.create_task(create(OTHER_KEY, "other"))
-        await until(lambda: turns.waiting == 29)
-        assert turns.working == 2
+        await until(lambda: slots.waiting == 29)
+        assert slots.working == 2
         # After one of the flood, the next but one to start belongs to the other key.
         for release in releases[:4]:
             release.set()
@@ -359,12 +359,12 @@ async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:
         for release in releases:
             release.set()
         await asyncio.gather(*greedy)
-    assert (turns.waiting, turns.working) == (0, 0)
+    assert (slots.waiting, slots.working) == (0, 0)
 
 
 async def test_at_most_so_many_creations_wait(api: Api) -> None:
     releases = [api.engine.hang_next("create") for _ in range(2)]
-    turns = api.plane.sessions.shares.slots
+    slots = api.plane.sessions.shares.slots
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     async with (
         asyncio.timeout(WAIT_SECONDS),
@@ -377,16 +377,16 @@ async def test_at_most_so_many_creations_wait(api: Api) -> None:
                 pass
 
         clients = [asyncio.create_task(create()) for _ in range(102)]
-        await until(lambda: turns.waiting == 100)
+        await until(lambda: slots.waiting == 100)
         await refused(api, "waiting_creations", "POST", "/api/sessions", json={})
         # Requests whose clients have left create nothing.
         for client in clients:
             client.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
-        await until(lambda: turns.waiting == 0)
+        await until(lambda: slots.waiting == 0)
         for release in releases:
             release.set()
-        await until(lambda: turns.working == 0)
+        await until(lambda: slots.working == 0)
     assert api.engine.calls.count("create") == 2
 
 

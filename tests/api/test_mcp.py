@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import ClientResponse
 
-from api.mcp import approval_wait, command_tools, file_tools
+from api.mcp import command_tools, file_tools, results
 from api.mcp.conversation import MOST_REQUESTS
 from api.mcp.conversations import MOST_PER_SESSION, Conversations
 from api.shape.access import ROLES, Access
@@ -361,7 +361,7 @@ async def test_a_call_says_what_it_waits_for_and_resumes(
     (answer,) = await rest(response)
     assert answer["result"]["content"][0]["text"] == "you said reset all"
     # Without a decision, the call ends, and the same call asks for the decision again.
-    monkeypatch.setattr("api.mcp.manifest_tools.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("api.mcp.manifest_tools.APPROVAL_SECONDS", 0.01)
     for _ in range(2):
         pending = await talk.call("fake.reset", command="reset all")
         assert pending["structuredContent"]["status"] == "pending"
@@ -370,7 +370,7 @@ async def test_a_call_says_what_it_waits_for_and_resumes(
     await api.json("POST", f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
     refused = await talk.call("fake.reset", command="reset all")
     assert refused["structuredContent"]["rule"] == "human-approval"
-    assert approval_wait.WAIT_SECONDS < 60  # the time after which clients commonly give up
+    assert results.APPROVAL_SECONDS < 60  # the time after which clients commonly give up
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "disconnected", "ended"])

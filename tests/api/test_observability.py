@@ -160,7 +160,7 @@ async def test_no_secret_is_logged(log: Path, api: Api, monkeypatch: pytest.Monk
     async def fail(*_: object) -> None:
         raise RuntimeError(f"with {handle} and {OPERATOR_KEY}")
 
-    monkeypatch.setattr(api.plane.sessions, "inspect", fail)
+    monkeypatch.setattr(api.plane.sessions.inspector, "inspect", fail)
     await api.problem(500, "internal_error", "GET", path)
     failed = [event for event in events(log) if "exception" in event]
     assert len(failed) == 1

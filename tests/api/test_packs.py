@@ -2,13 +2,16 @@
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.node.requirements import Facts
 from orchestrator.settings.settings import Settings
+from sandbox_agent.decide.facilities import without
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents
 from tests.support.limits import WAIT_SECONDS
@@ -53,6 +56,27 @@ async def ended(api: Api, session_id: str) -> dict[str, Any]:
 async def missed(api: Api, session_id: str, path: str = "src/secret.py") -> dict[str, Any]:
     url = f"/api/sessions/{session_id}/reads"
     return await api.problem(403, "permission_denied", "POST", url, json={"path": path})
+
+
+async def test_a_pack_is_refused_where_reads_could_be_disturbed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await api.plane.node.facts()
+
+    async def facts() -> Facts:
+        return replace(found, kernel=without(found.kernel, ["undisturbed"]))
+
+    monkeypatch.setattr(api.plane.node, "facts", facts)
+    api.agents.files.update(FILES)
+    body = {"id": "web", "permission_level": "medium", "consume": pack("notes")}
+    problem = await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
+    assert problem["detail"] == (
+        "level medium can't be enforced on this host: needs a kernel of 5.19 or later for a pack: "
+        "no signal disturbs its reads"
+    )
+    assert api.engine.containers == {}
+    assert (await api.json("GET", "/api/sessions"))["items"] == []
+    await api.session(id="web", permission_level="medium")  # without a pack
 
 
 async def test_a_session_is_opened_with_its_pack(api: Api) -> None:

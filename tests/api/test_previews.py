@@ -217,12 +217,12 @@ async def test_a_head_has_no_body(api: Api, shown: Previews) -> None:
 
 async def test_bodies_stream_in_both_directions(api: Api, shown: Previews) -> None:
     """Each piece is answered before the next is sent."""
-    turn = asyncio.Queue[bytes]()
+    chunks = asyncio.Queue[bytes]()
 
     async def pieces() -> AsyncIterator[bytes]:
         for number in range(5):
             yield b"%d" % number
-            assert await turn.get() == b"%d" % number
+            assert await chunks.get() == b"%d" % number
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -234,7 +234,7 @@ async def test_bodies_stream_in_both_directions(api: Api, shown: Previews) -> No
     async with opened(api, shown, program(answer)) as web_:
         got = await shown.ask("POST", f"{web_.path}/", key=ADMIN_KEY, data=pieces())
         async for chunk in got.content.iter_any():
-            turn.put_nowait(chunk)
+            chunks.put_nowait(chunk)
 
 
 async def test_events_arrive_as_they_are_sent(api: Api, shown: Previews) -> None:

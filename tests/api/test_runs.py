@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.programs.turns.running import TurnRunner
+from orchestrator.programs.turns.turn_runner import TurnRunner
 from orchestrator.sessions.deadlines import Deadline, due
 from orchestrator.settings.operator_models import OperatorModel
 from paddock.contract.words import Kind

@@ -211,7 +211,9 @@ async def test_words_of_commands(
     assert (await api.agent.asked("exec"))["argv"] == argv
     processes = [Process(1, 4000, 3999, "curl", argv, "sleeping", 0.5, 0.0, 9000)]
     measured = Measured(processes, Usage(1.5, 2.5, 9000, 3))
-    monkeypatch.setattr("orchestrator.host.node.local.measure", lambda *_: (measured, Earlier()))
+    monkeypatch.setattr(
+        "orchestrator.host.node.local_node.measure", lambda *_: (measured, Earlier())
+    )
     path = f"/api/sessions/box/processes/{shown['command_id']}"
     inspected = await api.json("GET", "/api/sessions/box")
     assert inspected["processes"][0]["argv"] == shown["argv"]

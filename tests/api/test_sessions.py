@@ -1,11 +1,13 @@
 """Sessions over HTTP: their lifecycle, owners and settings."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
+from tests.support.until import until
 
 
 async def test_create_inspect_close(api: Api) -> None:
@@ -34,6 +36,25 @@ async def test_create_inspect_close(api: Api) -> None:
     await api.problem(410, "session_terminated", "POST", path + "/exec", json={"command": "ls"})
     await api.problem(410, "session_terminated", "PUT", path + "/files?path=a", data=b"x")
     assert not api.engine.containers
+
+
+async def test_closing_a_session_that_ends_by_itself_waits_until_nothing_is_left(api: Api) -> None:
+    await api.session(id="box", wall_timeout=3600)
+    (session,) = api.plane.sessions.registry.live
+    removal = api.engine.hang_next("remove")
+    session.created_at = "2020-01-01T00:00:00.000000Z"
+    ending = asyncio.create_task(api.plane.sessions.expire(session))
+    await session.over
+    closing = asyncio.create_task(api.json("DELETE", "/api/sessions/box"))
+    try:
+        await until(lambda: bool(session.lock._waiters) or closing.done())
+        assert not closing.done()
+        assert api.engine.containers
+    finally:
+        removal.set()
+    assert (await closing)["termination"]["rationale_code"] == "timeout"
+    assert not api.engine.containers
+    await ending
 
 
 async def test_put_gets_or_creates(api: Api) -> None:

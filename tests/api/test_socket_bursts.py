@@ -14,7 +14,7 @@ from aiohttp import WSMessage, WSMsgType
 
 from api.http import run_socket, stream
 from api.http.frames import FRAME_RATES, FrameRates, Frames
-from api.operations import run_frames, run_sockets
+from api.operations import run_sockets
 from api.shape.answers import Event
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
@@ -26,7 +26,7 @@ from tests.support.until import until
 RUN = "/api/sessions/web/run"
 TERMINAL = "/api/sessions/web/terminal"
 BURST = masked(TEXT, b"{") * (256 * 1024 // 7)
-# A request takes a few dozen turns of the loop, in each of which a socket may take one frame; on a
+# A request takes a few dozen passes of the loop, in each of which a socket may take one frame; on a
 # busy machine it takes seconds, in each of which it may take 250.
 MOST_MEANWHILE = 5000
 MOST_SLICE = 0.1
@@ -43,7 +43,7 @@ async def web(api: Api) -> AsyncIterator[Api]:
 def frames(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many frames were understood or refused."""
     taken: Counter[str] = Counter()
-    wanted = run_frames.wanted_run
+    wanted = run_sockets.wanted_run
 
     def counting(*arguments: object) -> object:
         taken["frames"] += 1
@@ -75,13 +75,13 @@ async def test_others_are_served_during_a_burst(web: Api, frames: Counter[str]) 
 
 async def test_no_slice_of_a_burst_is_long(web: Api) -> None:
     limit(web, NO_LIMIT)
-    with slices() as turns:
+    with slices() as found:
         async with raw_socket(web.server.make_url(RUN), OPERATOR_KEY) as socket:
             for _ in range(3):
                 socket.send(BURST)
             for _ in range(100):
                 await socket.next()
-    assert turns.longest < MOST_SLICE, turns.which
+    assert found.longest < MOST_SLICE, found.which
 
 
 async def test_frames_wait_for_their_turn() -> None:
@@ -141,7 +141,7 @@ async def test_a_few_pings_are_answered(web: Api) -> None:
 
 
 async def test_who_floods_after_an_error_is_not_read(web: Api) -> None:
-    with slices() as turns:
+    with slices() as found:
         async with raw_socket(web.server.make_url(RUN), OPERATOR_KEY) as socket:
             socket.send(masked(BINARY) + BURST)
             code, _ = await socket.until_closed()
@@ -149,7 +149,7 @@ async def test_who_floods_after_an_error_is_not_read(web: Api) -> None:
             assert session is not None
             await until(lambda: session.streams.total() == 0)
     assert code == 1003
-    assert turns.longest < MOST_SLICE, turns.which
+    assert found.longest < MOST_SLICE, found.which
 
 
 async def test_an_event_stream_yields_after_each_event() -> None:

@@ -24,7 +24,7 @@ from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
@@ -546,7 +546,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         killed.append((container_id, spare_first))
         return 0
 
-    monkeypatch.setattr("orchestrator.host.node.local.kill_all", kill_all)
+    monkeypatch.setattr("orchestrator.host.node.local_node.kill_all", kill_all)
     return killed
 
 

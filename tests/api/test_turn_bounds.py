@@ -1,16 +1,20 @@
 """A turn ends after its time, counts what its session used since the last one, and forgets."""
 
 import asyncio
+import gc
+import warnings
 from typing import Any
 
 import pytest
 
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.programs.turns.turn import LispCode
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.settings.settings import Settings
 from paddock.client import Paddock
 from paddock.contract.turns import USUAL_TIMEOUT
 from tests.api.conftest import OPERATOR_KEY, Api, served
-from tests.api.test_turns import EDIT, made, model, run
+from tests.api.test_turns import EDIT, TESTER, made, model, run
 from tests.support.fake_agent import Agents
 from tests.support.models import Answer, ModelServer, chunk, event
 from tests.support.restart import reopened
@@ -86,6 +90,24 @@ async def test_bad_limits_change_nothing(api: Api, timeout: Any) -> None:
         )
         assert problem["field"] == "timeout"
     assert (await api.json("GET", path))["items"] == []
+
+
+async def test_a_turn_that_is_stopped_before_it_begins_leaves_no_coroutine(api: Api) -> None:
+    path = await made(api, policy=EDIT, id="box")
+    session, turns = api.plane.sessions.registry.live[0], api.plane.turns
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        running = await turns.start(TESTER, session, LispCode("1"))
+        assert isinstance(running, RunningTurn)
+        assert running.work is None
+        turns.interrupt(session)
+        turn = await turns.wait(running)
+        del running  # which holds the program's task
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
+    assert turn.outcome is not None
+    assert turn.outcome["message"] == "the turn was stopped: interrupted"
+    assert (await run(api, path, code="2"))["outcome"]["value"] == 2
 
 
 async def test_a_turn_counts_what_its_host_has_reported_since_the_last_one(

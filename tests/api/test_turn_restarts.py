@@ -25,8 +25,8 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.workspace import mounts
-from orchestrator.programs.turns.running import RunningTurn, TurnRunner
 from orchestrator.programs.turns.turn import OperationCall, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn, TurnRunner
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.requests import NewSession

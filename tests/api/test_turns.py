@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.programs.turns.running import RunningTurn, TurnRunner
 from orchestrator.programs.turns.turn import OperationCall
+from orchestrator.programs.turns.turn_runner import RunningTurn, TurnRunner
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_models import OperatorModel
 from orchestrator.settings.settings import Settings

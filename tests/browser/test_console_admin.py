@@ -13,7 +13,7 @@ from playwright.async_api import Browser, expect
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.node.base import Gauged, Load
 from orchestrator.host.node.processes import Usage
-from orchestrator.operate.hooks import delivering
+from orchestrator.operate.hooks import hook_deliveries
 from orchestrator.operate.hooks.hook_rules import WantedHook
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.requests import ExecRequest
@@ -278,7 +278,7 @@ async def test_policies_and_the_system_have_addresses(admin: Console, served: Se
 async def test_messages_that_were_given_up_are_sent_again(
     admin: Console, served: ServedPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivering, "MOST_TRIES", 1)
+    monkeypatch.setattr(hook_deliveries, "MOST_TRIES", 1)
     page = admin.page
     async with receiving() as receiver:
         receiver.answer = lambda _: ERROR

@@ -13,9 +13,9 @@ from orchestrator.host.workspace.disk_image import DiskImages
 from orchestrator.host.workspace.paths import slot_path
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.slots import Workspace
+from orchestrator.operate.backups.backup import take
 from orchestrator.operate.backups.backup_file import BackupError
-from orchestrator.operate.backups.restoring import restore, settle
-from orchestrator.operate.backups.taking import take
+from orchestrator.operate.backups.restoration import restore, settle
 from orchestrator.settings.settings import Settings
 from tests.support.leaks import devices_below, unmount_all
 

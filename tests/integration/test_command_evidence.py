@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from api.views.commands import exit_members
-from orchestrator.rules.tools.catalog import Catalog
+from orchestrator.rules.tools.catalog import Catalog, parse_tool
 from orchestrator.rules.tools.oneshot import Oneshot
-from orchestrator.rules.tools.reading import parse_tool
 from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest
 from orchestrator.work.approvals.approval_rows import Approval

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError, PaddockError
 from orchestrator.host.workspace import disk_image, ext4, loop, mounts
 from orchestrator.host.workspace.disk_image import DiskImages
-from orchestrator.host.workspace.prepared import READY, PreparedSlots
+from orchestrator.host.workspace.prepared_slots import READY, PreparedSlots
 from tests.support.leaks import devices_below, unmount_all
 
 MIB = 1024 * 1024

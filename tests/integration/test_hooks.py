@@ -44,10 +44,10 @@ async def test_killed_while_it_delivers(
         }
         settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_HOOKS": json.dumps({"ci": hook})}
         async with serving(tmp_path / "state", **settings) as server:
-            for turn in range(KILLS):
+            for cycle in range(KILLS):
                 seen = len(receiver.requests)
                 for number in range(EACH):
-                    name = f"box-{turn}-{number}"
+                    name = f"box-{cycle}-{number}"
                     await server.ok("POST", "/api/sessions", {"id": name})
                     await server.ok("DELETE", f"/api/sessions/{name}?purge=true")
                 await until(lambda seen=seen: len(receiver.requests) > seen)  # type: ignore[misc]
@@ -55,8 +55,8 @@ async def test_killed_while_it_delivers(
                 await server.start()
             finally_ = True
             expected = {
-                f"box-{turn}-{number}": ["session.created", "session.closed"]
-                for turn in range(KILLS)
+                f"box-{cycle}-{number}": ["session.created", "session.closed"]
+                for cycle in range(KILLS)
                 for number in range(EACH)
             }
             await until(lambda: told(receiver) == expected)

@@ -123,8 +123,8 @@ async def test_a_connection_that_breaks_all_the_time(new_box: BoxFactory) -> Non
         except BusyError:
             return  # too many such commands
 
-    for turn in range(12):
-        tasks = [asyncio.create_task(work(turn * 8 + number)) for number in range(8)]
+    for cycle in range(12):
+        tasks = [asyncio.create_task(work(cycle * 8 + number)) for number in range(8)]
         await asyncio.wait(tasks, timeout=chance.uniform(0, 0.03))
         if link_of(box).connected:
             break_connection(box)

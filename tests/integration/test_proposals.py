@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import BusyError
-from orchestrator.host.workspace.staged import committing
-from orchestrator.host.workspace.staged.committing import Staged
-from orchestrator.host.workspace.staged.planning import CommitSelection
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staged import commit
+from orchestrator.host.workspace.staged.commit import Staged
+from orchestrator.host.workspace.staged.commit_steps import CommitSelection
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.record.audit import query
 from orchestrator.work.proposals.proposals import ProposalConflictError
 from tests.support.box import TESTER, Box
@@ -266,9 +266,9 @@ def _decide(data: Path, area: StagingArea) -> None:
 
     selection = CommitSelection(None, None)
     try:
-        digest = committing.prepare(staged, selection).digest
+        digest = commit.prepare(staged, selection).digest
         with pytest.raises(_KilledError):
-            committing.commit(staged, selection, digest, reached)
+            commit.commit(staged, selection, digest, reached)
     finally:
         for handle in staged:
             os.close(handle)

@@ -13,7 +13,7 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import CapacityExhaustedError
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
-from orchestrator.host.workspace.prepared import READY
+from orchestrator.host.workspace.prepared_slots import READY
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import StorageError
 from orchestrator.state.requests import NewSession

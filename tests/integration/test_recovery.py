@@ -290,8 +290,8 @@ async def test_killed_while_a_workspace_is_resized(server: Server) -> None:
 
 
 async def test_killed_at_random_moments_of_creating_and_closing(server: Server) -> None:
-    for turn in range(8):
-        name = f"turn-{turn}"
+    for cycle in range(8):
+        name = f"cycle-{cycle}"
         work = asyncio.create_task(server.call("POST", "/api/sessions", {"id": name}))
         await asyncio.wait([work], timeout=random.uniform(0, 0.5))
         if work.done() and not work.exception():

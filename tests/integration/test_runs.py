@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from orchestrator.programs.turns.running import RunningTurn
 from orchestrator.programs.turns.turn import AgentRun, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.record.audit.verification import verify
 from orchestrator.settings.operator_models import OperatorModel
 from tests.conftest import BoxFactory

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.operations.snapshot_request import request_in
+from api.operations.snapshots import request_in
 from orchestrator.control_plane import ControlPlane
-from orchestrator.operate.snapshots.snapshot import Taken
+from orchestrator.operate.snapshots.snapshot import TakenSnapshot
 from orchestrator.programs.turns.turn import LispCode
 from orchestrator.state.requests import NewSession
 from tests.integration.test_proposals import again, seeded, tree
@@ -16,7 +16,7 @@ from tests.support.plane import opened
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def _restored(plane: ControlPlane, taken: Taken) -> Box:
+async def _restored(plane: ControlPlane, taken: TakenSnapshot) -> Box:
     async def upload() -> AsyncIterator[bytes]:
         async for chunk in taken.chunks():
             yield chunk

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.base import ContainerState
-from orchestrator.host.node.killing import first_process, kill_all
+from orchestrator.host.node.container_kill import first_process, kill_all
 from paddock.contract.words import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box

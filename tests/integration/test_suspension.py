@@ -10,8 +10,8 @@ import pytest
 
 from images.builder import build
 from orchestrator.ground.errors import ConflictError, SessionTerminatedError
-from orchestrator.operate.backups.restoring import restore
-from orchestrator.operate.backups.taking import take
+from orchestrator.operate.backups.backup import take
+from orchestrator.operate.backups.restoration import restore
 from orchestrator.record.audit import query
 from orchestrator.record.audit.verification import verify
 from orchestrator.state.pack import Pack, PackFile

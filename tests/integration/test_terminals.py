@@ -253,16 +253,16 @@ async def test_who_hides_from_the_agent_is_not_at_its_prompt(high: Box) -> None:
 
 async def test_a_notice_does_not_end_a_terminals_use(high: Box) -> None:
     tool = await Tool.open(high)
-    for turn in range(2):
-        assert await tool.output(f"notice background {turn}") == ""
+    for cycle in range(2):
+        assert await tool.output(f"notice background {cycle}") == ""
         await tool.wake()
-        assert await tool.output(f"say {turn}") == str(turn)
+        assert await tool.output(f"say {cycle}") == str(cycle)
     said = [
         event["result"]
         for event in await high.events("pty.output")
         if event["args"]["terminal_id"] == tool.id
     ]
-    assert said == [{"output": f"background {turn}", "output_bytes": 14} for turn in range(2)]
+    assert said == [{"output": f"background {cycle}", "output_bytes": 14} for cycle in range(2)]
     assert re.search(r'LATE +14 bytes +"background 1"', await tool.transcript())
     await tool.close()
 

@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 async def test_fifty_terminals_in_ten_sessions(new_box: BoxFactory) -> None:
     boxes = await asyncio.gather(*(new_box("high") for _ in range(10)))
     tools = [await Tool.open(box, output_wait_ms=20_000) for box in boxes for _ in range(5)]
-    for turn in range(3):
-        said = [f"turn {turn} of {tool.id}" for tool in tools]
+    for cycle in range(3):
+        said = [f"cycle {cycle} of {tool.id}" for tool in tools]
         outputs = await asyncio.gather(
             *(tool.output(f"say {text}") for tool, text in zip(tools, said, strict=True))
         )

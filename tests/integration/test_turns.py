@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from orchestrator.programs.turns.running import RunningTurn
 from orchestrator.programs.turns.turn import LispCode, OperationCall, Script, TurnRecord
+from orchestrator.programs.turns.turn_runner import RunningTurn
 from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import EXECUTIONS, SAFE_EDIT, SessionPolicy
 from tests.conftest import BoxFactory

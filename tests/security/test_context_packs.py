@@ -53,8 +53,21 @@ ATTACK = (
     "print(open('/workspace/src/main.py').read()); print(seen)\n"
 )
 IMPORTS = "import json, ssl; print('up')"
+TRUNCATES = (
+    "import os\n"
+    "def cut(path, access):\n"
+    "    try: os.close(os.open(path, access | os.O_TRUNC))\n"
+    "    except OSError as error: print(path, error.strerror)\n"
+    "for path in ['/workspace/src/secret.py', '/workspace/src/main.py']:\n"
+    "    for access in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_ACCMODE): cut(path, access)\n"
+    "    try: os.truncate(path, 0)\n"
+    "    except OSError as error: print(path, error.strerror)\n"
+    "open('/workspace/out/own', 'w').write('own')\n"
+    "os.close(os.open('/workspace/out/own', os.O_WRONLY | os.O_TRUNC))\n"
+)
 # A star stands for no shell operator.
-COMMANDS = ("*", *(shlex.join(["python3", "-c", source]) for source in (ATTACK, IMPORTS)))
+PYTHON = (ATTACK, IMPORTS, TRUNCATES)
+COMMANDS = ("*", *(shlex.join(["python3", "-c", source]) for source in PYTHON))
 Packed = Callable[..., Awaitable[Box]]
 
 
@@ -134,6 +147,23 @@ async def test_commands_read_the_files_of_the_pack_only(packed: Packed, level: s
         compiled = await box.python(IMPORTS)
         assert compiled.stdout == "up\n", compiled.stderr
     assert box.session.live
+    await box.close()
+
+
+async def test_no_file_that_may_not_be_written_is_truncated(packed: Packed) -> None:
+    box = await packed(
+        "high", pack(LISTED, mode="soft_fail", commands=COMMANDS, writes=("/workspace/out",))
+    )
+    ended = await box.python(TRUNCATES)
+    secret, listed = (f"/workspace/src/{name}.py Permission denied" for name in ("secret", "main"))
+    assert ended.stdout.splitlines() == [secret] * 5 + [listed] * 5, ended.stderr
+    for path, text in FILES.items():
+        assert (box.workspace / path).read_text() == text
+    assert (box.workspace / "out/own").read_bytes() == b""
+    # Those that would have read, too.
+    told = [event["args"] for event in await box.events("read", decision="deny")]
+    secrets_told = [args for args in told if args["path"] == "/workspace/src/secret.py"]
+    assert sum(args.get("repeats", 1) for args in secrets_told) >= 2
     await box.close()
 
 

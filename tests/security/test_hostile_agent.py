@@ -287,6 +287,8 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
         {"landlock_abi": "6"},
         {"seccomp": 1},
         {"seccomp": None},
+        {"undisturbed": 1},
+        {"mdwe": "yes"},
     ],
 )
 async def test_a_hello_of_the_wrong_form_is_refused(host: Host, members: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def build_arsenal(base: str, directory: Path) -> Arsenal:
         },
         {"usr/share/open": 0o777},
     )
-    return Arsenal(_build(base, root), canary, payloads)
+    return Arsenal(build_image("attack", _DOCKERFILE.format(base=base), root), canary, payloads)
 
 
 def _compile(target: Path, sources: list[str], options: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -75,10 +75,11 @@ def _compile(target: Path, sources: list[str], options: tuple[str, ...]) -> subp
     return subprocess.Popen(["gcc", *_STRICT, *linked, *options, "-o", target, *paths])
 
 
-def _build(base: str, root: bytes) -> str:
-    name = f"paddock/sandbox:attack-{secrets.token_hex(4)}"
-    dockerfile = _DOCKERFILE.format(base=base).encode()
-    context = _archive({"Dockerfile": (dockerfile, 0o644), "root.tar": (root, 0o644)}, {})
+def build_image(kind: str, dockerfile: str, root: bytes = b"") -> str:
+    """Builds an image in which `dockerfile` may add `root.tar`; returns its name."""
+    name = f"paddock/sandbox:{kind}-{secrets.token_hex(4)}"
+    files = {"Dockerfile": (dockerfile.encode(), 0o644), "root.tar": (root, 0o644)}
+    context = _archive(files, {})
     with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
         events = client.build(
             fileobj=io.BytesIO(context),

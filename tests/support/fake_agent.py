@@ -135,6 +135,8 @@ class FakeAgent:
             "terminals": self.terminals.running,
             "landlock_abi": 7,
             "seccomp": True,
+            "undisturbed": True,
+            "mdwe": True,
             "secrets": self.secrets,
             **self.said,
         }

@@ -8,7 +8,7 @@ from typing import Any, cast
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.base import Gauged, Load, Look, Node, Resources
-from orchestrator.host.node.killing import FirstProcess
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.node.requirements import Facts
 from orchestrator.host.node.sockets import (
@@ -18,6 +18,7 @@ from orchestrator.host.node.sockets import (
     listening_for_questions,
 )
 from orchestrator.host.workspace.storage import Storage
+from tests.support.kernels import FULL_KERNEL
 
 GIB = 1024**3
 
@@ -31,7 +32,7 @@ class FakeNode(Node):
     def __init__(self, engine: Engine | None = None, storage: Storage | None = None) -> None:
         self._engine = engine or FakeEngine()
         self._storage = storage
-        self.offers = Facts(landlock=7, seccomp=True, mounts=True, quota=True, throttle=True)
+        self.offers = Facts(FULL_KERNEL, mounts=True, quota=True, throttle=True)
         self.left = Resources(free_memory_bytes=GIB, free_disk_bytes=GIB)
         self.used = Load({"user": 1.5}, 2, 4 * GIB, GIB, 8 * GIB, GIB)
         self.shown: dict[str, Measured] = {}

@@ -15,7 +15,7 @@ from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import Output
 from sandbox_agent.decide.protocol import Configuration, Confinement
-from sandbox_agent.enforce import profile, syscalls
+from sandbox_agent.enforce import kernel, profile
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.guard import Guard
@@ -43,7 +43,7 @@ BOOT = Configuration(
 
 def main() -> None:
     loop = Loop()
-    confined = profile.build(BOOT, syscalls.landlock_abi())
+    confined = profile.build(BOOT, kernel.probe())
     recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
     guard = Guard(Setup(UID, 100, confined), recorder, Meter())
     plan = Plan("sleep", ["sleep", "1000"], {"PATH": "/usr/bin:/bin"}, ".", [], "/tmp")

@@ -51,7 +51,7 @@ def guard(loop: Loop) -> Guard:
     machine = os.uname().machine
     wanted = seccomp.Filter(unnamed_memory=True, interfaces=True, ptrace=False, cookie=None)
     code = seccomp.program(machine, wanted)
-    profile = Profile(machine, None, False, code, True, None, None)
+    profile = Profile(machine, None, False, code, False, None, None)
     recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
     return Guard(Setup(UID, processes=100, profile=profile), recorder, Meter())
 

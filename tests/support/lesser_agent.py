@@ -11,7 +11,7 @@ class LesserAgent(server.Agent):
     """Reports what such a kernel would."""
 
     def _say_hello(self) -> None:
-        self._abi = 0
+        self._kernel = self._kernel._replace(landlock=0)
         super()._say_hello()
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.rules.tools.loader import parse_manifest
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.session_loader import parse_manifest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tools"
 PSQL = FIXTURES / "psql_session.clad.toml"

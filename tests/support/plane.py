@@ -32,11 +32,6 @@ from tests.support.leaks import (
 )
 
 
-async def readiness(plane: ControlPlane) -> dict[str, Check]:
-    """Its checks of readiness, by their names."""
-    return {check.name: check for check in await plane.ready.checks()}
-
-
 @contextmanager
 def state(**settings: Any) -> Iterator[Settings]:
     """Settings with a separate state directory, for consecutive control planes.
@@ -92,6 +87,11 @@ async def clear(plane: ControlPlane) -> None:
     assert left == NOTHING, left
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
+
+
+async def readiness(plane: ControlPlane) -> dict[str, Check]:
+    """The checks whether sessions can be created and recorded, by name."""
+    return {check.name: check for check in await plane.ready.checks()}
 
 
 def uid_base() -> int:

@@ -21,7 +21,7 @@ from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import Output
 from sandbox_agent.decide.manifest import Consume
 from sandbox_agent.decide.protocol import Configuration, Confinement
-from sandbox_agent.enforce import syscalls
+from sandbox_agent.enforce import kernel
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.run.process import Command, Request
@@ -64,7 +64,7 @@ class Session:
         self._loop = Loop()
         self._events = EventBuffer("0" * 16, self._on_event)
         configuration = configured(given)
-        self._guards = Guards(self._loop, configuration, syscalls.landlock_abi(), self._events)
+        self._guards = Guards(self._loop, configuration, kernel.probe(), self._events)
         self._guards.confine()
 
     def run(self) -> None:

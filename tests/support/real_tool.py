@@ -8,14 +8,14 @@ import pytest
 
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.rules.tools import loader
+from orchestrator.rules.tools import session_loader
 from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.line_record import Exchange
 from tests.support.box import TESTER, Box
 from tests.support.programs import DATABASE, USER
 from tests.support.tool import results
 
-SHIPPED = Path(loader.__file__).with_name("manifests")
+SHIPPED = Path(session_loader.__file__).with_name("manifests")
 OPERATOR = Principal("operator", Role.ADMIN)
 _ANY = "[session.commands.any]\npattern = '^.*$'\n\n"
 

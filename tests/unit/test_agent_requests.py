@@ -29,7 +29,7 @@ from sandbox_agent.decide.protocol import (
     request,
     result,
 )
-from sandbox_agent.enforce import privileges
+from sandbox_agent.enforce import signalling
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.profile import ConfinementError, Tool
 from sandbox_agent.files.file_helper import FileHelper, parse_answer
@@ -160,7 +160,7 @@ class Told:
 def agent() -> Agent:
     """Everything but the confinement, so that no process is started."""
     agent = Agent("/nonexistent")
-    agent._serve(Session(agent._loop, CONFIGURATION, agent._abi, agent._events, agent.secrets))
+    agent._serve(Session(agent._loop, CONFIGURATION, agent._kernel, agent._events, agent.secrets))
     return agent
 
 
@@ -270,7 +270,7 @@ def test_a_file_worker_that_was_not_asked_is_ended(
     killed: list[int] = []
     monkeypatch.setattr(os, "fork", lambda: 999_999)
     monkeypatch.setattr(FileHelper, "_flush", lambda _self: None)
-    monkeypatch.setattr(privileges, "signal_as", lambda _uid, pid, _number: killed.append(pid))
+    monkeypatch.setattr(signalling, "kill_as", lambda _uid, pid, _number: killed.append(pid))
     ended: list[FileHelper] = []
     helper = FileHelper(
         *(Loop(), 54321, str(tmp_path)), anywhere=False, links=True, cut=str, on_end=ended.append

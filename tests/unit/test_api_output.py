@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
+from api.http.answer import encode_event
 from api.http.errors import describe, problem
-from api.http.sse import encode_event
 from api.operations.output import Piece, TextDecoder, page_text
 from api.shape.answers import Event
 from api.shape.context import Context

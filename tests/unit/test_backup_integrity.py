@@ -15,9 +15,9 @@ from orchestrator.ground.store import schema
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import build_schema
 from orchestrator.operate.backups import layout
+from orchestrator.operate.backups.backup import take
 from orchestrator.operate.backups.backup_file import BackupError, BackupWriter
-from orchestrator.operate.backups.restoring import restore
-from orchestrator.operate.backups.taking import take
+from orchestrator.operate.backups.restoration import restore
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.settings.settings import Settings
 from tests.unit.ledger_support import fill

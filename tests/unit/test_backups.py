@@ -16,10 +16,10 @@ import pytest
 from orchestrator.ground.store import directories
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import MIGRATIONS, migrate_file, newest_schema
+from orchestrator.operate.backups.backup import TakenBackup, take
 from orchestrator.operate.backups.backup_file import BackupError
 from orchestrator.operate.backups.contents import PRIVATE
-from orchestrator.operate.backups.restoring import RestoredBackup, restore, settle
-from orchestrator.operate.backups.taking import TakenBackup, take
+from orchestrator.operate.backups.restoration import RestoredBackup, restore, settle
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.record.audit.verification import verify_all
 from orchestrator.settings.settings import Settings

@@ -11,8 +11,8 @@ import pytest
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Container, ContainerState
-from orchestrator.host.node import local
-from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node import local_node
+from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.sandbox.sandboxes.agent_parts import HelloPart
@@ -65,7 +65,7 @@ async def test_kills_that_hang_take_few_threads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kill = Hanging(16)
-    monkeypatch.setattr(local, "kill_all", kill)
+    monkeypatch.setattr(local_node, "kill_all", kill)
 
     class Broken:
         """An engine that fails to freeze."""
@@ -100,8 +100,8 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     def hang(*_: object) -> None:
         release.wait()
 
-    monkeypatch.setattr(local, "first_process", hang)
-    monkeypatch.setattr(local, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(local_node, "first_process", hang)
+    monkeypatch.setattr(local_node, "_LOOK_SECONDS", 0.05)
     storage = Storage(Settings(state_dir=tmp_path), Choice(Quota.NONE, ()))
     node = LocalNode(tmp_path, cast(Any, Engine()), storage)
     part = HelloPart(node, cast(Any, None), 1.0)

@@ -24,13 +24,13 @@ from orchestrator.host.engine.base import (
     LABEL_PROTOCOL,
     EngineInfo,
     Image,
-    SandboxKernel,
 )
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.base import Resources
 from orchestrator.host.node.kernel import (
     KernelFacts,
     check_prompts,
+    facilities_check,
     kernel_facts,
     landlock_check,
     seccomp_check,
@@ -54,12 +54,14 @@ from orchestrator.operate.checks.recovery import recovery_check
 from orchestrator.operate.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.settings.settings import Settings
+from sandbox_agent.decide.facilities import UNKNOWN_KERNEL, without
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
+from tests.support.kernels import FULL_KERNEL, KERNEL_6_1
 from tests.support.keys import entry
 from tests.support.limits import WAIT_SECONDS
 
 GIB = 1024**3
-FACTS = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
+FACTS = Facts(FULL_KERNEL, mounts=True, quota=True)
 INFO = EngineInfo("24.0.7", "2", rootless=False, userns_remap=False)
 IMAGE = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION), LABEL_INPUTS: "abc"})
 
@@ -173,7 +175,10 @@ async def test_the_open_network_is_tried_and_removed() -> None:
     ],
 )
 def test_landlock(abi: int, error: int, expected: str) -> None:
-    assert status(landlock_check(KernelFacts("6.1", abi, error, 0))) == expected
+    assert (
+        status(landlock_check(KernelFacts("6.1", FULL_KERNEL._replace(landlock=abi), error, 0)))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,14 +209,30 @@ def test_prompts_that_can_not_be_told_from_sleep(
 
 
 def test_seccomp() -> None:
-    assert status(seccomp_check(KernelFacts("6.1", 6, 0, 0))) == "ok"
-    assert status(seccomp_check(KernelFacts("4.9", 6, 0, errno.EOPNOTSUPP))) == "failure"
+    assert status(seccomp_check(KernelFacts("6.1", FULL_KERNEL, 0, 0))) == "ok"
+    assert (
+        status(seccomp_check(KernelFacts("4.9", UNKNOWN_KERNEL, 0, errno.EOPNOTSUPP))) == "failure"
+    )
+
+
+def test_what_is_decided_by_older_means_is_told() -> None:
+    assert facilities_check(FULL_KERNEL).status is CheckStatus.OK
+    old = facilities_check(KERNEL_6_1._replace(landlock=9))
+    assert old.status is CheckStatus.OK
+    assert old.detail == "writable code: the system call filter (kernel before 6.3)"
+    older = facilities_check(without(FULL_KERNEL, ["undisturbed"]))
+    assert older.status is CheckStatus.WARNING
+    assert older.detail == (
+        "reads of a pack or a manifest: nothing (kernel before 5.19): "
+        "sessions with a pack or a manifest are refused"
+    )
+    assert older.remedy == "use a kernel of 5.19 or later for what is refused"
 
 
 def test_this_kernel_answers() -> None:
     facts = kernel_facts()
     assert facts.release == os.uname().release
-    assert (facts.landlock_abi > 0) == (facts.landlock_error == 0)
+    assert (facts.kernel.landlock > 0) == (facts.landlock_error == 0)
 
 
 @pytest.mark.parametrize(
@@ -455,7 +476,9 @@ def test_levels() -> None:
 
 def test_levels_that_the_host_can_not_enforce() -> None:
     levels = load_levels()
-    facts = replace(FACTS, landlock=5)
+    newest = replace(levels["high"].requires, landlock=6)
+    levels["high"] = replace(levels["high"], requires=newest)
+    facts = replace(FACTS, kernel=FULL_KERNEL._replace(landlock=5))
     low, _, high = level_checks(levels, [], facts, None, 64)
     assert (status(low), status(high)) == ("ok", "failure")
     assert high.detail == ("can't be enforced: needs Landlock version 6, but found version 5")
@@ -463,9 +486,8 @@ def test_levels_that_the_host_can_not_enforce() -> None:
     checks = enforceable(levels, facts)
     assert [check.name for check in checks] == ["level low", "level medium", "level high"]
     assert [status(check) for check in checks] == ["ok", "ok", "warning"]
-    assert [status(check) for check in enforceable(levels, replace(facts, seccomp=False))] == [
-        "failure"
-    ] * 3
+    nothing = replace(facts, kernel=UNKNOWN_KERNEL)
+    assert [status(check) for check in enforceable(levels, nothing)] == ["failure"] * 3
 
 
 def test_healthy() -> None:
@@ -483,7 +505,7 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 22
+    assert len(by_name) == len(checks) == 23
     assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok
@@ -493,14 +515,14 @@ async def test_all_together(settings: Settings) -> None:
 
 async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
-    engine.sandbox_kernel = SandboxKernel(landlock_abi=0, seccomp=True)
+    engine.sandbox_kernel = FULL_KERNEL._replace(landlock=0)
     with tempfile.TemporaryDirectory(prefix="pdk-") as short:
         ours = settings.model_copy(update={"state_dir": Path(short, "state")})
         checks = {check.name: check for check in await run_checks(ours, engine=engine)}
         low = checks["level low"]
         assert (status(low), low.detail) == (
             "failure",
-            "can't be enforced: needs Landlock version 3, but found none",
+            "can't be enforced: needs Landlock version 1, but found none",
         )
         engine.fail_next("kernel")
         checks = {check.name: check for check in await run_checks(ours, engine=engine)}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError as ModelError
 
-from api.http.sse import encode_event
+from api.http.answer import encode_event
 from api.shape.answers import Event
 from api.shape.problems import STATUSES
 from paddock.client import errors, requests

@@ -6,6 +6,7 @@ import pytest
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.settings import Settings, load_settings
 from orchestrator.settings.values import split_address
+from sandbox_agent.decide.facilities import WITHOUT
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,14 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.images == ()
     assert settings.admin_key is None
     assert settings.idle_timeout == 1800
+
+
+def test_the_kernel_is_not_made_less_but_for_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WITHOUT, "mdwe")
+    with pytest.raises(ConfigError, match=r"^PADDOCK_TEST_WITHOUT is for tests, .*: unset it$"):
+        load_settings()
+    monkeypatch.setenv(WITHOUT, "")
+    assert load_settings()
 
 
 def test_settings_never_change() -> None:

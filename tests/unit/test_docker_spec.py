@@ -12,7 +12,6 @@ from orchestrator.host.engine.base import (
     ContainerState,
     Limits,
     Rates,
-    SandboxKernel,
     SandboxSpec,
 )
 from orchestrator.host.engine.docker_helper import network_helper
@@ -23,6 +22,7 @@ from orchestrator.host.engine.docker_spec import (
     refuse_dropped_limits,
     unknown_runtime,
 )
+from sandbox_agent.decide.facilities import Kernel
 
 MIB = 2**20
 
@@ -86,8 +86,8 @@ def test_a_runtime_that_the_engine_has_not(
 
 
 def test_what_a_container_says_of_its_kernel() -> None:
-    assert docker_kernel.parse("7 1\n") == SandboxKernel(7, seccomp=True)
-    assert docker_kernel.parse("0 0") == SandboxKernel(0, seccomp=False)
+    assert docker_kernel.parse("7 1 1 1\n") == Kernel(7, True, True, True)
+    assert docker_kernel.parse("0 0 0 1") == Kernel(0, False, False, True)
     for said in ("", "7", "-1 1", "7 1 x", "Traceback: no 1"):
         with pytest.raises(EngineUnavailableError, match="could not examine"):
             docker_kernel.parse(said)

@@ -19,7 +19,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.secrets.request_head import RequestHead
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.egress.limits import EGRESS_LIMITS
-from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.outgoing_request import Glob
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import Decision, Rules
 from orchestrator.rules.egress.usage import EgressUsage

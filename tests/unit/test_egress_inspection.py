@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.outgoing_request import Glob
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import Rules
 from orchestrator.sandbox.egress.authority import public_directory

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from api.views.levels import level as view
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.requested import Requested
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.rules.egress.outgoing_request import Outgoing, Requested
 from orchestrator.rules.egress.rules import Rules
 from orchestrator.rules.policy.layers import command_stops
-from orchestrator.rules.policy.level_file import LevelError
 from orchestrator.rules.policy.levels import load_levels, restore_level
 from tests.support.egress import level_with
 
@@ -101,7 +100,7 @@ def test_rules_are_in_one_spelling_and_have_the_usual_ports(tmp_path: Path) -> N
     ],
 )
 def test_a_bad_rule_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(LevelError) as refused:
+    with pytest.raises(ConfigError) as refused:
         rules_of(tmp_path, f"{GOOD}\n{text}\n")
     place = said.replace("allow.0", "allow.3").replace("deny.0", "deny.1")
     assert place in str(refused.value)
@@ -123,7 +122,7 @@ def test_the_documented_rules_are_valid(tmp_path: Path) -> None:
 def test_rules_need_a_way_out(tmp_path: Path) -> None:
     text = level_with(GOOD).replace('network = "egress"', 'network = "none"')
     (tmp_path / "out.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(LevelError, match="egress: has no effect without"):
+    with pytest.raises(ConfigError, match="egress: has no effect without"):
         load_levels(tmp_path)
 
 

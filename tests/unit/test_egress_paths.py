@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.requested import Glob, PathError, Requested, plain_path
+from orchestrator.rules.egress.outgoing_request import (
+    Glob,
+    Outgoing,
+    PathError,
+    Requested,
+    plain_path,
+)
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import NOT_INSPECTED, NOT_LISTED, Rules
 

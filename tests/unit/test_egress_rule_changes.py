@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.requested import Glob
+from orchestrator.rules.egress.outgoing_request import Glob, Outgoing
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import NOT_LISTED, Rules
 from orchestrator.rules.egress.session_rules import Narrowing, OwnRules, SessionRules

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.rules.egress.missing import missing_rule
-from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.missing_rule import missing_rule
+from orchestrator.rules.egress.outgoing_request import Outgoing
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rules
 from orchestrator.settings.hosts import parse_host

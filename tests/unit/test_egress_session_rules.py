@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ground.errors import ValidationError
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Glob, Outgoing, Requested
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import NO_RULES, Rules
 from orchestrator.rules.egress.session_egress import narrowing_of, rules_of

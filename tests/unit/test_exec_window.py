@@ -18,7 +18,7 @@ class Played:
     def __init__(self) -> None:
         self._sent: list[Message] = []
         self._events = EventBuffer("0" * 16, lambda message: self._sent.append(message["params"]))
-        self._source = Source(None)
+        self._source = Source(None, root=1)
         self._source.begin("c")
         self.executed = 0
 

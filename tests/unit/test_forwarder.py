@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.rules.egress.program import UNKNOWN, program_of
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, program_of
 from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.net.forwarder_process import MOST_CONNECTIONS, Relays
 from sandbox_agent.net.held_connections import HeldConnections

@@ -17,10 +17,14 @@ from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.ground.tasks import TaskName, Tasks
-from orchestrator.operate.hooks import delivering, delivery_rows
-from orchestrator.operate.hooks.backoff import MOST_TRIES
-from orchestrator.operate.hooks.delivering import AT_ONCE, HookDeliveries, kept_since
+from orchestrator.operate.hooks import delivery_rows, hook_deliveries
 from orchestrator.operate.hooks.hook import Hook
+from orchestrator.operate.hooks.hook_deliveries import (
+    AT_ONCE,
+    MOST_TRIES,
+    HookDeliveries,
+    kept_since,
+)
 from orchestrator.record.audit.followers import Followers
 from orchestrator.record.audit.ledger import Ledger
 from paddock.webhooks import verify
@@ -160,7 +164,7 @@ async def test_nothing_is_tried_again_before_its_time(place: Place) -> None:
 async def test_what_is_no_success_is_tried_again(
     place: Place, answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivering, "TRY_SECONDS", 0.2)
+    monkeypatch.setattr(hook_deliveries, "TRY_SECONDS", 0.2)
     place.receiver.answer = lambda _: answer
     async with place.delivering():
         await place.record("a")
@@ -319,8 +323,8 @@ async def test_a_dead_hook_takes_bounded_room_and_delays_no_other(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand sessions, and a server that never answers."""
-    monkeypatch.setattr(delivering, "MOST_WAITING", 200)
-    monkeypatch.setattr(delivering, "TRY_SECONDS", 600.0)
+    monkeypatch.setattr(hook_deliveries, "MOST_WAITING", 200)
+    monkeypatch.setattr(hook_deliveries, "TRY_SECONDS", 600.0)
     keys = [f"k{number}" for number in range(1000)]
     async with receiving("/dead") as dead:
         dead.answer = lambda _: HANGS

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ground.events import OPERATIONS, EventDraft, members, written
-from orchestrator.operate.hooks.backoff import LONGEST_PAUSE, MOST_TRIES, pause
 from orchestrator.operate.hooks.hook import beneath
+from orchestrator.operate.hooks.hook_deliveries import LONGEST_PAUSE, MOST_TRIES, pause
 from orchestrator.operate.hooks.messages import (
     MOST_BODY_BYTES,
     HookMessage,

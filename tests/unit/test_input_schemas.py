@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.rules.tools.input_schemas import check_input_schema, input_problem
-from orchestrator.rules.tools.schema import UnusableSchemaError
+from orchestrator.rules.tools.schemas import UnusableSchemaError, check_input_schema, input_problem
 from tests.support.cases import each
 
 OBJECT = {"type": "object"}

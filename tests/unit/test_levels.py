@@ -12,7 +12,6 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ValidationError
 from orchestrator.host.engine.base import NO_RATES, Rates
 from orchestrator.host.node.requirements import Requirements
-from orchestrator.rules.policy.level_file import LevelError
 from orchestrator.rules.policy.levels import Levels, effective_limits, load_levels, restore_level
 from paddock.contract.words import LEVEL_PATTERN
 
@@ -30,8 +29,8 @@ def test_packaged_levels() -> None:
     low, medium, high = levels.values()
     assert (low.rank, medium.rank, high.rank) == (100, 200, 300)
     assert [level.risk_tier for level in levels.values()] == ["low", "medium", "high"]
-    assert low.requires == medium.requires == Requirements(3, True, True, False)
-    assert high.requires.landlock == 6
+    assert low.requires == medium.requires == Requirements(1, True, True, False)
+    assert high.requires.landlock == 1
     assert (low.confinement.paths, high.confinement.paths) == (True, False)
     assert low.commands == LOW
     assert medium.commands == MEDIUM
@@ -101,8 +100,8 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("rank = 100", 'images = ["a b"]\nrank = 100', 2, "images.0: must match pattern"),
         ("rank = 100", 'images = ["a", "a"]\nrank = 100', 2, "images.1: a is in the list twice"),
         ('home = "/nonexistent"', 'home = "x"', 11, "home: must match pattern"),
-        ("landlock = 3", "landlock = 2", 15, "requires.landlock: must be 3 or more"),
-        ("landlock = 3", "landlock = -1", 15, "requires.landlock: "),
+        ("landlock = 1", "landlock = 0", 15, "requires.landlock: must be 1 or more"),
+        ("landlock = 1", "landlock = -1", 15, "requires.landlock: "),
         ("mounts = true", "mounts = false", 17, "requires.mounts: must be true"),
         ("mounts = true", "mount = true", 17, "requires.mount: is not a known field"),
         ("[limits]", "[limits", 27, "Expected ']' at the end of a table declaration"),
@@ -111,7 +110,7 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
 def test_bad_files_are_refused(
     tmp_path: Path, old: str, new: str, line: int, expected: str
 ) -> None:
-    with pytest.raises(LevelError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_levels(override(tmp_path, old, new))
     assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}:{line}: {expected}")
 
@@ -137,7 +136,7 @@ def test_bad_files_are_refused(
 @pytest.mark.parametrize("name", ["read", "execute"])
 def test_paths_of_the_image(tmp_path: Path, name: str, entry: str, said: str) -> None:
     new = f'writable_code = false\n{name} = [\n"/usr/lib/x", "/runs",\n"{entry}"]'
-    with pytest.raises(LevelError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_levels(override(tmp_path, "writable_code = false", new))
     place = f"{tmp_path / 'low.toml'}:24: confinement.{name}.2: "
     assert str(caught.value).startswith(place + said)
@@ -147,7 +146,7 @@ def test_writes_are_guarded_unless_any_command_may_run_and_the_file_says_so(
     tmp_path: Path,
 ) -> None:
     assert all(level.guard_writes for level in load_levels().values())
-    with pytest.raises(LevelError, match=r"guard_writes: can be false only with commands = "):
+    with pytest.raises(ConfigError, match=r"guard_writes: can be false only with commands = "):
         load_levels(override(tmp_path, "rank = 100", "guard_writes = false\nrank = 100"))
     (tmp_path / "low.toml").unlink()
     text = (PACKAGED / "high.toml").read_text()
@@ -191,7 +190,7 @@ def test_rates_are_for_those_that_have_them(tmp_path: Path) -> None:
     ],
 )
 def test_bad_rates_are_refused(tmp_path: Path, rate: str, said: str) -> None:
-    with pytest.raises(LevelError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_levels(override(tmp_path, "[limits]", f"[rates]\n{rate}\n\n[limits]"))
     assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}:28: rates.{said}")
 
@@ -240,7 +239,7 @@ def test_variables_of_its_own(tmp_path: Path) -> None:
 def test_bad_variables_are_refused(tmp_path: Path, variable: str, said: str) -> None:
     text = (PACKAGED / "high.toml").read_text()
     (tmp_path / "high.toml").write_text(f"{text}\n[variables]\n{variable}\n")
-    with pytest.raises(LevelError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_levels(tmp_path)
     line = text.count("\n") + (2 if said.startswith("variables") else 3)
     assert f"high.toml:{line}: " in str(caught.value)
@@ -249,20 +248,33 @@ def test_bad_variables_are_refused(tmp_path: Path, variable: str, said: str) -> 
 
 def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:
     new = 'paths = false\nexecute = ["/usr/lib/git-core"]\n#'
-    with pytest.raises(LevelError, match=r":21: confinement\.execute: has no effect without"):
+    with pytest.raises(ConfigError, match=r":21: confinement\.execute: has no effect without"):
         load_levels(override(tmp_path, "paths = true ", new))
     (tmp_path / "low.toml").unlink()
-    with pytest.raises(LevelError, match=r":18: confinement\.paths: can be true only if"):
+    with pytest.raises(ConfigError, match=r":18: confinement\.paths: can be true only if"):
         load_levels(override(tmp_path, "paths = false", "paths = true", "high"))
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "low.toml").write_bytes(b"rank = \xff")
-    with pytest.raises(LevelError, match=r"low\.toml: must be UTF-8"):
+    with pytest.raises(ConfigError, match=r"low\.toml: must be UTF-8"):
         load_levels(tmp_path)
     (tmp_path / "low.toml").unlink()
     (tmp_path / "low.toml").mkdir()
-    with pytest.raises(LevelError, match=r"low\.toml: Is a directory"):
+    with pytest.raises(ConfigError, match=r"low\.toml: Is a directory"):
+        load_levels(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("#" * 8 * MIB + "##", "has more than 8388608 bytes"),
+        ("x = " + "[" * 9999, "nested too deep"),
+    ],
+)
+def test_files_are_bounded(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "low.toml").write_text(text)
+    with pytest.raises(ConfigError, match=rf"low\.toml: .*{reason}"):
         load_levels(tmp_path)
 
 
@@ -287,13 +299,13 @@ def test_a_fourth_level(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Build", "1st", "my_level", "-x", "x" * 33, "a.b", "ä"])
 def test_names_that_no_level_has(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LevelError, match=r"\.toml: a level's name begins with a lower-case"):
+    with pytest.raises(ConfigError, match=r"\.toml: a level's name begins with a lower-case"):
         load_levels(fourth(tmp_path, name))
 
 
 def test_two_levels_of_one_rank(tmp_path: Path) -> None:
     fourth(tmp_path, "one", 5)
-    with pytest.raises(LevelError, match=r"two\.toml:2: rank: 5 is also the rank of one"):
+    with pytest.raises(ConfigError, match=r"two\.toml:2: rank: 5 is also the rank of one"):
         load_levels(fourth(tmp_path, "two", 5))
 
 

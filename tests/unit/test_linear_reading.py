@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from api.http.auth import is_own
 from api.http.endpoint import read_query
-from api.http.origin import is_own
-from api.operations.live_terminal import wanted_size
-from api.operations.run_frames import wanted_run
+from api.operations.run_sockets import wanted_run
+from api.operations.terminal_frames import wanted_size
 from api.previews.headers import for_program
 from api.previews.paths import PreviewPath, read_path
 from api.shape.context import whole_position
@@ -36,7 +36,7 @@ from orchestrator.programs.turns.lisp.reader import read as read_lisp
 from orchestrator.record.secrets.request_head import parse_head
 from orchestrator.rules.egress.limits import EgressLimits
 from orchestrator.rules.policy.decision import check_command
-from orchestrator.rules.policy.explain import explain_command
+from orchestrator.rules.policy.explanation import explain_command
 from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools import cedar

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.programs.turns.lisp.builtins.library import BUILTINS
-from orchestrator.programs.turns.lisp.describe import builtins, forms
 from orchestrator.programs.turns.lisp.forms import FORMS
+from orchestrator.programs.turns.lisp.reference import builtins, forms
 from orchestrator.programs.turns.outcome import Symbol
 from tests.support.lisp import run, value
 

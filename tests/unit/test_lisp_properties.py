@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.programs.turns.lisp.builtins.library import BUILTINS
-from orchestrator.programs.turns.lisp.data import equal, inward, outward
+from orchestrator.programs.turns.lisp.data import bring_in, equal, outward
 from orchestrator.programs.turns.lisp.errors import LispError
 from orchestrator.programs.turns.lisp.forms import FORMS
 from orchestrator.programs.turns.lisp.limits import Allowance, LispLimits
@@ -18,7 +18,6 @@ from orchestrator.programs.turns.outcome import (
     Metadata,
     Outcome,
     Symbol,
-    cycle,
     error,
     needs,
     nonconverged,
@@ -48,7 +47,7 @@ def outcomes(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Outcome]:
         st.builds(ok, values),
         st.builds(proposed, values, st.tuples(values)),
         st.builds(nonconverged, values, whole, st.sampled_from(["budget", "max-iterations"])),
-        st.builds(cycle, values, whole, st.tuples(texts)),
+        st.builds(Outcome, st.just("cycle"), st.tuples(values, whole, st.tuples(texts))),
         st.builds(needs, st.sampled_from(NEED_TYPES), texts, values),
         st.builds(error, texts, texts, st.tuples(texts)),
     )
@@ -75,7 +74,7 @@ def finished(generator: Any) -> Any:
 @given(values)
 def test_what_is_written_is_read_back(value: Any) -> None:
     allowance = Allowance(LispLimits())
-    datum = inward(value, allowance)
+    datum = finished(bring_in(value, allowance))
     forms = finished(read(written(datum, 100_000, allowance), LispLimits()))
     assert forms.length == 1
     assert equal(forms.head, datum, allowance)

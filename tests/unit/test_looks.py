@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.sessions.inspection import Inspector
@@ -45,7 +45,7 @@ class Processes:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     found = Processes()
-    monkeypatch.setattr("orchestrator.host.node.local.measure", found.measure)
+    monkeypatch.setattr("orchestrator.host.node.local_node.measure", found.measure)
     monkeypatch.setattr("orchestrator.sessions.inspection._MEASURE_SECONDS", 60.0)
     return found
 

@@ -13,7 +13,7 @@ from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.ground.events import now
 from orchestrator.ground.store.database import Database
 from orchestrator.rules.policy.levels import load_levels
-from orchestrator.rules.policy.rules import SEARCH, WRITE, check_memory
+from orchestrator.rules.policy.memory_levels import SEARCH, WRITE, check_memory
 from orchestrator.work.memory import memory_rows
 from orchestrator.work.memory.entries import EntryKind, MemoryEntry, fenced
 

@@ -14,9 +14,9 @@ from orchestrator.ground.check import CheckStatus
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.host.node import local
+from orchestrator.host.node import local_node
 from orchestrator.host.node.base import Node, Resources
-from orchestrator.host.node.local import LocalNode
+from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.host.workspace.storage import Storage
@@ -74,7 +74,7 @@ async def test_this_host_tells_what_it_has(here: Node) -> None:
 async def test_a_disk_that_hangs_keeps_a_few_threads(
     here: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_RESOURCE_SECONDS", 0.05)
+    monkeypatch.setattr(local_node, "_RESOURCE_SECONDS", 0.05)
     hung, release = list[Path](), threading.Event()
 
     def hang(directory: Path) -> Resources:
@@ -82,7 +82,7 @@ async def test_a_disk_that_hangs_keeps_a_few_threads(
         release.wait()
         return Resources(0, 0)
 
-    monkeypatch.setattr(local, "resources", hang)
+    monkeypatch.setattr(local_node, "resources", hang)
     asked = await asyncio.gather(*(here.resources() for _ in range(40)), return_exceptions=True)
     assert all(isinstance(error, TimeoutError) for error in asked)
     assert len(hung) == 4

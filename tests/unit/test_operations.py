@@ -15,7 +15,7 @@ from api.shape.access import Access
 from api.shape.answers import Accepted, EventStream
 from api.shape.context import Context
 from api.shape.operation import SESSION, Events, Operation, operation, operations_of
-from orchestrator.rules.tools.schema import input_schema
+from orchestrator.rules.tools.schemas import input_schema
 from paddock.contract import words
 from paddock.contract.commands import Command, CommandResult, PendingCommand
 from paddock.contract.requests import NoBody

@@ -10,7 +10,6 @@ from orchestrator.programs.turns.outcome import (
     Outcome,
     Symbol,
     Value,
-    cycle,
     error,
     needs,
     nonconverged,
@@ -24,7 +23,7 @@ ALL = [
     ok(5),
     proposed("done", ["src/a.py"]),
     nonconverged(None, 3, "budget"),
-    cycle(1, 2, ["aa", "bb"]),
+    Outcome("cycle", (1, 2, ("aa", "bb"))),
     needs("needs-approval", "commit", (1, 2)),
     error("no", "runtime-error", ["f 1:2"]),
 ]
@@ -38,11 +37,6 @@ def test_each_tag_has_its_members() -> None:
         assert [plain(outcome.member(name)) for name in names[1:-1]] == [
             outcome.json()[name] for name in names[1:-1]
         ]
-
-
-def test_success_and_blocks() -> None:
-    assert [outcome.tag for outcome in ALL if outcome.succeeded] == ["ok", "proposed"]
-    assert [outcome.tag for outcome in ALL if outcome.blocked] == ["needs", "error"]
 
 
 def test_values() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from api.previews.base_paths import base_paths, outside, own_path, serves_elsewhere
-from api.previews.headers import for_program
-from api.previews.origins import is_own
+from api.previews.headers import for_program, is_own
 from api.previews.paths import PreviewPath
 
 TOKEN = "1." + "a" * 43

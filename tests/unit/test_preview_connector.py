@@ -6,7 +6,7 @@ import socket
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from api.previews.connector import TunnelConnector
+from api.previews.forwarding import TunnelConnector
 
 _HEAD_BYTES = 128 * 1024
 

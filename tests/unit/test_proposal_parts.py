@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.host.workspace.staged import base as records
-from orchestrator.host.workspace.staged import committing, diffing
-from orchestrator.host.workspace.staged.committing import CommitError, Staged
-from orchestrator.host.workspace.staged.diffing import Effort, changed_blocks, unified
+from orchestrator.host.workspace.staged import commit as commits
+from orchestrator.host.workspace.staged import diff
+from orchestrator.host.workspace.staged.changes import RefusedEntry, walk
+from orchestrator.host.workspace.staged.commit import CommitError, Staged
+from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Expected
+from orchestrator.host.workspace.staged.diff import Effort, changed_blocks, unified
 from orchestrator.host.workspace.staged.names import (
     bad_attributes,
     bad_facts,
     bad_name,
     bad_place,
     bad_target,
-    shown,
+    printable_name,
 )
-from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
-from orchestrator.host.workspace.staged.showing import page
-from orchestrator.host.workspace.staged.walking import RefusedEntry, walk
+from orchestrator.host.workspace.staged.review_page import page
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +57,7 @@ def test_names_and_places() -> None:
     assert bad_name("grün ☃".encode()) is None
     for name in (b"a\nb", b"\x1b[31m", b"\x7f", b"\xff\xfe", "\x9b1m".encode()):
         assert bad_name(name) is not None
-        assert shown(name).isprintable()
+        assert printable_name(name).isprintable()
     assert bad_place(b"/".join([b"d"] * 128)) is None
     assert bad_place(b"/".join([b"d"] * 129)) is not None
     assert bad_place(b"x" * 4097) is not None
@@ -113,7 +114,7 @@ def test_a_diff_of_hostile_texts_ends() -> None:
     new = [f"{number % 5}\n" for number in range(100_000)]
     effort = Effort()
     assert len(changed_blocks(old, new, effort)) == 1
-    assert effort.steps > diffing.EFFORT - 1_000_000
+    assert effort.steps > diff.EFFORT - 1_000_000
 
 
 class Area:
@@ -214,9 +215,9 @@ def commit(
 ) -> None:
     staged = area.opened()
     try:
-        prepared = committing.prepare(staged, selection)
+        prepared = commits.prepare(staged, selection)
         assert (prepared.conflicts, prepared.refused, prepared.lacking) == ([], [], [])
-        committing.commit(staged, selection, prepared.digest, reached)
+        commits.commit(staged, selection, prepared.digest, reached)
     finally:
         for handle in staged:
             os.close(handle)
@@ -225,7 +226,7 @@ def commit(
 def settle(area: Area, reached: Callable[[], None] = lambda: None) -> str | None:
     staged = area.opened()
     try:
-        outcome: str | None = committing.settle(staged, reached)["settled"]
+        outcome: str | None = commits.settle(staged, reached)["settled"]
         return outcome
     finally:
         for handle in staged:
@@ -356,12 +357,12 @@ def test_a_part_is_committed_and_the_rest_stays_staged(area: Area) -> None:
 
 def test_a_replaced_directory_is_committed_as_a_whole(area: Area) -> None:
     staged = area.opened()
-    prepared = committing.prepare(staged, CommitSelection(["tree/b"], None))
+    prepared = commits.prepare(staged, CommitSelection(["tree/b"], None))
     assert prepared.lacking == ["tree"]
-    prepared = committing.prepare(staged, CommitSelection(["nothing"], None))
+    prepared = commits.prepare(staged, CommitSelection(["nothing"], None))
     assert prepared.missing == ["nothing"]
     # What goes with it is named, because the policy must allow that, too.
-    assert set(committing.prepare(staged, ALL).removed) == {
+    assert set(commits.prepare(staged, ALL).removed) == {
         *("old/x", "old/deep", "old/deep/y", "tree/a", "was-dir/in"),
     }
 
@@ -369,7 +370,7 @@ def test_a_replaced_directory_is_committed_as_a_whole(area: Area) -> None:
 def conflicts(area: Area, selection: CommitSelection = ALL) -> list[str]:
     staged = area.opened()
     try:
-        return [each["ref"] for each in committing.prepare(staged, selection).conflicts]
+        return [each["ref"] for each in commits.prepare(staged, selection).conflicts]
     finally:
         for handle in staged:
             os.close(handle)
@@ -424,10 +425,10 @@ def test_hostile_entries_are_refused_by_name(area: Area) -> None:
         ["out", "fifo", "device", "suid", "hard", "hard2", "marked", "a\\x0ab", "\\xff", "giant"]
     )
     assert sum("deep" in ref for ref in refused) == 1
-    prepared = committing.prepare(staged, ALL)
+    prepared = commits.prepare(staged, ALL)
     assert len(prepared.refused) == len(refused)
     with pytest.raises(CommitError):
-        committing.commit(staged, ALL, prepared.digest, lambda: None)
+        commits.commit(staged, ALL, prepared.digest, lambda: None)
     # Others can be committed.
     commit(area, CommitSelection(["changed"], None))
     shown_page = page(staged.upper, staged.lower, records.read(staged.area), "", 1000)

@@ -20,7 +20,7 @@ from orchestrator.record.secrets.sealer import KEY_FILE, Sealer
 from orchestrator.settings.operator_secrets import (
     OperatorSecret,
     check_levels,
-    check_names,
+    checked_secrets,
     load_secret,
 )
 from orchestrator.settings.settings import load_settings
@@ -197,7 +197,7 @@ def test_a_bad_secret_is_refused_with_its_field(change: dict[str, Any], field: s
 def test_names_and_variables_must_be_clear(names: list[str]) -> None:
     secret = OperatorSecret(**FIELDS, variable="A")
     with pytest.raises(ValueError, match=r"is not a name|is the variable of a already"):
-        check_names(dict.fromkeys(names, secret))
+        checked_secrets(dict.fromkeys(names, secret))
 
 
 def test_a_value_comes_from_a_file_or_a_variable(

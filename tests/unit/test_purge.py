@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.ground.file_handles import DIRECTORY
 from orchestrator.host.workspace import mounts
 from orchestrator.host.workspace.helper_limits import give_up_privileges
-from orchestrator.host.workspace.purge_helper import DIRECTORY, empty
+from orchestrator.host.workspace.purge_helper import empty
 
 
 def purge(top: Path) -> None:

@@ -14,7 +14,7 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.host.workspace import ext4, project_quota
 from orchestrator.host.workspace.disk_image import DiskImages
 from orchestrator.host.workspace.ext4 import FileSystem, ImageError
-from orchestrator.host.workspace.prepared import MOST, READY, PreparedSlots
+from orchestrator.host.workspace.prepared_slots import MOST, READY, PreparedSlots
 from orchestrator.host.workspace.project_quota import ProjectQuotas, ProjectUse
 from orchestrator.host.workspace.quota import Choice, DiskUsage, Quota, choose
 

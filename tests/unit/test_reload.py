@@ -772,7 +772,7 @@ def test_a_reader_that_breaks_keeps_nobody_from_starting(
             return read_catalog(None)
         raise ZeroDivisionError("nobody thought of it")
 
-    monkeypatch.setattr(f"orchestrator.rules.tools.rules.{reader}", broken)
+    monkeypatch.setattr(f"orchestrator.rules.tools.tool_rules.{reader}", broken)
     policy = Reload(ours)
     (problem,) = policy.problems.values()
     assert "reading it failed" in problem

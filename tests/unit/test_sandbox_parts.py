@@ -44,13 +44,14 @@ from paddock.contract.words import Kind
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.support.fake_node import FakeNode
+from tests.support.kernels import FULL_KERNEL
 
 
 class Link:
     """A link whose agent says hello at once, or never."""
 
     def __init__(self) -> None:
-        self.hello: Any = SimpleNamespace(landlock_abi=7, seccomp=True, configured=False)
+        self.hello: Any = SimpleNamespace(kernel=FULL_KERNEL, configured=False)
         self.configuration: dict[str, Any] = {}
         self.refusal: str | None = None
         self.connected = True
@@ -286,7 +287,7 @@ async def test_the_agent_is_configured_after_it_was_checked(
     checked: list[object] = []
 
     class Checks:
-        async def check_sandbox(self, _level: object, hello: object) -> None:
+        async def check_sandbox(self, _level: object, hello: object, *, packed: bool) -> None:
             checked.append(hello)
             if len(checked) == 2:
                 raise EngineUnavailableError("unmet")
@@ -326,7 +327,7 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
         return "cannot confine commands: no\n"
 
     class Checks:
-        async def check_sandbox(self, _level: object, _hello: object) -> None:
+        async def check_sandbox(self, _level: object, _hello: object, *, packed: bool) -> None:
             """The sandbox meets all requirements."""
 
     monkeypatch.setattr(engine, "logs", logs)

@@ -8,7 +8,6 @@ from api.catalog import OPERATIONS
 from api.shape.access import Access
 from api.shape.context import Context, Shared
 from api.shape.operation import Operation, operation
-from api.shape.performing import performing
 from api.shape.services import Services
 from orchestrator.control_plane import ControlPlane
 from paddock.contract.requests import NoBody
@@ -62,7 +61,7 @@ async def test_an_operation_gets_its_services() -> None:
     assert services.of_stop[WIND.id] == {"clock": clock}
     shared = Shared(nothing, nothing, nothing, services)
     context = Context(shared, nothing, nothing, "id", {}, lambda: True)
-    async with performing(WIND, context, {"name": "tower", "body": NoBody()}) as answer:
+    async with context.performing(WIND, {"name": "tower", "body": NoBody()}) as answer:
         assert answer == Health(status="ok")
 
 

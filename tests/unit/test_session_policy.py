@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.rules.policy.explanation import explain_operation
 from orchestrator.rules.policy.globs import Globs
-from orchestrator.rules.policy.operation_explain import explain_operation
 from orchestrator.rules.policy.session_policy import (
     BUILT_IN,
     EXECUTIONS,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.ground.signed_post import FAILURES, signed_headers, signed_post
+from orchestrator.ground.http_post import FAILURES, signed_headers, signed_post
 from paddock.contract.signatures import signature
 from paddock.webhooks import TOLERANCE, verify
 from tests.support.receiver import ENDLESS, HANGS, Receiver, receiving

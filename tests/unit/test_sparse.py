@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.operate.backups.sparse import PackedFile, unpack
+from orchestrator.operate.backups.sparse_file import PackedFile, unpack
 
 BLOCK = 4096
 LARGE = 1024 * BLOCK * BLOCK

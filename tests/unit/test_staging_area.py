@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ground.fault_points import FaultPoint
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 
 UID = 1_900_000_007
 

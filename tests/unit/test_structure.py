@@ -98,6 +98,9 @@ FLOORS = {
         "__init__",
     ),
 }
+# Folders with one file a resource; all others are small.
+OF_RESOURCES = {"api/operations", "paddock/contract", "paddock/client"}
+MOST_MODULES = 26
 OURS = {
     *("sandbox_agent", "orchestrator", "api", "images", "paddock"),
     *("scripts", "tests", "examples"),
@@ -358,6 +361,18 @@ def test_an_instance_offers_what_its_floors_have() -> None:
     offered = get_type_hints(Instance)
     assert offered
     assert offered == {name: given[name] for name in offered}
+
+
+@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+def test_folders_are_small(package: str) -> None:
+    """A reader finds a module by its name, in a list that fits one look."""
+    sizes = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in modules(package)
+        if path.stem != "__init__"
+    )
+    large = {folder for folder, size in sizes.items() if size > MOST_MODULES}
+    assert large <= OF_RESOURCES, {folder: sizes[folder] for folder in large - OF_RESOURCES}
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])

@@ -14,7 +14,7 @@ from orchestrator.ground.check import CheckStatus
 from orchestrator.ground.store.database import Database
 from orchestrator.ground.tasks import Rounds, TaskName
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.operate.hooks.delivering import HookDeliveries
+from orchestrator.operate.hooks.hook_deliveries import HookDeliveries
 from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.record.audit.anchoring import Anchoring

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from api.http.origin import check_origin, is_own
+from api.http.auth import check_origin, is_own
 from orchestrator.ground.errors import PermissionDeniedError, UnauthorizedError
 from orchestrator.rules.access.keys import KeyRing, Principal, Role, digest
 from orchestrator.sessions.tickets import MOST_OF_KEY, SECONDS, Tickets

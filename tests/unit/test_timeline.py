@@ -1,12 +1,14 @@
 """Timelines: whatever is said, endpoints take it again, and it stays within its bounds."""
 
+import asyncio
 import json
+from contextlib import aclosing
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.programs.turns.runs.feed import RunFeed
+from orchestrator.programs.turns.runs.feed import RunEvent, RunFeed
 from orchestrator.programs.turns.runs.run_tool import ToolArgumentsError
 from orchestrator.programs.turns.runs.timeline import (
     MAX_TIMELINE_ENTRIES,
@@ -126,10 +128,25 @@ async def test_a_feed_keeps_the_latest_events() -> None:
     feed = RunFeed()
     for number in range(1, 5000):
         feed.add("tool_result", tick=1, id=str(number), content="x" * 10_000)
-    assert await feed.wait(4999, 0) == []
-    found = await feed.wait(0, 0)
+    assert feed.after(4999) == []
+    found = feed.after(0)
     assert [number for number, _ in found] == list(range(found[0][0], 5000))
     assert 100 < len(found) < 300
     assert all(event.members["id"] == str(number) for number, event in found)
     feed.end()
-    assert await feed.wait(4999, 60) == []
+    assert [each async for each in feed.follow(60)] == found
+
+
+async def test_who_follows_a_feed_gets_news_as_they_come() -> None:
+    feed = RunFeed()
+
+    async def news() -> None:
+        feed.add("tick", tick=1)
+
+    async with aclosing(feed.follow(0)) as events:
+        assert await anext(events) is None
+    async with aclosing(feed.follow(60)) as events:
+        found, _ = await asyncio.gather(anext(events), news())
+        assert found == (1, RunEvent("tick", {"tick": 1}))
+        feed.end()
+        assert await anext(events, "the end") == "the end"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.rules.policy.toml_lines import Path, line_of, syntax_error
+from orchestrator.rules.policy.toml_lines import Field, line_of, syntax_error
 
 DOCUMENT = '''\
 # a comment with [brackets] and "quotes"
@@ -83,7 +83,7 @@ y = 2
         (("timeout", "max"), 1),
     ],
 )
-def test_lines(path: Path, line: int) -> None:
+def test_lines(path: Field, line: int) -> None:
     tomllib.loads(DOCUMENT)
     assert line_of(DOCUMENT, path) == line
     assert line_of(DOCUMENT.replace("\n", "\r\n"), path) == line
@@ -137,9 +137,9 @@ def test_whatever_the_parser_takes_is_read_to_its_end(
     first: dict[str, str], tables: dict[str, dict[str, str]]
 ) -> None:
     lines: list[str] = []
-    wanted: dict[Path, int] = {}
+    wanted: dict[Field, int] = {}
 
-    def add(table: Path, members: dict[str, str]) -> None:
+    def add(table: Field, members: dict[str, str]) -> None:
         for name, value in members.items():
             wanted.setdefault((*table, name), len(lines) + 1)
             lines.extend(f"{quoted(name)} = {value} # [x] = '".split("\n"))

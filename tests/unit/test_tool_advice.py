@@ -3,11 +3,11 @@
 import pytest
 
 from orchestrator.rules.tools.advice import advice
-from orchestrator.rules.tools.catalog import read_catalog
+from orchestrator.rules.tools.catalog import parse_tool, read_catalog
 from orchestrator.rules.tools.gates import Setting, decide
-from orchestrator.rules.tools.loader import ManifestError, load_manifest
-from orchestrator.rules.tools.reading import parse_tool
+from orchestrator.rules.tools.manifest_reader import ManifestError
 from orchestrator.rules.tools.scope import NO_SCOPE
+from orchestrator.rules.tools.session_loader import load_manifest
 from tests.support.manifests import MINIMAL, PSQL, parse, with_commands
 from tests.unit.test_tool_oneshot import SCAN
 

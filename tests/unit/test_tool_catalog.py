@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.ground.config_error import BrokenFilesError, ConfigError
 from orchestrator.rules.tools.catalog import manifest_files, read_catalog
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings.settings import Settings
 from tests.support.manifests import MINIMAL, PSQL
 

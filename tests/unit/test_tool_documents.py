@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator.rules.tools.loader import parse_manifest
+from orchestrator.rules.tools.catalog import parse_tool
 from orchestrator.rules.tools.oneshot import Oneshot, argv
-from orchestrator.rules.tools.reading import parse_tool
 from orchestrator.rules.tools.scope import load_scope
+from orchestrator.rules.tools.session_loader import parse_manifest
 from tests.support.documents import blocks
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.rules.tools.cedar import Policies, load_policies
 from orchestrator.rules.tools.gates import Setting, Verdict, decide, opening
-from orchestrator.rules.tools.loader import load_manifest
 from orchestrator.rules.tools.manifest import Manifest
 from orchestrator.rules.tools.scope import NO_SCOPE, Scope
+from orchestrator.rules.tools.session_loader import load_manifest
 from sandbox_agent.decide.sanitize import MAX_TEXT
 from tests.support.manifests import PSQL, with_commands
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.rules.tools.loader import MAX_BYTES, ManifestError, load_manifest, parse_manifest
+from orchestrator.rules.tools.manifest_reader import MAX_BYTES, ManifestError
+from orchestrator.rules.tools.session_loader import load_manifest, parse_manifest
 from tests.support.manifests import MINIMAL, PSQL, parse
 
 NAMED = "test.clad.toml: "

@@ -5,11 +5,11 @@ import ipaddress
 import pytest
 
 from orchestrator.rules.tools.advice import advice
+from orchestrator.rules.tools.catalog import parse_tool
 from orchestrator.rules.tools.gates import Setting
-from orchestrator.rules.tools.loader import ManifestError
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.manifest_reader import ManifestError
 from orchestrator.rules.tools.oneshot import Oneshot, Run, argv, refusal, writes_file
-from orchestrator.rules.tools.reading import parse_tool
 from orchestrator.rules.tools.scope import Scope
 from tests.support.manifests import MINIMAL
 

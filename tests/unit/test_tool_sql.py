@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.rules.tools import statements
-from orchestrator.rules.tools.loader import ManifestError
+from orchestrator.rules.tools import line_reader
+from orchestrator.rules.tools.line_reader import LineReader
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.manifest_reader import ManifestError
 from orchestrator.rules.tools.sql import read_statement
-from orchestrator.rules.tools.statement import SqlError
-from orchestrator.rules.tools.statements import Reader, Reading, refusal
+from orchestrator.rules.tools.statements import Reading, SqlError, refusal
 from tests.support.manifests import parse
 from tests.support.raised import raised
 from tests.support.until import until
@@ -305,10 +305,10 @@ def test_manifests_declare_statements_with_the_parser_only(text: str, field: str
 
 async def test_lines_are_read_off_the_loop() -> None:
     manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
-    reading = await Reader().read("session", manifest, "SELECT 1")
+    reading = await LineReader().read("session", manifest, "SELECT 1")
     assert reading is not None
     assert reading.statement == (frozenset({"select"}), frozenset())
-    reading = await Reader().read("session", manifest, "SELECT (")
+    reading = await LineReader().read("session", manifest, "SELECT (")
     assert reading is not None
     assert reading.statement is None
 
@@ -317,17 +317,17 @@ async def test_a_line_that_takes_for_ever_keeps_its_own_session_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
-    command, release, read = manifest.commands["query"], threading.Event(), statements.read_line
+    command, release, read = manifest.commands["query"], threading.Event(), line_reader.read_line
 
     def hang(manifest: Manifest, text: object) -> Reading | None:
         if text == "SELECT slowly":
             release.wait()
         return read(manifest, text)
 
-    reader = Reader()
-    monkeypatch.setattr(statements, "read_line", hang)
+    reader = LineReader()
+    monkeypatch.setattr(line_reader, "read_line", hang)
     with monkeypatch.context() as patch:
-        patch.setattr(statements, "_SECONDS", 0.01)
+        patch.setattr(line_reader, "_SECONDS", 0.01)
         slow = await reader.read("slow", manifest, "SELECT slowly")
     assert slow is not None
     assert "in time" in str(refusal(slow, command))
@@ -349,7 +349,7 @@ async def test_a_caller_that_leaves_does_not_have_the_next_line_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
-    command, read = manifest.commands["query"], statements.read_line
+    command, read = manifest.commands["query"], line_reader.read_line
     began, release = threading.Event(), threading.Event()
 
     def hang(manifest: Manifest, text: object) -> Reading | None:
@@ -358,8 +358,8 @@ async def test_a_caller_that_leaves_does_not_have_the_next_line_refused(
             release.wait()
         return read(manifest, text)
 
-    reader = Reader()
-    monkeypatch.setattr(statements, "read_line", hang)
+    reader = LineReader()
+    monkeypatch.setattr(line_reader, "read_line", hang)
     leaving = asyncio.create_task(reader.read("session", manifest, "SELECT slowly"))
     await until(began.is_set)
     leaving.cancel()

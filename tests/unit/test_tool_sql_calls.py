@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.rules.tools.sql import read_statement
-from orchestrator.rules.tools.statement import SqlError
+from orchestrator.rules.tools.statements import SqlError
 
 _DANGEROUS = {
     "postgresql": (

@@ -1,7 +1,7 @@
 """States of a tool's session, by prompts and commands."""
 
 from orchestrator.rules.tools.catalog import read_catalog
-from orchestrator.rules.tools.loader import load_manifest
+from orchestrator.rules.tools.session_loader import load_manifest
 from orchestrator.rules.tools.states import PromptState, infer_state, next_state
 from tests.support.manifests import PSQL, parse, with_commands
 

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ground.config_error import BrokenFilesError
-from orchestrator.rules.tools.catalog import kept_catalog, read_catalog
+from orchestrator.rules.tools.catalog import kept_catalog, load_tool, parse_tool, read_catalog
 from orchestrator.rules.tools.custom_types import TYPES_FILE, CustomTypes, parse_types
 from orchestrator.rules.tools.gates import Setting
-from orchestrator.rules.tools.loader import ManifestError
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.manifest_reader import ManifestError
 from orchestrator.rules.tools.oneshot import Oneshot, argv, refusal
-from orchestrator.rules.tools.reading import load_tool, parse_tool
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings.settings import Settings
 from tests.support.manifests import MINIMAL
 from tests.unit.test_tool_oneshot import SCOPE

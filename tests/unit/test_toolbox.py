@@ -10,7 +10,7 @@ from orchestrator.programs.turns.runs.toolbox import named, offered, toolbox
 from orchestrator.programs.turns.runs.tools import TOOLS
 from orchestrator.rules.policy.levels import Level, load_levels
 from orchestrator.rules.tools.listing import ListedTool
-from orchestrator.rules.tools.schema import input_schema
+from orchestrator.rules.tools.schemas import input_schema
 from orchestrator.work.models.messages import ToolCall
 from tests.unit.test_session_policy import EVERYTHING
 

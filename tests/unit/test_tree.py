@@ -1,7 +1,6 @@
 """Whatever a guard reports, in any order, only its own command ends."""
 
 import os
-import signal
 import socket
 from collections.abc import Callable
 from typing import Any, cast
@@ -12,10 +11,10 @@ from hypothesis import strategies as st
 
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
-from sandbox_agent.enforce import guard_messages, privileges, processes, strays, tree
+from sandbox_agent.enforce import guard_messages, processes, standstill, strays, tree
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.guard import Guard
-from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Step
+from sandbox_agent.enforce.guard_messages import Denied, Ended, Failed, Gone, Outrun, Step
 from sandbox_agent.enforce.tree import Tree
 
 PLAN = Plan("ls", ["ls", "a", "b"], {}, ".", [("a", True), ("b", True)], "/workspace")
@@ -28,7 +27,7 @@ class Sayings:
 
     def __init__(self, *messages: bytes) -> None:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.uid, self.processes = 54321, 64
+        self.pid, self.uid, self.processes = 12345, 54321, 64
         self.meter = Meter()
         self.killed = False
         self.orders: list[bytes] = []
@@ -162,12 +161,13 @@ def test_why_it_was_cancelled_stays_the_reason() -> None:
 NUMBERS = st.integers(0, 2**64)
 MESSAGES = st.one_of(
     st.binary(max_size=40),
-    st.from_regex(rb"[XDEGL][0-9 ]{0,30}", fullmatch=True),
+    st.from_regex(rb"[XDEOGL][0-9 ]{0,30}", fullmatch=True),
     st.builds(Failed, st.sampled_from(Step), st.integers(1, 4095)).map(guard_messages.report),
     st.builds(Denied, st.integers(0, 3)).map(guard_messages.report),
     st.builds(Ended, st.integers(0, 0xFFFF), NUMBERS, NUMBERS, st.booleans(), st.booleans()).map(
         guard_messages.report
     ),
+    st.builds(Outrun, NUMBERS).map(guard_messages.report),
     st.builds(Gone, NUMBERS).map(guard_messages.report),
 )
 
@@ -176,6 +176,7 @@ MESSAGES = st.one_of(
 def test_any_messages_in_any_order_end_it_once(messages: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strays, "end", lambda _loop, _uid, on_gone: on_gone())
+        patch.setattr(standstill, "end", lambda _uid, _root: True)
         made, guard, told = played(*messages)
     assert told in (["gone"], ["left", "gone"])
     assert made.gone
@@ -191,20 +192,19 @@ class Processes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rounds: list[set[int]]) -> None:
         self.rounds = rounds
-        self.killed: list[tuple[int, int]] = []
+        self.ended: list[tuple[int, int, set[int]]] = []
         self.known: Any = None
         monkeypatch.setattr(processes, "below", self._below)
-        monkeypatch.setattr(
-            privileges, "signal_as", lambda _uid, pid, number: self._signal(pid, number)
-        )
+        monkeypatch.setattr(standstill, "end", self._end)
 
     def _below(self, root: int, but: Any) -> list[int]:
         assert root == os.getpid()
         self.known = set(but)
         return sorted(self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0])
 
-    def _signal(self, pid: int, number: int) -> None:
-        self.killed.append((pid, number))
+    def _end(self, uid: int, root: int, but: Any) -> bool:
+        self.ended.append((uid, root, set(but)))
+        return True
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def real(monkeypatch: pytest.MonkeyPatch, swept: list[int]) -> pytest.MonkeyPatc
 
 
 def test_strays_are_killed_as_long_as_there_are_further_ones(real: pytest.MonkeyPatch) -> None:
-    there = Processes(real, [{5, 6}, {6, 7}, {6, 7}, {7}, {8}, set()])
+    there = Processes(real, [{5, 6}, {6, 7}, {7}, {8}, set()])
     loop, gone = Loop(), list[bool]()
     loop.on_exit(99, lambda: None)
 
@@ -227,8 +227,7 @@ def test_strays_are_killed_as_long_as_there_are_further_ones(real: pytest.Monkey
     loop.run()
     assert gone == [True]
     assert there.known == {99}
-    assert {pid for pid, _ in there.killed} == {5, 6, 7, 8}
-    assert {number for _, number in there.killed} == {signal.SIGKILL}
+    assert there.ended == [(54321, os.getpid(), {99})] * 2
 
 
 def test_a_stray_that_can_not_be_ended_ends_the_sandbox(real: pytest.MonkeyPatch) -> None:
@@ -244,4 +243,4 @@ def test_one_clean_look_is_not_enough(real: pytest.MonkeyPatch) -> None:
     loop = Loop()
     strays.end(loop, 54321, loop.stop)
     loop.run()
-    assert [pid for pid, _ in there.killed] == [5]
+    assert len(there.ended) == 1

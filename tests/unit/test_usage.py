@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.host.node.base import Gauged, Load
-from orchestrator.host.node.gauging import gauge
 from orchestrator.host.node.processes import HostPaths, Usage
+from orchestrator.host.node.resources import gauge
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.operate.observe.usage import SAMPLES, HostSample, Sample, UsageHistory, of_host
 from tests.support.fake_node import GIB, FakeNode

@@ -20,6 +20,7 @@ from orchestrator.ground.store.database_file import (
     reason,
 )
 from orchestrator.ground.store.room import Room
+from orchestrator.ground.threads import settle_with
 
 T = TypeVar("T")
 
@@ -273,22 +274,6 @@ def _do(job: _Job | None) -> bool:
     """Runs a job; returns False if there is none any more."""
     if job is None:
         return False
-    if job.outcome.cancelled():
-        return True
-    result, failed = None, None
-    try:
-        result = job.function()
-    except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-        failed = error
-    with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
-        job.outcome.get_loop().call_soon_threadsafe(_settle, job.outcome, result, failed)
+    if not job.outcome.cancelled():
+        settle_with(job.outcome, job.function)
     return True
-
-
-def _settle(outcome: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if outcome.done():
-        return
-    if error is None:
-        outcome.set_result(result)
-    else:
-        outcome.set_exception(error)

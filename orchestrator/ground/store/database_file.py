@@ -7,13 +7,15 @@ from collections.abc import Container
 from contextlib import closing
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
+
 MIGRATIONS = Path(__file__).with_name("migrations")
 _VERSIONS = (
     "CREATE TABLE IF NOT EXISTS schema_version"
     " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
 )
 _MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
-# For moments in which another process, such as a backup or a shell, locks the file.
+# Another process, such as a backup or a shell, may lock the file for a moment.
 BUSY_TIMEOUT_MS = 5000
 
 
@@ -22,18 +24,15 @@ class StoreError(Exception):
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
-    """SQLite calls a full disk an input/output error while it opens a file."""
+    """The error in words. While SQLite opens a file, it reports a full disk as an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return f"{error}: the disk is full, or it fails" if code == sqlite3.SQLITE_IOERR else str(error)
 
 
 def create_file(path: Path) -> None:
     """Creates the file for its owner only; SQLite gives its mode to -wal and -shm."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
+    with opened(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC) as descriptor:
         os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
 
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

@@ -7,12 +7,14 @@ import fcntl
 import os
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
+
 _MODE = 0o700
 _LOCK = "lock"
 
 
 def make(directory: Path) -> None:
-    """Makes it, and the two above it if they are missing, all with restricted modes.
+    """Makes it, and the two directories above it if they are missing, for their owner only.
 
     Raises: FileExistsError if it exists, OSError.
     """
@@ -22,13 +24,13 @@ def make(directory: Path) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Makes the names in it durable, and its own and those of the two above it. Raises: OSError."""
+    """Makes its entries' names durable, its own, and those of the two above it. Raises: OSError."""
     for path in (directory, *list(directory.parents)[:3]):
-        _sync(path)
+        sync_names(path)
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replaces a file, which survives a loss of power complete: as it was, or as it is now.
+    """Replaces a file. After a loss of power it is complete, either the old one or the new one.
 
     Raises: OSError.
     """
@@ -40,19 +42,19 @@ def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    _sync(path.parent)
+    sync_names(path.parent)
 
 
 def sync_tree(directory: Path) -> None:
-    """Makes the names in it and below it durable. Raises: OSError."""
+    """Makes the names of all entries below it durable. Raises: OSError."""
     for parent, _, _ in os.walk(directory):
-        _sync(Path(parent))
+        sync_names(Path(parent))
 
 
 def lock(directory: Path) -> int:
-    """A descriptor that has the directory for this process, until it is closed.
+    """Locks the directory for this process until the returned descriptor is closed.
 
-    Raises: BlockingIOError while another process has it; OSError.
+    Raises: BlockingIOError while another process has the lock; OSError.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(directory / _LOCK, flags, 0o600)
@@ -64,9 +66,7 @@ def lock(directory: Path) -> int:
     return descriptor
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+def sync_names(directory: Path) -> None:
+    """Makes the names of its entries durable. Raises: OSError."""
+    with opened(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

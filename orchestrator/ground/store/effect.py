@@ -28,6 +28,6 @@ def both(first: Effect, second: Effect) -> Effect:
 
 
 def together(*effects: Effect | None) -> Effect | None:
-    """An effect that runs those that there are; None if there are none."""
+    """An effect that runs all of these that are not None; None if there are none."""
     found = [each for each in effects if each is not None]
     return functools.reduce(both, found) if found else None

@@ -5,17 +5,19 @@ import errno
 import os
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
+
 # Enough to record the ends of some hundred sessions.
 ROOM_BYTES = 8 * 1024 * 1024
 _KEEP_SIZE = 1
-# The file system can't reserve space, so none is reserved.
+# Errors of a file system that can't reserve space: then none is reserved.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Room:
     """Blocks reserved for the write-ahead log beyond its end, without changing its size.
 
-    SQLite writes there before anywhere else, and nothing else can use them.
+    SQLite writes to them before anywhere else, and nothing else can use them.
     """
 
     def __init__(self, log: Path, size: int = ROOM_BYTES) -> None:
@@ -29,20 +31,17 @@ class Room:
     def kept(self) -> bool:
         """Whether the space is complete; reserves what is missing. Raises: OSError."""
         try:
-            descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with opened(self._log, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW) as descriptor:
+                facts = os.fstat(descriptor)
+                now = (facts.st_ino, facts.st_size)
+                if now == self._kept:
+                    return True
+                if self._fallocate(descriptor, _KEEP_SIZE, facts.st_size, self._size) == 0:
+                    self._kept = now
+                    return True
+                number = ctypes.get_errno()
         except FileNotFoundError:
             return True  # nothing was written yet
-        try:
-            facts = os.fstat(descriptor)
-            now = (facts.st_ino, facts.st_size)
-            if now == self._kept:
-                return True
-            if self._fallocate(descriptor, _KEEP_SIZE, facts.st_size, self._size) == 0:
-                self._kept = now
-                return True
-            number = ctypes.get_errno()
-        finally:
-            os.close(descriptor)
         if number in _UNSUPPORTED:
             return True
         if number in (errno.ENOSPC, errno.EDQUOT):

@@ -11,8 +11,8 @@ from orchestrator.ground.store.database_file import build_schema
 _MOST_OBJECTS = 10_000
 _VERSIONS_TABLE = "schema_version"
 _MOST_SHOWN = 80
-# SQLite's versions quote and space differently what they rewrite.
-_UNLIKE = re.compile(r"[\s\"`\[\]]+")
+# Versions of SQLite differ in the quotes and spaces of statements that they rewrite.
+_IGNORED = re.compile(r"[\s\"`\[\]]+")
 
 
 class _Object(NamedTuple):
@@ -25,10 +25,10 @@ class _Object(NamedTuple):
 
 
 def difference(connection: sqlite3.Connection) -> str | None:
-    """What is foreign, missing or changed, in words; None: nothing.
+    """The first object that is foreign, missing or changed, in words; None if there is none.
 
-    Of the schema, only the list of its objects is read, and of tables, only that of the migrations,
-    once it is known to be ours. Raises: sqlite3.Error, StoreError.
+    It reads only the list of the schema's objects and, once that table is known to be ours, the
+    list of migrations. Raises: sqlite3.Error, StoreError.
     """
     found = _objects(connection)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as ours:
@@ -53,6 +53,6 @@ def _objects(connection: sqlite3.Connection) -> frozenset[_Object]:
     query = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema LIMIT ?"
     rows = connection.execute(query, (_MOST_OBJECTS,))
     return frozenset(
-        _Object(str(kind), str(name), str(table), _UNLIKE.sub("", str(sql)))
+        _Object(str(kind), str(name), str(table), _IGNORED.sub("", str(sql)))
         for kind, name, table, sql in rows
     )

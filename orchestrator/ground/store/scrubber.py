@@ -9,7 +9,7 @@ from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
-# By then, a reader that prevented the first attempt has finished.
+# After this time, a reader that prevented the first attempt has finished.
 _AGAIN_SECONDS = 1.0
 _ROUND_SECONDS = 60.0
 

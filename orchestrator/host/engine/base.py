@@ -13,6 +13,7 @@ from typing import Any, cast
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.metrics import ENGINE_OPERATIONS, Metrics
 from orchestrator.host.engine.image_names import how_to_get
+from sandbox_agent.decide.facilities import Kernel
 
 LABEL_INSTANCE = "paddock.instance"
 LABEL_SESSION = "paddock.session"
@@ -31,12 +32,12 @@ class ContainerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A host path shown inside the sandbox."""
+    """A host path that is mounted in the sandbox."""
 
     source: str
     target: str
     read_only: bool
-    # Whether what the host mounts on it later appears in the sandbox; it must be a shared mount.
+    # Whether later mounts on it appear in the sandbox, too; it must be a shared mount then.
     follows: bool = False
 
 
@@ -143,14 +144,6 @@ class EngineInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxKernel:
-    """The kernel features seen in a sandbox: a runtime may offer less than the host has."""
-
-    landlock_abi: int  # 0: no Landlock
-    seccomp: bool  # filters with notification
-
-
-@dataclass(frozen=True, slots=True)
 class EngineEvent:
     """An event of one of our containers.
 
@@ -186,7 +179,7 @@ class Engine(ABC):
         """Those of the named images that this engine has, by the given names."""
 
     @abstractmethod
-    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+    async def kernel(self, image: str, runtime: str | None) -> Kernel:
         """The confinement features in a sandbox of that image and runtime (None: the default).
 
         Starts a container to find out, and removes it.

@@ -34,7 +34,6 @@ from orchestrator.host.engine.base import (
     Image,
     OpenNetwork,
     Rates,
-    SandboxKernel,
     SandboxSpec,
     missing_image,
 )
@@ -46,6 +45,7 @@ from orchestrator.host.engine.docker_spec import (
     refuse_dropped_limits,
     unknown_runtime,
 )
+from sandbox_agent.decide.facilities import Kernel
 
 LOG_LINES = 100
 # Used at shutdown; running calls have their own time-outs.
@@ -112,7 +112,7 @@ class DockerEngine(Engine):
             "list images", lambda client: docker_records.named_images(client.images(), names)
         )
 
-    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+    async def kernel(self, image: str, runtime: str | None) -> Kernel:
         """See `Engine.kernel`."""
         return await self._call(
             "look at a sandbox's kernel",

@@ -7,20 +7,18 @@ from typing import Any
 import docker
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_INSTANCE, SandboxKernel
+from orchestrator.host.engine.base import LABEL_INSTANCE
 from orchestrator.host.engine.docker_spec import log_config, unknown_runtime
+from sandbox_agent.decide.facilities import Kernel
 
 SECONDS = 20
 _IPV6 = Path("/proc/sys/net/ipv6")
-# Landlock's numbers are the same on every architecture; seccomp's are those of the two we know.
+# The image's own agent examines it.
 _SCRIPT = """
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
-number = {"x86_64": 317, "aarch64": 277}.get(os.uname().machine)
-notify = ctypes.c_uint32(0x7FC00000)
-found = number is not None and libc.syscall(number, 2, 0, ctypes.byref(notify)) == 0
-print(max(0, libc.syscall(444, None, ctypes.c_size_t(0), 1)), int(found))
+import sys
+sys.path.insert(0, "/opt/paddock")
+from sandbox_agent.enforce import kernel
+print(*map(int, kernel.probe()))
 """
 
 
@@ -29,7 +27,7 @@ def has_ipv6() -> bool:
     return _IPV6.is_dir()
 
 
-def look(client: docker.APIClient, instance: str, image: str, runtime: str | None) -> SandboxKernel:
+def look(client: docker.APIClient, instance: str, image: str, runtime: str | None) -> Kernel:
     """Runs a container to find out, and removes it.
 
     Raises: EngineUnavailableError; docker's errors.
@@ -50,12 +48,14 @@ def look(client: docker.APIClient, instance: str, image: str, runtime: str | Non
     return parse(said)
 
 
-def parse(said: str) -> SandboxKernel:
+def parse(said: str) -> Kernel:
     """Parses the container's output. Raises: EngineUnavailableError."""
     words = said.split()
-    if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+    numbers = [int(word) for word in words if word.isascii() and word.isdigit()]
+    if not len(numbers) == len(words) == len(Kernel._fields):
         raise EngineUnavailableError(f"a container could not examine its kernel: {said[-500:]}")
-    return SandboxKernel(int(words[0]), words[1] == "1")
+    landlock, *others = numbers
+    return Kernel(landlock, *map(bool, others))
 
 
 def config(image: str, instance: str, runtime: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The parts of the host's kernel that a container does not see, and limits on those it uses."""
+"""The parts of the host's kernel that a container can't see, and limits of those that it uses."""
 
 import resource
 from typing import Any
@@ -22,7 +22,7 @@ _USUAL = (
 )
 # The kernel's reports on all block devices and file systems: they would reveal every workspace's
 # path and its reads and writes. Also the host's command line, modules, users and pressure.
-_OF_ALL = (
+_HOST_WIDE = (
     "/proc/cmdline",
     "/proc/diskstats",
     "/proc/fs",
@@ -46,8 +46,8 @@ _OF_ALL = (
     "/sys/kernel/debug",
     "/sys/kernel/slab",
 )
-HIDDEN = (*_USUAL, *_OF_ALL)
-# The host has 4,096, of which all sandboxes together can use three quarters.
+HIDDEN = (*_USUAL, *_HOST_WIDE)
+# The host has 4,096 pseudo-terminals, of which all sandboxes together can use three quarters.
 MOST_TERMINALS = 32
 
 

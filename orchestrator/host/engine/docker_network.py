@@ -26,8 +26,8 @@ BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 # elsewhere (cloud metadata) pass DOCKER-USER. Of the two iptables back ends, the rules must go to
 # the one that Docker uses. Docker removes its rule for a moment whenever it makes a network, so the
 # script looks for the rule more than once. Packets between sandboxes stay within the bridge; the
-# kernel shows them to iptables only while a setting of the host says so. Docker turns it on when it
-# makes the bridge, but anyone may turn it off. Name servers that the operator set may be at those
+# kernel shows them to iptables only while a setting of the host says so. Docker sets it when it
+# makes the bridge, but anyone may clear it. Name servers that the operator set may be at those
 # addresses, too. A chain with the bridge's name, refilled each time and placed before the other
 # rules, accepts lookups to them.
 RULES_SCRIPT = """\
@@ -35,7 +35,7 @@ set -eu
 action=$1 bridge=$2 backend=
 shift 2
 resolvers=$*
-for turn in 1 2 3 4 5 6 7 8 9 10; do
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
     for candidate in nft legacy; do
         if "iptables-$candidate" -w 5 -C FORWARD -j DOCKER-USER 2>/dev/null; then
             backend=$candidate

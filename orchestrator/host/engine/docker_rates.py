@@ -53,19 +53,19 @@ def ask(kind, flags, body):
         peer.settimeout(10)
         peer.bind((0, 0))
         peer.send(struct.pack("IHHII", 16 + len(body), kind, REQUEST | flags, 1, 0) + body)
-        said = peer.recv(1 << 16)
-    if struct.unpack_from("H", said, 4)[0] == ERROR:
-        code = -struct.unpack_from("i", said, 16)[0]
+        answer = peer.recv(1 << 16)
+    if struct.unpack_from("H", answer, 4)[0] == ERROR:
+        code = -struct.unpack_from("i", answer, 16)[0]
         if code:
             sys.exit(f"the kernel refuses: {os.strerror(code)}")
-    return said
+    return answer
 
 def peer_of(index):
-    said, at = ask(GET_LINK, 0, struct.pack("BBHiII", 0, 0, 0, index, 0, 0)), 32
-    while at < len(said):
-        length, kind = struct.unpack_from("HH", said, at)
+    answer, at = ask(GET_LINK, 0, struct.pack("BBHiII", 0, 0, 0, index, 0, 0)), 32
+    while at < len(answer):
+        length, kind = struct.unpack_from("HH", answer, at)
         if kind == LINK_PEER:
-            return struct.unpack_from("I", said, at + 4)[0]
+            return struct.unpack_from("I", answer, at + 4)[0]
         at += (length + 3) & ~3
     sys.exit("the link has no other end")
 

@@ -34,13 +34,13 @@ def host_resolvers(client: docker.APIClient, image: str, instance: str) -> tuple
 
     Raises: EngineUnavailableError, docker's errors.
     """
-    said = run_helper(
+    resolv_conf = run_helper(
         client,
         f"paddock-dns-{instance}",
         network_helper(image, instance, "none", "cat /etc/resolv.conf", capabilities=()),
         "the host's name servers could not be read",
     )
-    return usable(said)
+    return usable(resolv_conf)
 
 
 def close_engines_own(

@@ -16,9 +16,9 @@ from orchestrator.host.engine.base import (
     Image,
     OpenNetwork,
     Rates,
-    SandboxKernel,
     SandboxSpec,
 )
+from sandbox_agent.decide.facilities import Kernel
 
 Hook = Callable[[SandboxSpec], Awaitable[None]]
 
@@ -44,8 +44,8 @@ class FakeEngine(Engine):
         self.specs: dict[str, SandboxSpec] = {}
         self.calls: list[str] = []
         self.open_network = False
+        self.sandbox_kernel = Kernel(landlock=7, notification=True, undisturbed=True, mdwe=True)
         self.described = EngineInfo("fake", "2", rootless=False, userns_remap=False)
-        self.sandbox_kernel = SandboxKernel(landlock_abi=7, seccomp=True)
         self.closed = False
         self._instance = instance
         self._images = images
@@ -104,7 +104,7 @@ class FakeEngine(Engine):
             return {name: Image(id=f"sha256:{name}", labels={}) for name in names}
         return {name: self._images[name] for name in names if name in self._images}
 
-    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+    async def kernel(self, image: str, runtime: str | None) -> Kernel:
         """See `Engine.kernel`."""
         await self._enter("kernel")
         return self.sandbox_kernel

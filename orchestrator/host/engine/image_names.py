@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-# What `paddock images build` makes by name. It makes others in the same folder from lists of
-# packages of one's own, whose place only their author knows.
+# The images that `paddock images build` makes by name. Others under `paddock/` are made from an
+# author's own list of packages, whose place only the author knows.
 RECIPES = frozenset({"sandbox", "dev", "node", "python", "control-plane"})
 _OURS = re.compile(r"paddock/([a-z0-9][a-z0-9._-]*)(?::([\w.-]+))?")
 _HUB = re.compile(r"(?:index\.)?docker\.io/(?:library/)?|library/")
@@ -44,7 +44,7 @@ def build_command(image: str) -> str | None:
 
 
 def how_to_get(image: str) -> str:
-    """What brings a missing image to the engine, in words."""
+    """How to bring a missing image to the engine, in words."""
     command = build_command(image)
     if command is None:
         return f"get it with `docker pull {image}`, or build it there"

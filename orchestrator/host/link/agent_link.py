@@ -42,7 +42,7 @@ REQUEST_SECONDS = 40.0
 # limit, nothing more is read from it.
 _MOST_RECORDING = 2048
 _MOST_RECORDING_BYTES = 16 * 1024 * 1024
-# Of those, the maximum in the ledger's queue, which all sessions share.
+# Of these, so many are in the ledger's queue, which all sessions share.
 _MOST_IN_LEDGER = 128
 _MOST_CONNECTIONS = 8
 # Our agent never breaks the protocol. This many violations are recorded; then it is cut off.
@@ -149,7 +149,7 @@ class AgentLink:
         return HeldCommand(self.connection, self._current if self.connected else None, params)
 
     def when_lost(self, call: Callable[[], None]) -> None:
-        """Has that called whenever the agent's connection has ended."""
+        """Has `call` called whenever the agent's connection has ended."""
         self._when_lost = call
 
     async def settled(self) -> None:
@@ -281,7 +281,7 @@ class AgentLink:
         self._on_hello(hello)
 
     def _refuse(self, connection: Connection, request_id: Any, reason: str) -> None:
-        """An agent of ours ends when it is told so."""
+        """Refuses an agent; ours ends when it is refused."""
         self._refusal = reason
         connection.send(failure(request_id, "conflict", reason))
         connection.drop("refused", flush=True)

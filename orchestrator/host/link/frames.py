@@ -28,13 +28,13 @@ class Bounds(NamedTuple):
     data: bool = False
 
 
-# Secrets make it long: 64 KiB of them, which JSON may enlarge six times.
+# Its secrets make it long: up to 64 KiB, which JSON may enlarge six times.
 HELLO = Bounds(512 * KIB, 4096)
-# Without its secrets.
+# The limit without its secrets.
 MOST_HELLO_REST = 64 * KIB
 # Also the limit of most answers.
 EVENT = Bounds(128 * KIB, 4096)
-# Bytes in base64, or up to 4,096 chunks of them.
+# Its bytes are in base64, in up to 4,096 chunks.
 _OUTPUT = Bounds(2 * CHUNK_BYTES, 20 * KIB)
 _CHUNK = Bounds(CHUNK_BYTES + 4 * KIB, 4096, data=True)
 # 10,000 files have 70,000 values. Parsing them takes about 20 ms, in which no other thread runs

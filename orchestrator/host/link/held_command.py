@@ -1,7 +1,7 @@
 """A command that the agent makes ready while its start is being recorded.
 
-The agent runs it only after the word `go`. If the word does not come, because the start can't be
-recorded or the control plane has died, the command never runs.
+The agent runs it only after the message `go`. If the message does not come, because the start can't
+be recorded or the control plane has died, the command never runs.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from sandbox_agent.decide.protocol import FrameError, Message, notification
 
 
 class HeldCommand:
-    """One command on its way; a context manager that drops it unless it was told to `go`."""
+    """One command on its way; a context manager that drops it unless `go` was called."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class HeldCommand:
         self._connected = connected
         self._params = params
         self._sent: tuple[Connection, Asked] | None = None
-        # Whether the agent has the word, `go` or `drop`.
-        self._told = False
+        # Whether the agent has been sent `go` or `drop`.
+        self._decided = False
         if connection is not None:
             with suppress(FrameError):
                 self._send(connection, held=True)
@@ -50,13 +50,13 @@ class HeldCommand:
             connection.forget(asked)
 
     def drop(self) -> None:
-        """Has the agent drop it, unless it was told to `go`."""
-        if self._sent is not None and not self._told:
-            self._told = True
-            self._say(self._sent[0], "drop")
+        """Has the agent drop it, unless `go` was called."""
+        if self._sent is not None and not self._decided:
+            self._decided = True
+            self._decide(self._sent[0], "drop")
 
     def check(self) -> None:
-        """Raises the error for which the agent can't run it, if there is one already."""
+        """Raises the error that already prevents the agent from running it, if there is one."""
         if self._sent is None:
             return
         connection, asked = self._sent
@@ -66,19 +66,19 @@ class HeldCommand:
             raise SandboxUnavailableError("the sandbox agent disconnected")
 
     async def go(self, timeout: float) -> None:
-        """Runs it, and returns when the agent has said that it was ready.
+        """Runs it, and returns when the agent has answered that it was ready.
 
         Raises: SandboxUnavailableError, TooLargeError, or the error that the agent returned.
         """
         if self._sent is not None:
             connection, asked = self._sent
-            self._say(connection, "go")
+            self._decide(connection, "go")
         else:
             try:
                 asked = self._send(await self._connected(), held=False)
             except FrameError as error:
                 raise TooLargeError(str(error)) from None
-        self._told = True
+        self._decided = True
         try:
             async with asyncio.timeout(timeout):
                 answer = await asked.answer
@@ -92,5 +92,5 @@ class HeldCommand:
         self._sent = connection, asked
         return asked
 
-    def _say(self, connection: Connection, word: str) -> None:
-        connection.send(notification(word, {"command_id": self._params["command_id"]}))
+    def _decide(self, connection: Connection, decision: str) -> None:
+        connection.send(notification(decision, {"command_id": self._params["command_id"]}))

@@ -20,6 +20,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.host.link.frames import MOST_HELLO_REST, size_of
 from sandbox_agent.decide.excerpts import MOST_PATHS
+from sandbox_agent.decide.facilities import Kernel
 from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
@@ -37,11 +38,11 @@ _MOST_LISTED = 256
 # An event reports one action in a few members, none longer than a path.
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
-# Of a command line, whose beginning an agent reports.
+# The most words of a command line that an agent reports.
 _MOST_WORDS = 64
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
-# For the end of a program: an exit code may be 128 plus a signal number.
+# The exit code of a program that a signal ended is 128 plus the signal's number.
 _LARGEST_EXIT_CODE = 255
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
 _HELLO_MEMBERS = frozenset(
@@ -54,6 +55,8 @@ _HELLO_MEMBERS = frozenset(
         "terminals",
         "landlock_abi",
         "seccomp",
+        "undisturbed",
+        "mdwe",
         "session_cpu_us",
         "session_output_bytes",
         "secrets",
@@ -90,8 +93,8 @@ class HeldSecrets:
 class Hello:
     """The message with which an agent connects; `configured`: it knows its session.
 
-    `landlock_abi` and `seccomp` are its kernel's features; `totals` is its session's consumption,
-    by budget kind.
+    `kernel` has the facilities that it found; `totals` is its session's consumption, by budget
+    kind.
     """
 
     boot_id: str
@@ -99,8 +102,7 @@ class Hello:
     running: frozenset[str]
     finished: frozenset[str]
     terminals: frozenset[str]
-    landlock_abi: int
-    seccomp: bool
+    kernel: Kernel
     totals: dict[str, int] = field(default_factory=dict)
     secrets: HeldSecrets = field(default_factory=HeldSecrets)
 
@@ -157,19 +159,28 @@ def parse_hello(params: Any) -> Hello:
         raise ValueError("it has unknown members")
     if size_of({**params, "secrets": None}) > MOST_HELLO_REST:
         raise ValueError(f"it may have at most {MOST_HELLO_REST} bytes besides secrets")
-    boot_id, abi = params.get("boot_id"), params.get("landlock_abi")
+    boot_id, configured = params.get("boot_id"), params.get("configured")
     if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
         raise ValueError("boot_id must be 16 hex digits")
-    if isinstance(abi, bool) or not isinstance(abi, int) or not 0 <= abi <= 1000:
-        raise ValueError("landlock_abi must be a small number")
-    configured, seccomp = params.get("configured"), params.get("seccomp", False)
-    if not isinstance(configured, bool) or not isinstance(seccomp, bool):
-        raise ValueError("configured and seccomp must be true or false")
+    if not isinstance(configured, bool):
+        raise ValueError("configured must be true or false")
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
     terminals = _ids(params.get("terminals"))
     secrets = _secrets(params.get("secrets", {"variables": {}, "given": []}))
     totals = session_totals(params)
-    return Hello(boot_id, configured, running, finished, terminals, abi, seccomp, totals, secrets)
+    return Hello(
+        boot_id, configured, running, finished, terminals, _kernel(params), totals, secrets
+    )
+
+
+def _kernel(params: Message) -> Kernel:
+    landlock = params.get("landlock_abi")
+    if isinstance(landlock, bool) or not isinstance(landlock, int) or not 0 <= landlock <= 1000:
+        raise ValueError("landlock_abi must be a small number")
+    found = [params.get(name, False) for name in ("seccomp", "undisturbed", "mdwe")]
+    if not all(isinstance(has, bool) for has in found):
+        raise ValueError("seccomp, undisturbed and mdwe must be true or false")
+    return Kernel(landlock, *found)
 
 
 def session_totals(members: Message) -> dict[str, int]:
@@ -259,12 +270,12 @@ def parse_event(params: Any) -> AgentEvent:
 
 def _output(params: Message) -> tuple[Chunk, ...] | None:
     """Raises ValueError for malformed output, or for more than an end event may contain."""
-    told = params.get("output")
-    if told is None:
+    output = params.get("output")
+    if output is None:
         return None
-    if not isinstance(told, list) or len(told) > MOST_TOLD_CHUNKS:
+    if not isinstance(output, list) or len(output) > MOST_TOLD_CHUNKS:
         raise ValueError("output must be a short list")
-    chunks = tuple(map(parse_chunk, told))
+    chunks = tuple(map(parse_chunk, output))
     if sum(len(data) for _, _, data in chunks) > MOST_TOLD_BYTES:
         raise ValueError(f"output must have at most {MOST_TOLD_BYTES} bytes")
     return chunks

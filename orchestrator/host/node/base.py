@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from orchestrator.host.engine.base import Engine
+from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.host import Host
-from orchestrator.host.node.killing import FirstProcess
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.workspace.storage import Storage
 

@@ -20,7 +20,7 @@ def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool, throttle: bool =
     `quota` says whether workspaces can't exceed their size, `throttle` whether their disks' rates
     can be limited.
     """
-    return Facts(kernel.landlock_abi, kernel.seccomp_error == 0, mounts, quota, throttle)
+    return Facts(kernel.kernel, mounts, quota, throttle)
 
 
 class Host(Protocol):

@@ -1,4 +1,4 @@
-"""Whether this process can mount workspaces with effective flags that sandboxes see."""
+"""Checks that this process can mount workspaces with flags that take effect in sandboxes."""
 
 import os
 import tempfile

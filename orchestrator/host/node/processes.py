@@ -33,10 +33,9 @@ _STATES = {
 class Process:
     """One process. `pid` is its pid in the sandbox, `host_pid` its pid on the host.
 
-    `host_parent_pid` is its parent's on the host, which is no process of the sandbox for the first.
-
-    `cpu_percent` is of one core, since an earlier measurement; `memory_bytes` is resident. `argv`
-    is cut after 2 KiB, and empty for a zombie.
+    `host_parent_pid` is its parent's pid on the host; the parent of the first process is outside of
+    the sandbox. `cpu_percent` is of one core, since an earlier measurement; `memory_bytes` is
+    resident. `argv` is cut after 2 KiB, and empty for a zombie.
     """
 
     pid: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import NO_RATES, Rates
+from sandbox_agent.decide.facilities import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +22,36 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The available features; `landlock` is its interface version, 0 if it is missing."""
+    """The available features."""
 
-    landlock: int
-    seccomp: bool
+    kernel: Kernel
     mounts: bool
     quota: bool
     throttle: bool = False  # the rates of workspaces' disks can be limited
 
-    def within(self, landlock: int, seccomp: bool) -> "Facts":
+    def within(self, kernel: Kernel) -> "Facts":
         """The features left in a sandbox whose agent found these: a runtime may offer less."""
-        return replace(
-            self, landlock=min(self.landlock, landlock), seccomp=self.seccomp and seccomp
-        )
+        return replace(self, kernel=self.kernel.within(kernel))
 
 
 class UnmetError(EngineUnavailableError):
     """The host can't enforce a level, so its sessions are refused rather than confined less."""
 
 
-def unmet(needed: Requirements, facts: Facts, rates: Rates = NO_RATES) -> list[str]:
-    """Why the level can't be enforced; empty if it can."""
+def unmet(
+    needed: Requirements, facts: Facts, rates: Rates = NO_RATES, *, packed: bool = False
+) -> list[str]:
+    """Why the level can't be enforced; empty if it can. `packed`: reads are limited to a pack."""
     reasons = []
-    if facts.landlock < needed.landlock:
-        has = f"version {facts.landlock}" if facts.landlock else "none"
+    kernel = facts.kernel
+    if packed and not kernel.undisturbed:
+        reasons.append("needs a kernel of 5.19 or later for a pack: no signal disturbs its reads")
+    if packed and not kernel.paths:
+        reasons.append("needs Landlock for a pack, but found none")
+    if kernel.landlock < needed.landlock:
+        has = f"version {kernel.landlock}" if kernel.landlock else "none"
         reasons.append(f"needs Landlock version {needed.landlock}, but found {has}")
-    if needed.seccomp and not facts.seccomp:
+    if needed.seccomp and not kernel.notification:
         reasons.append("needs seccomp filters with notification, which are missing")
     if needed.mounts and not facts.mounts:
         reasons.append("needs workspaces mounted with flags, which can't be mounted")
@@ -58,9 +63,15 @@ def unmet(needed: Requirements, facts: Facts, rates: Rates = NO_RATES) -> list[s
 
 
 def check(
-    level: str, needed: Requirements, facts: Facts, where: str, rates: Rates = NO_RATES
+    level: str,
+    needed: Requirements,
+    facts: Facts,
+    where: str,
+    rates: Rates = NO_RATES,
+    *,
+    packed: bool = False,
 ) -> None:
     """Raises UnmetError with the level and the reasons; `where` is what offers too little."""
-    reasons = unmet(needed, facts, rates)
+    reasons = unmet(needed, facts, rates, packed=packed)
     if reasons:
         raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}")

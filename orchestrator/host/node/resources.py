@@ -1,11 +1,14 @@
-"""Memory, disk and CPU time of this host. Blocks for as long as the disk takes."""
+"""What this host has left, and what its sandboxes use. Every call blocks."""
 
 import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
-from orchestrator.host.node.base import Load, Resources
+from orchestrator.host.node.base import Gauged, Load, Resources
+from orchestrator.host.node.processes import THIS_HOST, HostPaths, Usage, find_groups, read_usage
 
 _CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -33,3 +36,23 @@ def free_bytes(directory: Path) -> int:
     """The free bytes on the directory's disk. Raises: OSError."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
+
+
+def gauge(
+    containers: Mapping[str, int | None], state_dir: Path, host: HostPaths = THIS_HOST
+) -> Gauged:
+    """Reads the control groups of containers, given with their first pid where it is known.
+
+    Blocks, so call it in a thread. Raises: OSError if the host can't be read.
+    """
+    found = {container: _usage(container, pid, host) for container, pid in containers.items()}
+    usages = {container: usage for container, usage in found.items() if usage is not None}
+    return Gauged(time.monotonic(), load(state_dir), usages)
+
+
+def _usage(container_id: str, pid: int | None, host: HostPaths) -> Usage | None:
+    groups = find_groups(container_id, pid, host)
+    try:
+        return None if groups is None else read_usage(groups, 0)
+    except (OSError, ValueError, KeyError):
+        return None  # it ended meanwhile

@@ -5,6 +5,7 @@ import os
 import socket
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
 from sandbox_agent.decide.protocol import (
     EGRESS_SOCKET_NAME,
     FORWARDER_UID,
@@ -47,26 +48,24 @@ def listening_for_questions(directory: Path, uid: int) -> socket.socket:
 
 
 def _listening(directory: Path, name: str, backlog: int, group: int | None) -> socket.socket:
-    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # By descriptor, because a socket's path may have only 107 bytes.
-        path = f"/proc/self/fd/{opened}/{name}"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener.bind(path)
-        os.chmod(path, 0o600)
-        if group is not None:
-            # By its group, because the directory must stay ours to remove.
-            _permit(path, group, 0o660)
-            _permit(f"/proc/self/fd/{opened}", group, 0o710)
+        with opened(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW) as handle:
+            # Through a descriptor, because a socket's path may have only 107 bytes.
+            path = f"/proc/self/fd/{handle}/{name}"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            listener.bind(path)
+            os.chmod(path, 0o600)
+            if group is not None:
+                # Its group gets access, because the directory must stay ours to remove.
+                _permit(path, group, 0o660)
+                _permit(f"/proc/self/fd/{handle}", group, 0o710)
         listener.listen(backlog)
         listener.setblocking(False)
     except BaseException:
         listener.close()
         raise
-    finally:
-        os.close(opened)
     return listener
 
 

@@ -17,7 +17,7 @@ from orchestrator.host.workspace.holders import WorkspaceInUseError, holders_of
 from orchestrator.host.workspace.image_copy import IMAGE
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import make_data, make_slot
-from orchestrator.host.workspace.staging import areas_in
+from orchestrator.host.workspace.staging_area import areas_in
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _MOUNT = "fs"
 _OPTIONS = "discard,noinit_itable,errors=remount-ro"
 # A removed container releases its mounts a moment later, and no event announces it.
 RELEASE_SECONDS = 5.0
-# So does a container that is being started, which has copies of all mounts meanwhile.
+# So does a container that is being started: it has copies of all mounts meanwhile.
 RESIZE_SECONDS = 15.0
 _LOOK_SECONDS = 0.01
 
@@ -37,7 +37,7 @@ class DiskImages:
     """Slots with an image, mounted at `fs`. The data is a directory in it, next to lost+found."""
 
     def __init__(self, take: Callable[[int, Path], bool] = lambda _size, _slot: False) -> None:
-        """`take` moves a complete slot of that size to that place, unless there is none."""
+        """`take` moves a prepared slot of that size to that place; False if there is none."""
         self._take = take
 
     def data(self, slot: Path) -> Path:
@@ -47,7 +47,7 @@ class DiskImages:
     def open(self, slot: Path, uid: int, size: int) -> Path:
         """Creates what is missing, resizes the image if needed, and mounts it.
 
-        It keeps its size while a session stages changes in it.
+        An image keeps its size while a session stages changes in it.
 
         Raises: WorkspaceInUseError while something on the host uses files of an image that must be
         resized; ImageError, MountError, CapacityExhaustedError, OSError.
@@ -134,9 +134,9 @@ class DiskImages:
             return
         self.mount(slot)
         if areas_in(self.data(slot)):
-            return  # shrinking sets change times, by which commits notice what others changed
+            return  # shrinking sets change times, which commits read as changes by others
         device = os.lstat(target).st_dev
-        # What still uses it keeps the file system, and the next mount shows the same one.
+        # If something still uses it, the file system lives on, and `open` mounts it again.
         mounts.unmount(str(target))
         if not _released(image, RESIZE_SECONDS):
             raise WorkspaceInUseError(holders_of(device))

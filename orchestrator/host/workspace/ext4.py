@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError
+from orchestrator.ground.file_handles import opened
 
 TOOLS = ("mkfs.ext4", "e2fsck", "resize2fs")
 BLOCK_BYTES = 4096
@@ -69,35 +70,33 @@ def make(image: Path, size: int) -> None:
     Raises: ImageError, CapacityExhaustedError, OSError.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(image, flags, 0o600)
-    try:
-        os.ftruncate(descriptor, whole_blocks(size))
-        _run(
-            [
-                *("mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-i", str(_BYTES_PER_INODE)),
-                # The session may use all of it. No room is reserved for growing in place, and each
-                # group keeps its own tables, so the image can shrink to about the size of its
-                # files.
-                *("-m", "0", "-O", "^resize_inode,^flex_bg", "-J", f"size={_JOURNAL_MIB}"),
-                # A new file reads as zeros, so nothing has to be overwritten.
-                *("-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", str(image)),
-            ],
-            _MAKE_SECONDS,
-        )
-    except BaseException:
-        image.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
+    with opened(image, flags) as descriptor:
+        try:
+            os.ftruncate(descriptor, whole_blocks(size))
+            _make_file_system(image)
+        except BaseException:
+            image.unlink(missing_ok=True)
+            raise
+
+
+def _make_file_system(image: Path) -> None:
+    _run(
+        [
+            *("mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-i", str(_BYTES_PER_INODE)),
+            # The session may use all of it. No room is reserved for growing in place, and each
+            # group keeps its own tables, so the image can shrink to about the size of its files.
+            *("-m", "0", "-O", "^resize_inode,^flex_bg", "-J", f"size={_JOURNAL_MIB}"),
+            # A new file reads as zeros, so nothing has to be overwritten.
+            *("-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", str(image)),
+        ],
+        _MAKE_SECONDS,
+    )
 
 
 def measure(image: Path) -> FileSystem:
     """Reads the file system of an unmounted image. Raises: ImageError, OSError."""
-    descriptor = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as descriptor:
         return parse_superblock(os.pread(descriptor, _SUPERBLOCK_BYTES, _SUPERBLOCK_AT))
-    finally:
-        os.close(descriptor)
 
 
 def parse_superblock(data: bytes) -> FileSystem:
@@ -124,7 +123,7 @@ def wanted_size(found: FileSystem, limit: int) -> int | None:
 
 
 def resize(image: Path, size: int, draft: Path) -> None:
-    """Resizes an unmounted image, or shrinks it to about the smallest size that its files fit.
+    """Resizes an unmounted image; if its files need more, it gets about their smallest size.
 
     The work is done on a copy at `draft`, which replaces the image when it is complete, so a
     process that dies during it does no harm. The copy holds the used blocks only. Raises:
@@ -139,11 +138,8 @@ def resize(image: Path, size: int, draft: Path) -> None:
                 break
         else:
             raise ImageError("resize2fs can't move the workspace's files together")
-        descriptor = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(draft, os.O_RDONLY | os.O_CLOEXEC) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         draft.replace(image)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -151,7 +147,7 @@ def resize(image: Path, size: int, draft: Path) -> None:
 
 
 def check(image: Path) -> None:
-    """Completes what the journal of an unmounted image has, and checks the file system.
+    """Replays the journal of an unmounted image, and checks the file system.
 
     Raises: ImageError.
     """
@@ -177,9 +173,9 @@ def _resized(image: Path, size: int, slack: float) -> bool:
     return True
 
 
-def least_size(said: str) -> int:
-    """The size in bytes that `resize2fs -P` reports. Raises: ImageError."""
-    found = re.search(r"minimum size of the filesystem: (\d+)\s*$", said)
+def least_size(output: str) -> int:
+    """The size in bytes that `resize2fs -P` prints. Raises: ImageError."""
+    found = re.search(r"minimum size of the filesystem: (\d+)\s*$", output)
     if found is None:
         raise ImageError("resize2fs did not report the workspace's smallest size")
     return int(found[1]) * BLOCK_BYTES
@@ -187,18 +183,14 @@ def least_size(said: str) -> int:
 
 def copy_sparse(source: Path, target: Path) -> None:
     """Copies a file with its holes. Raises: OSError."""
-    read = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        write = os.open(target, flags, 0o600)
-        try:
-            os.ftruncate(write, os.fstat(read).st_size)
-            for start, end in data_ranges(read):
-                _copy(read, write, start, end)
-        finally:
-            os.close(write)
-    finally:
-        os.close(read)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        opened(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as read,
+        opened(target, flags) as write,
+    ):
+        os.ftruncate(write, os.fstat(read).st_size)
+        for start, end in data_ranges(read):
+            _copy(read, write, start, end)
 
 
 def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
@@ -239,12 +231,12 @@ def _run(argv: list[str], seconds: float, accepted: tuple[int, ...] = (0,)) -> s
         )
     except subprocess.TimeoutExpired:
         raise ImageError(f"{argv[0]} did not finish within {seconds:g} s") from None
-    said = done.stdout.decode(errors="replace").strip()
+    output = done.stdout.decode(errors="replace").strip()
     if done.returncode not in accepted:
-        if "No space left on device" in said:
+        if "No space left on device" in output:
             raise CapacityExhaustedError(
                 "the host is short of disk space for a workspace", retry_after=_RETRY_SECONDS
             )
-        last = said.splitlines()[-1][:200] if said else f"exit status {done.returncode}"
+        last = output.splitlines()[-1][:200] if output else f"exit status {done.returncode}"
         raise ImageError(f"{argv[0]} failed: {last}")
-    return said
+    return output

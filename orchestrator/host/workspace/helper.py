@@ -1,7 +1,7 @@
-"""Starts helpers: processes that have only the rights of a workspace's user, and bounds.
+"""Starts helpers: bounded processes that have only the rights of a workspace's user.
 
-The control plane looks at nothing that a sandbox wrote. A helper does, through directories that
-were opened for it. What it does first is in `helper_limits.py`.
+The control plane itself opens nothing that a sandbox wrote. A helper does, in directories that were
+opened for it. `helper_limits.py` is its main function.
 """
 
 import json
@@ -33,11 +33,11 @@ class HelperError(Exception):
 
 
 class LateHelperError(HelperError):
-    """It had none in time."""
+    """The helper did not answer in time."""
 
 
 class LongAnswerError(HelperError):
-    """It says too much."""
+    """The helper's answer is too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Helper:
         what failed. Raises: HelperError, OSError.
         """
         with ExitStack() as opened:
-            # By root, which alone can enter the directories above; the helper can't leave these.
+            # Opened here, because the helper can't enter the directories above them.
             handles = dict(files or {})
             for name, path in directories.items():
                 handles[name] = os.open(path, _DIRECTORY)
@@ -84,13 +84,13 @@ class Helper:
             expiry.daemon = True
             expiry.start()
             try:
-                told = _exchanged(helper, json.dumps({**request, **handles}).encode(), asked)
+                answer = _exchanged(helper, json.dumps({**request, **handles}).encode(), asked)
             finally:
                 expiry.cancel()
                 helper.kill()
-        if not told and expired.is_set():
+        if not answer and expired.is_set():
             raise LateHelperError
-        return _parsed(told)
+        return _parsed(answer)
 
     def _started(self, handles: list[int]) -> subprocess.Popen[bytes]:
         bounds = (self.uid, math.ceil(self.seconds), self.file_bytes or 0, os.getpid())
@@ -120,11 +120,11 @@ def _exchanged(helper: subprocess.Popen[bytes], request: bytes, asked: Callable[
     return helper.stdout.read(_ANSWER_BYTES + 1)
 
 
-def _parsed(told: bytes) -> dict[str, Any]:
-    if len(told) > _ANSWER_BYTES:
+def _parsed(text: bytes) -> dict[str, Any]:
+    if len(text) > _ANSWER_BYTES:
         raise LongAnswerError
     try:
-        answer = json.loads(told)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
         raise HelperError from None
     if not isinstance(answer, dict):

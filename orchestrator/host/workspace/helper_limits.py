@@ -33,11 +33,11 @@ def main(arguments: list[str], perform: Callable[[dict[str, Any]], dict[str, Any
         why = error.strerror if isinstance(error, OSError) else str(error)
         return _tell({"error": why, "kind": "failed"})
     if os.getppid() != parent:
-        return 1  # it died before its death was to end this process, too
+        return 1  # it died before this process had asked to end with it
     try:
         answer = perform(json.load(sys.stdin))
     except (OSError, MemoryError, ValueError, RecursionError) as error:
-        # Leave names out: the session chose them.
+        # Without names, because the session chose them.
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
         answer = {"error": why or type(error).__name__, "kind": "failed"}
     return _tell(answer)

@@ -1,7 +1,7 @@
-"""Who on the host still uses a workspace's file system: named in errors, so that it can be ended.
+"""The users of a workspace's file system on the host: errors name them, so that they can be ended.
 
-A container that starts has copies of all mounts for a moment; a shell, a backup program or a
-namespace of somebody else's may have one for longer.
+A container that starts has copies of all mounts for a moment. A shell, a backup program or another
+mount namespace may have one for longer.
 """
 
 import os
@@ -12,7 +12,7 @@ from orchestrator.ground.errors import ConflictError
 from orchestrator.host.workspace.mounts import lines_of, unescape
 
 _PROC = Path("/proc")
-# So many are named, and so many processes and descriptors of each are looked at.
+# The most that are named, and the most processes and descriptors of each that are examined.
 _MOST_NAMED, _MOST_PROCESSES, _MOST_DESCRIPTORS = 3, 4096, 512
 
 

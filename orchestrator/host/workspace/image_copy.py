@@ -1,23 +1,24 @@
-"""Copies of workspace images, each of one moment, also while sessions use them. Every call blocks.
+"""Copies of workspace images, also while sessions use them. Every call blocks.
 
-Nothing is frozen, so a copy that is killed leaves no command waiting. Instead, a copy counts only
-if nothing was written to the image's device meanwhile: then it is what a loss of power would have
-left, right after a sync.
+Nothing is frozen, so a copy that is killed leaves no command waiting. A copy is used only if
+nothing was written to the image's device meanwhile: it then has what a loss of power right after a
+sync would have left.
 """
 
-import ctypes
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.ground.errors import ConflictError
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace import ext4, loop, mounts
+from orchestrator.host.workspace.staged import descriptors
 
 IMAGE = "workspace.img"
 _MOUNT = "fs"
 _ATTEMPTS = 3
-# Sectors written and discarded, in the kernel's Documentation/block/stat.rst. A sync counts as a
-# write, of no sectors, even if nothing is pending.
+# The numbers of sectors written and discarded (see the kernel's Documentation/block/stat.rst). A
+# sync with nothing pending counts as a write of no sectors.
 _WRITTEN, _DISCARDED = 6, 13
 
 
@@ -66,12 +67,6 @@ def _written(device: int) -> tuple[str, ...]:
 
 
 def _sync(directory: Path) -> None:
-    """Writes what is pending in its file system. Raises: OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if libc.syncfs(descriptor) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), os.fspath(directory))
-    finally:
-        os.close(descriptor)
+    """Writes what is pending in the directory's file system. Raises: OSError."""
+    with opened(directory) as descriptor:
+        descriptors.sync_all(descriptor)

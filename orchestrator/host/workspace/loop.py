@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.ground.file_handles import opened
+
 _CONTROL = "/dev/loop-control"
 _CTL_GET_FREE = 0x4C82
 _CONFIGURE = 0x4C0A
@@ -37,11 +39,8 @@ def attached(image: Path) -> Iterator[str]:
     A file that is already bound keeps its device: two devices for one file would destroy it.
     Raises: OSError if there is no device, or if `image` is a symbolic link.
     """
-    image_fd = os.open(image, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(image, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) as image_fd:
         device, device_fd = _bound(image, image_fd) or _bind(image_fd)
-    finally:
-        os.close(image_fd)
     try:
         yield device
     finally:
@@ -50,11 +49,8 @@ def attached(image: Path) -> Iterator[str]:
 
 def in_use(image: Path) -> bool:
     """Whether a file system on it is mounted, even at a mount point that is no longer visible."""
-    image_fd = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as image_fd:
         found = _bound(image, image_fd)
-    finally:
-        os.close(image_fd)
     if found is None:
         return False
     device, device_fd = found
@@ -73,8 +69,7 @@ def _bind(image_fd: int) -> tuple[str, int]:
     info = bytearray(_INFO_BYTES)
     struct.pack_into("I", info, _INFO_FLAGS, _AUTOCLEAR | _DIRECT_IO)
     config = struct.pack("II", image_fd, BLOCK_BYTES) + bytes(info) + bytes(_CONFIG_RESERVED)
-    control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with opened(_CONTROL, os.O_RDWR | os.O_CLOEXEC) as control:
         for _ in range(_ATTEMPTS):
             device = f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}"
             device_fd = os.open(device, os.O_RDWR | os.O_CLOEXEC)
@@ -86,8 +81,6 @@ def _bind(image_fd: int) -> tuple[str, int]:
                     raise
             else:
                 return device, device_fd
-    finally:
-        os.close(control)
     raise OSError(errno.EBUSY, "other processes took every free loop device")
 
 

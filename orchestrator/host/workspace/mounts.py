@@ -8,6 +8,9 @@ import ctypes
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
 
@@ -61,19 +64,25 @@ def bind(
     """
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
     attributes |= (MOUNT_ATTR_NOEXEC if noexec else 0) | (MOUNT_ATTR_RDONLY if read_only else 0)
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        source_fd = os.open(source, flags)
-        try:
-            target_fd = os.open(target, flags)
-            try:
-                _bind(source_fd, target_fd, attributes, MS_SHARED if shared else 0)
-            finally:
-                os.close(target_fd)
-        finally:
-            os.close(source_fd)
+        with opened(source, target) as (source_fd, target_fd):
+            _bind(source_fd, target_fd, attributes, MS_SHARED if shared else 0)
     except OSError as error:
         raise explained("a directory can't be mounted", error) from error
+
+
+@contextmanager
+def opened(*paths: str | Path) -> Iterator[tuple[int, ...]]:
+    """Provides open directories, of which none may be a symbolic link. Raises: OSError."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handles: list[int] = []
+    try:
+        for path in paths:
+            handles.append(os.open(path, flags))
+        yield tuple(handles)
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def mount_device(device: str, target: str, file_system: str, options: str) -> None:
@@ -170,7 +179,7 @@ def unescape(text: bytes) -> bytes:
 
 
 def explained(what: str, error: OSError) -> MountError:
-    """The error with what may be missing."""
+    """The error of a mount, with a hint at what may be missing."""
     hint = {
         errno.EPERM: "the control plane needs CAP_SYS_ADMIN, and AppArmor must allow mounts",
         errno.ENOSYS: "the kernel must be 5.12 or later",

@@ -1,14 +1,14 @@
-"""Overlay mounts: what is written goes to an upper directory, and the lower one stays as it is."""
+"""Overlay mounts: writes go to an upper directory, and the lower one stays unchanged."""
 
 import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace import mounts
 
 _SYS_FSOPEN = 430
@@ -18,8 +18,8 @@ _CLOEXEC = 1
 _SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
 
 _OPTIONS = {
-    # Directories are not renamed by a mark that says where the rest of them is: a session that left
-    # such a mark in its workspace would otherwise decide what another directory contains.
+    # The kernel could rename a directory by a mark that says where its content is. A session that
+    # left such a mark in its workspace would then decide what another directory contains.
     "redirect_dir": "nofollow",
     # A staged file has its whole content, so it can be read and compared without the overlay.
     "metacopy": "off",
@@ -28,9 +28,9 @@ _OPTIONS = {
     "index": "off",
     "xino": "off",
 }
-# The kernel's own marks are attributes that the workspace's user can read and remove: the process
-# that commits has no rights of root. Through the mount, a session can't set them: its attributes of
-# these names get others in the staging area.
+# The workspace's user can read and remove the kernel's marks, because the process that commits has
+# no rights of root. A session can't set them through the mount: there, the kernel gives attributes
+# with these names other names in the staging area.
 _FLAGS = ("userxattr",)
 
 _TRIAL_UID = 65534
@@ -59,7 +59,7 @@ def mount(lower: Path, upper: Path, work: Path, target: Path, *, noexec: bool) -
     attributes = mounts.MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NODEV
     attributes |= mounts.MOUNT_ATTR_NOEXEC if noexec else 0
     try:
-        with _opened(lower, upper, work, target) as (lower_fd, upper_fd, work_fd, target_fd):
+        with mounts.opened(lower, upper, work, target) as (lower_fd, upper_fd, work_fd, target_fd):
             context = mounts.syscall(_SYS_FSOPEN, b"overlay", _CLOEXEC)
             try:
                 places = {"lowerdir": lower_fd, "upperdir": upper_fd, "workdir": work_fd}
@@ -107,19 +107,6 @@ def refusal(directory: Path) -> str | None:
         _remove_trial(places)
 
 
-@contextmanager
-def _opened(*paths: Path) -> Iterator[tuple[int, ...]]:
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handles: list[int] = []
-    try:
-        for path in paths:
-            handles.append(os.open(path, flags))
-        yield tuple(handles)
-    finally:
-        for handle in handles:
-            os.close(handle)
-
-
 def _configure(context: int, command: int, name: str, value: bytes | None) -> None:
     mounts.syscall(_SYS_FSCONFIG, context, command, ctypes.c_char_p(name.encode()), value, 0)
 
@@ -131,33 +118,31 @@ def _make_files(lower: Path) -> None:
 
 
 def _tried(merged: Path) -> str | None:
-    handle = os.open(merged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(_TRIAL_UID)],
-            pass_fds=[handle],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={},
-            timeout=_TRIAL_SECONDS,
-            check=False,
-        )
+        with opened(merged) as handle:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _TRIAL, str(handle), str(_TRIAL_UID)],
+                pass_fds=[handle],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={},
+                timeout=_TRIAL_SECONDS,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         return "a trial of an overlay takes too long"
-    finally:
-        os.close(handle)
     if done.returncode == 0:
         return None
-    said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+    lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
     return (
         "an overlay does not let its user write; in a container, the control plane needs "
-        f"DAC_OVERRIDE and FOWNER: {said[-1][:200]}"
+        f"DAC_OVERRIDE and FOWNER: {lines[-1][:200]}"
     )
 
 
 def _remove_trial(places: dict[str, Path]) -> None:
-    """The names are ours or the kernel's, and nobody else can reach them."""
+    """Removes the trial's files by name: nobody but us and the kernel has made any there."""
     kernels = [places["work"] / name for name in ("work", "index")]
     for directory in (places["lower"], places["upper"], *kernels):
         for entry in directory.iterdir() if directory.is_dir() else ():

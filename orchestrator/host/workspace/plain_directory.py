@@ -5,7 +5,7 @@ from pathlib import Path
 from orchestrator.host.workspace.purge import purge_directory
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import make_data, make_slot
-from orchestrator.host.workspace.staging import remove_all
+from orchestrator.host.workspace.staging_area import remove_all
 
 
 class PlainDirectories:

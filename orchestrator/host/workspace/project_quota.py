@@ -7,12 +7,13 @@ if they are mounted with `prjquota`.
 import ctypes
 import errno
 import fcntl
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.ground.file_handles import opened
+from orchestrator.host.workspace.mounts import syscall
 from orchestrator.host.workspace.plain_directory import PlainDirectories
 from orchestrator.host.workspace.quota import DiskUsage
 
@@ -117,30 +118,17 @@ class KernelCalls:
 
     def assign(self, directory: Path, project: int) -> None:
         """Uses FS_IOC_FSSETXATTR."""
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        with opened(directory) as descriptor:
             data = bytearray(_FSXATTR.size)
             fcntl.ioctl(descriptor, _FS_IOC_FSGETXATTR, data)
             flags, extent, extents, _, copy = _FSXATTR.unpack(data)
             wanted = _FSXATTR.pack(flags | _INHERIT, extent, extents, project, copy)
             fcntl.ioctl(descriptor, _FS_IOC_FSSETXATTR, wanted)
-        finally:
-            os.close(descriptor)
 
 
 def _quotactl(
     directory: Path, command: int, project: int, block: ctypes.Array[ctypes.c_char]
 ) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(directory) as descriptor:
         code = ctypes.c_uint(command << 8 | _PROJECT)
-        done = libc.syscall(
-            ctypes.c_long(_SYS_QUOTACTL_FD), descriptor, code, ctypes.c_uint(project), block
-        )
-        if done != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    finally:
-        os.close(descriptor)
+        syscall(_SYS_QUOTACTL_FD, descriptor, code, ctypes.c_uint(project), block)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from orchestrator.ground.file_handles import opened
+
 _MOST_NAMES = 500_000
 
 
@@ -41,16 +42,14 @@ def fresh_names() -> Iterator[str]:
 
 def _flatten(top: int, name: str, names: Iterator[str]) -> None:
     """Removes a directory of `top`. Its non-empty directories move to `top`."""
-    directory = _open(top, name)
-    try:
+    _permit(top, name)
+    with opened(name, dir_fd=top) as directory:
         while entries := _some_of(directory):
             for entry in entries:
                 if not _remove(directory, entry):
                     # Moving a directory writes its "..", so it must be writable.
-                    os.close(_open(directory, entry))
+                    _permit(directory, entry)
                     os.rename(entry, next(names), src_dir_fd=directory, dst_dir_fd=top)
-    finally:
-        os.close(directory)
     os.rmdir(name, dir_fd=top)
 
 
@@ -74,11 +73,7 @@ def _remove(parent: int, name: str) -> bool:
     return True
 
 
-def _open(parent: int, name: str) -> int:
-    """Opens a directory after making it readable and writable for its owner."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    try:
+def _permit(parent: int, name: str) -> None:
+    """Makes a directory readable and writable for its owner."""
+    with opened(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent) as handle:
         os.chmod(f"/proc/self/fd/{handle}", 0o700)
-    finally:
-        os.close(handle)
-    return os.open(name, DIRECTORY, dir_fd=parent)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
 from orchestrator.ground.events import now
+from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.paths import validate_id, visible_path
 from orchestrator.host.workspace.quota import Quota
 
@@ -138,12 +139,12 @@ def keep(conn: sqlite3.Connection, workspace_id: str) -> None:
 
 
 def order_purge_unused(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Orders its removal if no client ever learned of a session that uses it."""
+    """Orders its removal if no client ever got to know a session that uses it."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ? AND NOT used", (workspace_id,))
 
 
 def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Orders a purge: nobody can claim it from now on. Its files go first, then it is released."""
+    """Orders a purge: from now on nobody can claim it. It is released after its files are gone."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ?", (workspace_id,))
 
 
@@ -194,12 +195,9 @@ def make_data(data: Path, uid: int) -> Path:
     """
     with suppress(FileExistsError):
         data.mkdir(mode=0o700)
-    directory_fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if os.fstat(directory_fd).st_uid != uid:
-            os.fchown(directory_fd, uid, uid)
-    finally:
-        os.close(directory_fd)
+    with opened(data) as directory:
+        if os.fstat(directory).st_uid != uid:
+            os.fchown(directory, uid, uid)
     return data
 
 

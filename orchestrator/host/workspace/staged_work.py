@@ -8,7 +8,7 @@ from orchestrator.ground.errors import ConflictError, PaddockError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace.helper import Helper, HelperError, LongAnswerError
 from orchestrator.host.workspace.staged import entry
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 
 SHOW_SECONDS = 60
 COMMIT_SECONDS = 600
@@ -40,10 +40,10 @@ def run_helper(
         raise ProposalsError(f"what is staged can't be read: {error.strerror}") from error
     if "error" not in answer or "settled" in answer:
         return answer
-    said = str(answer["error"])[:500]
+    reason = str(answer["error"])[:500]
     if answer.get("kind") == "commit":
-        raise ConflictError(said)
-    raise ProposalsError(f"what is staged can't be read: {said}")
+        raise ConflictError(reason)
+    raise ProposalsError(f"what is staged can't be read: {reason}")
 
 
 def settle(data: Path, area: StagingArea, uid: int) -> dict[str, Any]:

@@ -14,16 +14,16 @@ from weakref import WeakValueDictionary
 from orchestrator.ground.errors import CapacityExhaustedError, PaddockError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Threads, ThreadsBusyError, bounded
-from orchestrator.host.workspace import disk_image, mounts, project_quota, staging
+from orchestrator.host.workspace import disk_image, mounts, project_quota, staging_area
 from orchestrator.host.workspace.disk_image import DiskImages
 from orchestrator.host.workspace.paths import slot_path
 from orchestrator.host.workspace.plain_directory import PlainDirectories
-from orchestrator.host.workspace.prepared import PreparedSlots
+from orchestrator.host.workspace.prepared_slots import PreparedSlots
 from orchestrator.host.workspace.project_quota import KernelCalls, ProjectQuotas
 from orchestrator.host.workspace.quota import Choice, DiskUsage, Driver, Quota, choose
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.host.workspace.staged_work import settle
-from orchestrator.host.workspace.staging import StagingArea, area_of, areas_in
+from orchestrator.host.workspace.staging_area import StagingArea, area_of, areas_in
 from orchestrator.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _USAGE_SECONDS = 0.8
 _RETRY_SECONDS = 10
 _PAUSE_SECONDS = 0.5
 _CLEAR_SECONDS = 10.0
-# More threads than concurrent creations; a call that hangs keeps its thread.
+# More than concurrent creations, because a call that hangs keeps its thread.
 _MOST_THREADS = 32
 _MOST_LOOKS = 8
 
@@ -96,7 +96,7 @@ class Storage:
     async def prepare(self, workspace: Workspace, size: int, stages: str | None = None) -> Path:
         """Creates what is missing, limits it to `size` bytes, and returns the data directory.
 
-        What other sessions than that with the key `stages` have staged goes. Raises:
+        The staging areas of all sessions but the one with the key `stages` are removed. Raises:
         CapacityExhaustedError if the host's disk is full; WorkspaceInUseError while something on
         the host uses a file that must be resized; StorageError, ImageError, MountError; PurgeError,
         ProposalsError.
@@ -116,7 +116,7 @@ class Storage:
         return data
 
     def expect(self, size: int) -> None:
-        """A new workspace of that size may be needed."""
+        """Prepares a slot, because a new workspace of that size may be needed."""
         if self.choice.quota is Quota.IMAGE:
             self._expect(size)
 
@@ -135,7 +135,7 @@ class Storage:
             area.path.parent.mkdir(mode=0o700, exist_ok=True)
             driver.count(area.path.parent, workspace.uid)
             if workspace.quota not in self._stages:
-                why = staging.refusal(area.path.parent)
+                why = staging_area.refusal(area.path.parent)
                 if why is not None:
                     raise StorageError(f"changes can't be staged on this host: {why}")
                 self._stages.add(workspace.quota)
@@ -273,13 +273,13 @@ class Storage:
         return calling
 
     def _expect(self, size: int) -> None:
-        """Schedules slots of that size; sizes that are already waiting come first."""
+        """Schedules slots of that size, after the sizes that are already scheduled."""
         self._wanted[size] = None
         if self._refilling.idle and not self._closing.is_set():
             self._refilling.spawn(self._refill_wanted())
 
     async def _refill_wanted(self) -> None:
-        """Begins after a pause, because the session that took a slot is still being started."""
+        """Makes the scheduled slots, after a pause: the session that took one is being started."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_SECONDS):
                 await self._closing.wait()
@@ -307,7 +307,7 @@ def choice_for(settings: Settings, directory: Path) -> Choice:
 
 
 def _remove_area(data: Path, area: StagingArea, uid: int) -> None:
-    """Removes it; a commit that was interrupted may have files of the workspace in it."""
+    """Removes an area, after an interrupted commit, which may hold files of the workspace."""
     if area.unsettled:
         settle(data, area, uid)
     area.remove(uid)

@@ -2,9 +2,8 @@
 
 The kernel counts processes per uid, so two workspaces with one uid would share a limit
 (`RLIMIT_NPROC`: "Cannot fork"). Ranges are bytes of one file that are locked: the kernel compares
-them, and releases them with the process that has them, however it ends. A state directory prefers
-a range by its instance's id, so that instances that can't see each other's file, as in containers,
-rarely meet.
+them, and releases them when their process ends. An instance's id decides which range it tries
+first, so that instances that can't see each other's file, as in containers, rarely share one.
 """
 
 import errno
@@ -16,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.file_handles import opened
 from orchestrator.settings.groups.capacity import FIRST_UID
 
 _RANGES = 1000
-# Where the ranges that are chosen end.
+# The end of the ranges that are chosen automatically.
 END_UID = 1 << 31
 _LOCKS = Path("/run/paddock-uids.lock")
 
@@ -28,8 +28,8 @@ _LOCKS = Path("/run/paddock-uids.lock")
 class UidRange:
     """`count` uids from `base` on; `unlocked` says why others may use them, too.
 
-    `shared` is the number of earlier workspaces whose uids another instance uses as well: they keep
-    them. The owner closes `descriptor`.
+    `shared` is the number of existing workspaces whose uids another instance uses, too; they keep
+    their uids. The owner calls `close`.
     """
 
     base: int
@@ -44,7 +44,7 @@ class UidRange:
         return self.base + self.count - 1
 
     def close(self) -> None:
-        """Lets others have the range."""
+        """Releases the range."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
@@ -83,15 +83,12 @@ def claim(
 
 
 def is_free(base: int, count: int, path: Path = _LOCKS) -> bool:
-    """Whether no process has any of these uids, as far as it can be known."""
+    """Whether no process is known to have any of these uids."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with opened(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW) as descriptor:
+            return _locked(descriptor, base, count)
     except OSError:
         return True
-    try:
-        return _locked(descriptor, base, count)
-    finally:
-        os.close(descriptor)
 
 
 def _locked(descriptor: int, base: int, count: int) -> bool:

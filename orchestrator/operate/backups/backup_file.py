@@ -3,7 +3,7 @@
 `backup.json` comes first: the format, and what the backup has. `digests.json` comes after the
 others: size and SHA-256 of each, in their order. A file without it was not written to its end.
 `backup.sha256` comes last: the SHA-256 of all bytes before it; older backups do not have it.
-Members whose names end in `.sparse` are packed (`sparse.py`).
+Members whose names end in `.sparse` are packed (`sparse_file.py`).
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
-from orchestrator.operate.backups import layout, sparse
+from orchestrator.operate.backups import layout, sparse_file
 
 FORMAT = 1
 _SPARSE = ".sparse"
@@ -65,10 +65,10 @@ class BackupWriter:
     def add_sparse(self, name: str, path: Path) -> None:
         """Adds a file that nobody changes, without its holes. Raises: OSError."""
         with path.open("rb") as file:
-            packed = sparse.PackedFile(file)
+            packed = sparse_file.PackedFile(file)
             self._add(name + _SPARSE, packed.size, packed)
 
-    def _add(self, name: str, size: int, source: sparse.Readable) -> None:
+    def _add(self, name: str, size: int, source: sparse_file.Readable) -> None:
         read = _Summed(source)
         self._archive.addfile(layout.info(name, size), read)
         self.digests[name] = Digest(size, read.sha256)
@@ -164,21 +164,21 @@ class BackupReader:
     def _check_whole(self) -> None:
         """Compares every byte. Raises: ValueError that says which part differs."""
         name, data, size = next(self._entries, (None, io.BytesIO(), 0))
-        told = data.read(min(size, 100)) if name == _WHOLE else None
+        stated = data.read(min(size, 100)) if name == _WHOLE else None
         if name not in (None, _WHOLE) or next(self._entries, None) is not None:
             raise ValueError(f"something follows {_DIGESTS}")
         before, self.sha256 = _digests(self._file, self._parts[-1].start)
-        self.is_stated = told is not None
+        self.is_stated = stated is not None
         differs = layout.bent(self._file, self._parts)
         if differs is not None:
             raise ValueError(f"{differs} is not as it was written")
-        if told is not None and told != f"{before}\n".encode():
+        if stated is not None and stated != f"{before}\n".encode():
             raise ValueError(f"the digest of the whole, {_WHOLE}, is not that of its bytes")
 
     def _compare(self, text: bytes) -> None:
-        told = {name: Digest(**each) for name, each in json.loads(text).items()}
-        for name in {**told, **self._seen}:
-            if told.get(name) != self._seen.get(name):
+        stated = {name: Digest(**each) for name, each in json.loads(text).items()}
+        for name in {**stated, **self._seen}:
+            if stated.get(name) != self._seen.get(name):
                 raise ValueError(f"{name} is not as it was written")
 
     def _read_entries(self) -> Iterator[tuple[str, IO[bytes], int]]:
@@ -227,7 +227,7 @@ class _Summing(io.RawIOBase):
 class _Summed(io.RawIOBase):
     """Reads from another file, and sums up what was read."""
 
-    def __init__(self, source: sparse.Readable) -> None:
+    def __init__(self, source: sparse_file.Readable) -> None:
         self._source = source
         self._sum = hashlib.sha256()
 
@@ -254,7 +254,7 @@ def _copy(source: _Summed, target: Path | None) -> None:
         target = target.with_suffix("")
     with os.fdopen(os.open(target, flags, 0o600), "wb") as file:
         if packed:
-            sparse.unpack(source, file)
+            sparse_file.unpack(source, file)
         while piece := source.read(_PIECE):
             file.write(piece)
         file.flush()

@@ -14,13 +14,14 @@ from orchestrator.ground.check import Check, CheckStatus, failure, healthy
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.threads import bounded, within
-from orchestrator.host.engine.base import Engine, SandboxKernel
+from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.node.host import facts_of
 from orchestrator.host.node.kernel import (
     PROMPTS,
     KernelFacts,
     check_prompts,
+    facilities_check,
     kernel_facts,
     landlock_check,
     seccomp_check,
@@ -32,7 +33,6 @@ from orchestrator.host.node.mounts import (
     check_propagation,
     existing,
 )
-from orchestrator.host.node.requirements import Facts
 from orchestrator.host.node.throttle import can_throttle
 from orchestrator.operate.checks.engine import (
     ENGINE,
@@ -66,6 +66,7 @@ from orchestrator.operate.checks.state import (
 from orchestrator.operate.checks.uids import UIDS, check_uids
 from orchestrator.rules.policy.levels import Level, load_levels
 from orchestrator.settings.settings import Settings
+from sandbox_agent.decide.facilities import UNKNOWN_KERNEL, Kernel
 
 __all__ = ["Check", "CheckStatus", "healthy", "run_checks"]
 
@@ -109,7 +110,7 @@ async def _examine(
 ) -> list[Check]:
     state_dir = settings.state_dir
     facts, stored, first, (image, network, inside) = await asyncio.gather(
-        _thread(kernel_facts, KernelFacts("unknown", 0, 0, 0)),
+        _thread(kernel_facts, KernelFacts("unknown", UNKNOWN_KERNEL, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2),
             DatabaseCheck(_late(DATABASE)),
@@ -141,6 +142,7 @@ async def _examine(
         image,
         landlock_check(facts),
         seccomp_check(facts),
+        facilities_check(facts.kernel if inside is None else facts.kernel.within(inside)),
         prompts,
         mounts,
         propagation,
@@ -164,13 +166,14 @@ async def _examine(
         throttle=quota.status is CheckStatus.OK and can_throttle(),
     )
     if inside is not None:
-        found = found.within(inside.landlock_abi, inside.seccomp)
-    return [*checks, *_levels(settings, checks, found, network)]
+        found = found.within(inside)
+    levels = level_checks(_known(settings), checks, found, network, os.cpu_count() or 1)
+    return [*checks, *levels]
 
 
 async def _examine_image(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
-) -> tuple[Check, str | None, SandboxKernel | None]:
+) -> tuple[Check, str | None, Kernel | None]:
     """The image's check, why there is no open network, and the kernel as a sandbox sees it."""
     inputs = await _thread(image_inputs, None) if image_inputs is not None else None
     image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
@@ -182,19 +185,13 @@ async def _examine_image(
     return image, network, await _inside(settings, engine)
 
 
-async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
+async def _inside(settings: Settings, engine: Engine) -> Kernel | None:
     """None if it can't be examined: the engine's check gives the reason, and so do sessions."""
     try:
         looking = engine.kernel(settings.image, settings.runtime)
         return await within(looking, _NETWORK_SECONDS, None)
     except PaddockError:
         return None
-
-
-def _levels(
-    settings: Settings, checks: list[Check], facts: Facts, network: str | None
-) -> list[Check]:
-    return level_checks(_known(settings), checks, facts, network, os.cpu_count() or 1)
 
 
 def _known(settings: Settings) -> Mapping[str, Level]:

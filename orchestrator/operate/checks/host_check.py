@@ -19,7 +19,12 @@ from orchestrator.ground.threads import bounded
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.engine.docker_probe import refusal_to_share
-from orchestrator.host.node.kernel import kernel_facts, landlock_check, seccomp_check
+from orchestrator.host.node.kernel import (
+    facilities_check,
+    kernel_facts,
+    landlock_check,
+    seccomp_check,
+)
 from orchestrator.host.node.mounts import PROPAGATION
 from orchestrator.host.workspace.uid_range import END_UID
 from orchestrator.operate.checks.engine import ENGINE, check_image, engine_check
@@ -59,6 +64,7 @@ async def run_checks(settings: Settings) -> list[Check]:
     return [
         landlock_check(facts),
         seccomp_check(facts),
+        facilities_check(facts.kernel),
         check_users(settings),
         check_state_dir(settings.state_dir),
         found,

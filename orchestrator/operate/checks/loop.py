@@ -38,8 +38,8 @@ def check_loop(settings: Settings) -> Check:
     connection = HTTPConnection(url.hostname or "127.0.0.1", url.port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", "/readyz")
-        told = json.loads(connection.getresponse().read(_MOST_BYTES))["checks"][LOOP]
-        return Check(LOOP, CheckStatus(told["status"]), str(told["detail"]), told["remedy"])
+        check = json.loads(connection.getresponse().read(_MOST_BYTES))["checks"][LOOP]
+        return Check(LOOP, CheckStatus(check["status"]), str(check["detail"]), check["remedy"])
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return ok(LOOP, _NOBODY)
     finally:

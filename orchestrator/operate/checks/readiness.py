@@ -94,15 +94,15 @@ def policy_check(problems: dict[Path, str], levels_dir: Path | None = None) -> C
     """
     if not problems:
         return ok(POLICY, "levels, keys and rules of tools are as their files say")
-    told = [_told(path, problems[path], levels_dir) for path in sorted(problems)]
+    texts = [_problem_text(path, problems[path], levels_dir) for path in sorted(problems)]
     return warning(
         POLICY,
-        f"not in force, because they can't be used: {', '.join(dict.fromkeys(told))}",
+        f"not in force, because they can't be used: {', '.join(dict.fromkeys(texts))}",
         "see the log or `paddock doctor`, and fix the file",
     )
 
 
-def _told(path: Path, problem: str, levels_dir: Path | None) -> str:
+def _problem_text(path: Path, problem: str, levels_dir: Path | None) -> str:
     """The file's name; for a level, also the line, the field and the reason."""
     is_level = levels_dir is not None and path.parent == levels_dir
     return problem.removeprefix(f"{levels_dir}/") if is_level else path.name

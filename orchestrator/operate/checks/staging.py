@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.ground.check import Check, ok, warning
 from orchestrator.ground.errors import PaddockError
 from orchestrator.host.node.mounts import existing
-from orchestrator.host.workspace import ext4, staging
+from orchestrator.host.workspace import ext4, staging_area
 from orchestrator.host.workspace.disk_image import DiskImages
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.storage import choice_for
@@ -37,10 +37,10 @@ def check_staging(settings: Settings) -> Check:
 
 def _refusal(settings: Settings, directory: Path) -> str | None:
     if choice_for(settings, directory).quota is not Quota.IMAGE:
-        return staging.refusal(directory)
+        return staging_area.refusal(directory)
     images, slot = DiskImages(), directory / "slot"
     try:
         data = images.open(slot, 0, ext4.SMALLEST_BYTES)
-        return staging.refusal(data.parent)
+        return staging_area.refusal(data.parent)
     finally:
         images.remove(slot, 0)

@@ -16,7 +16,7 @@ from orchestrator.rules.access.key_entries import add_entries
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings import image_list
 from orchestrator.settings.operator_files import files_in, read_toml
 from orchestrator.settings.operator_models import load_key

@@ -1,7 +1,7 @@
 """One hook: where messages go, and which. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import SecretStr
@@ -34,10 +34,6 @@ class Hook:
         """Its URL up to the host and port: the rest may have a token."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
-
-    def with_secret(self, secret: SecretStr | None) -> "Hook":
-        """The same with the secret that signs its messages."""
-        return replace(self, secret=secret)
 
 
 def beneath(url: str, prefixes: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Gauges, measured on request: sessions, the ledger's lag, the host's resources."""
+"""Gauges, measured on request: sessions, the ledger's lag, the host's resources, hooks."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.host.node.base import Load, Node
+from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
@@ -159,3 +160,24 @@ def _of_the_host(load: Load) -> Iterator[Metric]:
         "Free space in the state directory's file system.",
         load.free_disk_bytes,
     )
+
+
+class HookGauges(Collector):
+    """Numbers of messages to hooks, from what the hooks know of their queues."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    def collect(self) -> Iterator[Metric]:
+        """The current metrics."""
+        total = self._hooks.total()
+        yield GaugeMetricFamily(
+            "paddock_hook_deliveries_waiting",
+            "Messages to hooks that are still tried.",
+            total.waiting,
+        )
+        yield GaugeMetricFamily(
+            "paddock_hook_deliveries_undelivered",
+            "Messages to hooks that were given up and are kept.",
+            total.undelivered,
+        )

@@ -23,8 +23,7 @@ from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
-from orchestrator.rules.tools.last_good import LastGood
-from orchestrator.rules.tools.rules import RuleFiles, ToolRules
+from orchestrator.rules.tools.tool_rules import LastGood, RuleFiles, ToolRules
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.settings.image_list import listed
 from orchestrator.settings.operator_files import files_or_folder, table_files

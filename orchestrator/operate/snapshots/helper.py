@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.host.workspace.staged import base, descriptors
+from orchestrator.host.workspace.staged.changes import Change, RefusedEntry, TooMuchError, walk
 from orchestrator.host.workspace.staged.names import bad_name, bad_place
-from orchestrator.host.workspace.staged.walking import Change, RefusedEntry, TooMuchError, walk
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.files.archives import names
 from sandbox_agent.files.archives.packing import Packing
@@ -111,22 +111,22 @@ def _unpack(request: dict[str, Any], most: int) -> dict[str, Any]:
 
 def _mark(upper: int, marks: int) -> None:
     """Marks what is deleted, and what replaces others, as the kernel does."""
-    told = json.loads(b"".join(descriptors.chunks(marks)))
-    for ref in _refs(told, "opaque"):
+    marked = json.loads(b"".join(descriptors.chunks(marks)))
+    for ref in _refs(marked, "opaque"):
         with _naming(ref):
             handle = descriptors.open_beneath(upper, ref, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.setxattr(handle, _OPAQUE, b"y")
             finally:
                 os.close(handle)
-    for ref in _refs(told, "deleted"):
+    for ref in _refs(marked, "deleted"):
         with _naming(ref), descriptors.parent_of(upper, ref) as (directory, name):
             # A character device 0:0 is the kernel's mark, which every user may make.
             os.mknod(name, stat.S_IFCHR, 0, dir_fd=directory)
 
 
-def _refs(told: Any, member: str) -> Iterator[str]:
-    refs = told.get(member) if isinstance(told, dict) and len(told) == 2 else None
+def _refs(marked: Any, member: str) -> Iterator[str]:
+    refs = marked.get(member) if isinstance(marked, dict) and len(marked) == 2 else None
     if not isinstance(refs, list) or len(refs) > MOST_ENTRIES:
         raise AgentError("validation_error", f"{member} must list paths")
     for ref in refs:

@@ -18,7 +18,13 @@ from orchestrator.operate.snapshots.archive import (
     PartFacts,
     SnapshotError,
 )
-from orchestrator.operate.snapshots.said import Spoken, SpokenForm, Waiting, WhatWasSaid, in_order
+from orchestrator.operate.snapshots.conversation import (
+    MessageForm,
+    StoredConversation,
+    TimelineForm,
+    Waiting,
+    in_order,
+)
 from orchestrator.programs.turns.lisp.errors import LispError
 from orchestrator.programs.turns.notes import Notes
 from orchestrator.programs.turns.programs import OperationFailed
@@ -99,7 +105,7 @@ class SnapshotForm(_Form):
     turns: Annotated[list[TurnForm], Field(max_length=_MOST_TURNS)]
     notes: NotesForm
     # Older snapshots have neither.
-    timeline: Spoken = []
+    timeline: TimelineForm = []
     queued: Waiting = []
     skipped: list[str]
     parts: Annotated[list[PartForm], Field(max_length=8)]
@@ -115,9 +121,9 @@ class SnapshotForm(_Form):
             for turn in self.turns
         ]
 
-    def said(self) -> WhatWasSaid:
+    def conversation(self) -> StoredConversation:
         """The timeline and the queue as they are stored."""
-        return WhatWasSaid([each.entry() for each in self.timeline], self.queued)
+        return StoredConversation([each.entry() for each in self.timeline], self.queued)
 
     def used(self) -> dict[Kind, int]:
         """The consumption by kind, in internal units."""
@@ -129,12 +135,12 @@ def written(
     taken_at: str,
     turns: list[TurnRecord],
     notes: Notes,
-    said: WhatWasSaid,
+    conversation: StoredConversation,
     parts: list[PartFacts],
     skipped: list[str],
 ) -> bytes:
     """The manifest of a session. Raises: TooLargeError."""
-    told = {
+    members = {
         "version": VERSION,
         "taken_at": taken_at,
         "status": str(session.status),
@@ -147,12 +153,12 @@ def written(
         },
         "turns": [_turn(turn) for turn in turns],
         "notes": notes.stored(),
-        "timeline": [SpokenForm.of(entry).model_dump() for entry in said.timeline],
-        "queued": said.queued,
+        "timeline": [MessageForm.of(entry).model_dump() for entry in conversation.timeline],
+        "queued": conversation.queued,
         "skipped": skipped[:_MOST_SKIPPED],
         "parts": [part._asdict() for part in parts],
     }
-    data = _encoded(told)
+    data = _encoded(members)
     if len(data) > MOST_MANIFEST_BYTES:
         raise TooLargeError(f"{MANIFEST} would have more than {MOST_MANIFEST_BYTES} bytes")
     if strict_json.count(data, _MOST_VALUES) > _MOST_VALUES:
@@ -160,10 +166,10 @@ def written(
     return data
 
 
-def _encoded(told: Mapping[str, Any]) -> bytes:
+def _encoded(manifest: Mapping[str, Any]) -> bytes:
     """As JSON; each item of a list by itself, because the interpreter does nothing else then."""
     members = []
-    for name, value in told.items():
+    for name, value in manifest.items():
         text = f"[{','.join(map(json_text, value))}]" if isinstance(value, list) else None
         members.append(f"{json_text(name)}:{json_text(value) if text is None else text}")
     return f"{{{','.join(members)}}}".encode()

@@ -16,7 +16,7 @@ from orchestrator.programs.turns.turn import TurnRecord
 _READ_SECONDS = 60
 
 
-class Taken:
+class TakenSnapshot:
     """A snapshot that can be sent. `skipped` are the first of the names that it leaves out."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Taken:
         self._held.close()
 
 
-class Received:
+class ReceivedSnapshot:
     """A snapshot that has arrived; it is complete once `ArchiveReader.finish` has returned."""
 
     def __init__(self, spool: Spool, held: ExitStack) -> None:

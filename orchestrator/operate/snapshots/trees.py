@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.ground.errors import ConflictError, PaddockError, TooLargeError
 from orchestrator.host.workspace.helper import Helper, HelperError
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.operate.snapshots.archive import MARKS, STAGED, WORKSPACE, SnapshotError
 from orchestrator.operate.snapshots.spool import Spool
 
@@ -76,16 +76,16 @@ class TreeHelper:
         return answer
 
 
-def _failure(action: str, part: str, kind: str, said: str) -> PaddockError:
-    too_large = kind == "too_large" or said in (
+def _failure(action: str, part: str, kind: str, message: str) -> PaddockError:
+    too_large = kind == "too_large" or message in (
         os.strerror(errno.EFBIG),
         os.strerror(errno.ENOSPC),
         os.strerror(errno.EDQUOT),
     )
     if too_large:
-        return TooLargeError(f"{part}: {said}", field=part)
+        return TooLargeError(f"{part}: {message}", field=part)
     if action == "pack":
-        return ConflictError(said) if kind == "conflict" else SnapshotFailedError(said)
+        return ConflictError(message) if kind == "conflict" else SnapshotFailedError(message)
     if kind in ("validation_error", "conflict", "permission_denied"):
-        return SnapshotError(f"{part}: {said}", field=part)
-    return SnapshotFailedError(f"{part}: {said}")
+        return SnapshotError(f"{part}: {message}", field=part)
+    return SnapshotFailedError(f"{part}: {message}")

@@ -52,7 +52,7 @@ class QuestionError(ValueError):
     """The question is not one."""
 
 
-class Told(NamedTuple):
+class QuestionAnswer(NamedTuple):
     """An answer: as JSON, as text, and whether it is yes."""
 
     value: Any
@@ -82,29 +82,29 @@ class Questions:
         except QuestionError as error:
             return AnswerLine(WRONG, stderr=f"session: {error}\n{USAGE}")
         except PolicyRefusalError as error:
-            said = {"allowed": False, "reason": error.detail, "rule": error.fields.get("rule")}
-            text = json.dumps(said) if as_json else error.detail
+            refusal = {"allowed": False, "reason": error.detail, "rule": error.fields.get("rule")}
+            text = json.dumps(refusal) if as_json else error.detail
             return AnswerLine(NO, stdout=f"{text}\n")
         except PaddockError as error:
             return AnswerLine(UNAVAILABLE, stderr=f"session: {error.detail}\n")
         text = json.dumps(found.value) if as_json else found.text
         return AnswerLine(0 if found.yes else NO, stdout=f"{text}\n" if text else "")
 
-    async def _found(self, session: Session, words: list[str]) -> Told:
+    async def _found(self, session: Session, words: list[str]) -> QuestionAnswer:
         question, args = words[0], words[1:]
         if question == "budget":
             return _budget(session, *_arguments(question, args, 0, 1))
         if question == "allowed":
             operation, *ref = _arguments(question, args, 1, 2)
             session.policy.check(operation, ref=ref[0] if ref else None)
-            return Told({"allowed": True}, "allowed")
+            return QuestionAnswer({"allowed": True}, "allowed")
         _arguments(question, args, 0, 0)
         if question == "proposals":
             asker = Principal("sandbox", Role.HANDLE, session.key, session.owner)
             return _proposals(await self.staged(asker, session))
         if question == "turn-number":
             number = self.turn(session)
-            return Told(number, "no turn is running" if number is None else str(number))
+            return QuestionAnswer(number, "no turn is running" if number is None else str(number))
         return _fact(session, question)
 
 
@@ -126,12 +126,12 @@ def _arguments(question: str, args: list[str], least: int, most: int) -> list[st
     return args
 
 
-def _fact(session: Session, question: str) -> Told:
+def _fact(session: Session, question: str) -> QuestionAnswer:
     rules = session.policy.world_rules
     if question == "id":
-        return Told(session.id, session.id)
+        return QuestionAnswer(session.id, session.id)
     if question == "status":
-        return Told(session.status, session.status)
+        return QuestionAnswer(session.status, session.status)
     if question == "read-only":
         return _yes_or_no(rules.read_only)
     if question == "proposal-mode":
@@ -139,30 +139,32 @@ def _fact(session: Session, question: str) -> Told:
     raise QuestionError(f"unknown question: {_shown(question)}")
 
 
-def _yes_or_no(value: bool) -> Told:
-    return Told(value, "yes" if value else "no", value)
+def _yes_or_no(value: bool) -> QuestionAnswer:
+    return QuestionAnswer(value, "yes" if value else "no", value)
 
 
-def _budget(session: Session, kind: str | None = None) -> Told:
+def _budget(session: Session, kind: str | None = None) -> QuestionAnswer:
     left: Mapping[Kind, int | float | None] = session.budget.view(datetime.now(UTC)).remaining
     if kind is None:
         width = max(map(len, left))
         lines = [f"{name:<{width}}  {_amount(amount)}" for name, amount in left.items()]
-        return Told(dict(left), "\n".join(lines))
+        return QuestionAnswer(dict(left), "\n".join(lines))
     found = next((name for name in left if name == kind), None)
     if found is None:
         raise QuestionError(f"the budget has {', '.join(left)}, not {_shown(kind)}")
-    return Told(left[found], _amount(left[found]))
+    return QuestionAnswer(left[found], _amount(left[found]))
 
 
 def _amount(amount: float | None) -> str:
     return UNLIMITED if amount is None else f"{amount:.15g}"
 
 
-def _proposals(page: ProposalPage) -> Told:
+def _proposals(page: ProposalPage) -> QuestionAnswer:
     listed: Sequence[dict[str, str]] = [{"type": p.type, "ref": p.ref} for p in page.items]
     # A path may contain a line break.
-    return Told(listed, "\n".join(f"{each['type']}\t{_shown(each['ref'])}" for each in listed))
+    return QuestionAnswer(
+        listed, "\n".join(f"{each['type']}\t{_shown(each['ref'])}" for each in listed)
+    )
 
 
 def _shown(text: str) -> str:

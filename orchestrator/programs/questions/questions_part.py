@@ -5,13 +5,13 @@ import contextlib
 import logging
 import socket
 
-from orchestrator.ground.accepting import accepted
+from orchestrator.ground.accepted_connections import accepted_connections
 from orchestrator.ground.fair_share import Pace
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
 from orchestrator.programs.questions.questions import MOST_QUESTION_BYTES, Questions
-from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.parts import HeldPart, Plan
 from orchestrator.state.session import Session
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class QuestionDoor:
 
     async def _accept(self, listener: socket.socket) -> None:
         async with contextlib.aclosing(
-            accepted(listener, self._pace, self._asked, _CONNECTIONS)
+            accepted_connections(listener, self._pace, self._asked, _CONNECTIONS)
         ) as connections:
             async for connection, _ in connections:
                 self._asked.spawn(self._serve(connection))
@@ -65,7 +65,7 @@ class QuestionDoor:
                 await loop.sock_sendall(connection, answer.encode())
 
 
-class QuestionsPart(Part):
+class QuestionsPart(HeldPart):
     """The socket of the `session` program, from the session's configuration on."""
 
     name = "socket for questions"
@@ -87,10 +87,6 @@ class QuestionsPart(Part):
         """Raises: OSError."""
         if plan.directory.questions.is_dir():  # an earlier version's sandbox has none
             await self.open(plan)
-
-    async def leave(self, plan: Plan) -> None:
-        """Questions are answered again once the sandbox is adopted."""
-        await self.close(plan)
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""

@@ -197,8 +197,8 @@ class ProgramDriver:
             await self._record(draft._replace(error="interrupted", stop=True), began, tokens)
             raise
         except (OperationFailed, Needed, ScopeExceeded, PaddockError) as error:
-            said = error.detail if isinstance(error, PaddockError) else str(error)
-            await self._record(draft._replace(error=said), began, tokens)
+            message = error.detail if isinstance(error, PaddockError) else str(error)
+            await self._record(draft._replace(error=message), began, tokens)
             if isinstance(error, BudgetExceededError):
                 raise SessionExceeded(Kind(error.fields["kind"])) from None
             if isinstance(error, PaddockError):
@@ -250,11 +250,11 @@ class ProgramDriver:
         if used:
             draft = draft._replace(tokens_used=used)
         took = round((time.monotonic() - began) * 1000)
-        said, size = saving(conversation)
+        timeline, size = saving(conversation)
         recorded = await self._recorder.record(
             session,
             draft._replace(duration_ms=took),
-            together(session_rows.with_budget(session) if used else None, said),
+            together(session_rows.with_budget(session) if used else None, timeline),
         )
         FaultPoint.TURN_OPERATED.reached()
         self._recorder.count(session, size)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import PermissionDeniedError
 from orchestrator.ground.events import EventDraft, Made
+from orchestrator.ground.http_post import FAILURES, NameLookups, Posted, signed_post
 from orchestrator.ground.permitted_urls import is_permitted
-from orchestrator.ground.signed_post import FAILURES, NameLookups, Posted, signed_post
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session

@@ -1,13 +1,13 @@
 """The operations of a running turn, in the form in which they are on record."""
 
-import asyncio
 from dataclasses import dataclass, field
 
+from orchestrator.programs.turns.event_feed import EventFeed
 from paddock.audit.chain import Event
 
 
 @dataclass(slots=True, eq=False)
-class OperationLog:
+class OperationLog(EventFeed[Event]):
     """What the turn has done so far, and the tokens and micro-dollars of its calls of models.
 
     `earlier` is the number of operations of the turns before.
@@ -17,29 +17,12 @@ class OperationLog:
     events: list[Event] = field(default_factory=list)
     tokens: int = 0
     cost: int = 0
-    ended: bool = False
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, event: Event) -> None:
-        """Adds an operation, and wakes those who follow."""
+        """Adds an operation."""
         self.events.append(event)
         self._wake()
 
-    def end(self) -> None:
-        """No more follow."""
-        self.ended = True
-        self._wake()
-
-    async def wait(self, known: int, seconds: float) -> list[Event]:
-        """The operations after that many; none if nothing happens for a while, or it has ended."""
-        if len(self.events) == known and not self.ended:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
-            except TimeoutError:
-                return []
-        return self.events[known:]
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def after(self, known: int) -> list[tuple[int, Event]]:
+        """The operations after that many, with their numbers."""
+        return list(enumerate(self.events[known:], known + 1))

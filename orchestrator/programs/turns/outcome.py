@@ -71,16 +71,6 @@ class Outcome:
         """The result so far; None for `needs` and `error`, which have none."""
         return self.members[0] if MEMBERS[self.tag][0] == "value" else None
 
-    @property
-    def succeeded(self) -> bool:
-        """Whether the program did what it was to do."""
-        return self.tag in ("ok", "proposed")
-
-    @property
-    def blocked(self) -> bool:
-        """Whether somebody must do something before it can go on."""
-        return self.tag in ("needs", "error")
-
     def member(self, name: str) -> "Value":
         """Raises: KeyError if outcomes of this tag have no such member."""
         try:
@@ -110,11 +100,6 @@ def proposed(value: Value, proposals: Sequence[Value] = ()) -> Outcome:
 def nonconverged(value: Value, iterations: int, reason: Exhausted) -> Outcome:
     """A limit was reached before the result was final."""
     return Outcome("nonconverged", (value, iterations, reason))
-
-
-def cycle(value: Value, cycle_length: int, signatures: Sequence[str]) -> Outcome:
-    """The same values come again and again; `signatures` are digests of those of the cycle."""
-    return Outcome("cycle", (value, cycle_length, tuple(signatures)))
 
 
 def needs(need_type: NeedType, description: str, context: Value = None) -> Outcome:

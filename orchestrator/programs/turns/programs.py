@@ -54,7 +54,7 @@ class SpawnAll(NamedTuple):
     """Operations `spawn` that are done at the same time, and the calls of tools that ask for them.
 
     The answer has for each one its result, or nil with what went wrong and the rule if one refused
-    it: `(value, said, rule)`.
+    it: `(value, problem, rule)`.
     """
 
     operations: tuple[Operation, ...]
@@ -82,8 +82,8 @@ class OperationFailed(Exception):  # noqa: N818
     `rule`: what refused it, if that was a rule of the session's level.
     """
 
-    def __init__(self, said: str, rule: str | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, rule: str | None = None) -> None:
+        super().__init__(message)
         self.rule = rule
 
 
@@ -94,8 +94,8 @@ class PolicyViolation(Exception):  # noqa: N818
     what to do instead.
     """
 
-    def __init__(self, said: str, rule: str | None = None, remedy: str | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, rule: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(message)
         self.rule = rule
         self.remedy = remedy
 

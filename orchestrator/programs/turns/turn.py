@@ -8,10 +8,8 @@ from orchestrator.programs.turns.host_tools import HostTool
 from orchestrator.programs.turns.outcome import Value
 from paddock.contract.turns import USUAL_TIMEOUT
 
-# The bounds of one turn.
+# Of one turn.
 MOST_OPERATIONS = 2000
-MOST_CALLS = 1000
-MOST_CODE_BYTES = 256 * 1024
 
 
 class OperationCall(NamedTuple):

@@ -145,5 +145,5 @@ def _turn(row: tuple[int, str, str, str | None, str | None, str | None, str | No
     )
     if result is None:
         return turn
-    told = json.loads(result)
-    return replace(turn, **told | {"proposals": tuple(told["proposals"])})
+    members = json.loads(result)
+    return replace(turn, **members | {"proposals": tuple(members["proposals"])})

@@ -7,9 +7,7 @@ hidden in the first one.
 import re
 from typing import NamedTuple
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Outgoing, Requested
 from orchestrator.settings.hosts import Host, HostError, authority, parse_host
 
 _MOST_HEADERS = 128

@@ -1,11 +1,13 @@
-"""Keys in files, created at the first start and readable by their owner only: the admin key."""
+"""Keys in files, created when they are first needed, for their owner only: the admin key."""
 
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.store.directories import sync_names, write_file
 from orchestrator.settings.values import check_secret
 
 ADMIN_KEY_FILE = "admin.key"
@@ -38,13 +40,7 @@ def rotate_admin_key(path: Path) -> str:
     """
     secret = new_key()
     try:
-        draft = _draft(path, secret)
-        try:
-            os.replace(draft, path)
-        except BaseException:
-            os.unlink(draft)
-            raise
-        _sync(path.parent)
+        write_file(path, f"{secret}\n".encode())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     return secret
@@ -52,38 +48,18 @@ def rotate_admin_key(path: Path) -> str:
 
 def _create_key(path: Path) -> None:
     """Writes a new key to a draft and links it into place, so it appears complete or not at all."""
-    draft = _draft(path, new_key())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        # Another process was first, and its key is used.
-        return
-    finally:
-        os.unlink(draft)
-    _sync(path.parent)
-
-
-def _draft(path: Path, secret: str) -> Path:
-    """A durable file with the key, in the same directory. Raises: OSError."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{secret}\n")
+            file.write(f"{new_key()}\n")
             file.flush()
             os.fsync(descriptor)
-    except BaseException:
-        os.unlink(draft)
-        raise
-    return draft
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
+        with suppress(FileExistsError):  # another process was first, and its key is used
+            os.link(draft, path)
     finally:
-        os.close(descriptor)
+        os.unlink(draft)
+    sync_names(path.parent)
 
 
 def _read_key(path: Path) -> str:

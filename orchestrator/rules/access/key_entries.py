@@ -39,7 +39,7 @@ _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Image = Annotated[str, Field(pattern=f"^{IMAGE_PATTERN}$")]
 _Tool = Annotated[str, Field(min_length=1, max_length=128)]
 _BOUND_FIELDS = ("max_level", "images", "tools")
-# The fields that an entry may have besides name, role and sha256.
+# The fields of an entry besides name, role and sha256, by role.
 _FIELDS_OF_ROLES: dict[Role, frozenset[str]] = {
     Role.ADMIN: frozenset({REQUESTS, "handle_requests_per_second", "expires_at"}),
     Role.OPERATOR: frozenset({*LIMIT_FIELDS, *_BOUND_FIELDS, "expires_at"}),

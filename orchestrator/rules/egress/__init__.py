@@ -1,1 +1,1 @@
-"""The rules of the way out: what they are, and what they say of a request."""
+"""The rules of the way out, and their decisions about requests."""

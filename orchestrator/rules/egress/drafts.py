@@ -1,4 +1,4 @@
-"""What a session was denied, gathered by the rules that would allow it."""
+"""The requests that a session was denied, grouped by the rule that would allow them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from orchestrator.ground.events import now
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import Decision
 
-# A sandbox chooses what is denied, so that what is kept of it has an end.
+# A sandbox can cause any number of denials, so few are kept.
 MOST_DRAFTS = 100
 _MOST_PATH = 256
 
@@ -27,7 +27,7 @@ class Denied:
 class Draft:
     """Denied requests with the same remedy; `last` is the latest of them.
 
-    `rule` is the one that denied them, and `missing` would allow them; None: none can.
+    `rule` is the rule that denied them. `missing` is a rule that would allow them, if one can.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Draft:
 
 
 class Drafts:
-    """The drafts of one session, in the order of their numbers; `others` are not kept."""
+    """The drafts of one session by number. `others` counts the denials that are not kept."""
 
     def __init__(self) -> None:
         self._drafts: dict[tuple[str, int, str, Rule | None], Draft] = {}

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from orchestrator.rules.egress.program import check_program
-from orchestrator.rules.egress.requested import Glob, check_glob, check_method
+from orchestrator.rules.egress.outgoing_request import Glob, check_glob, check_method, check_program
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import WEB_PORTS, Rules
 from orchestrator.settings.addresses import unlistable
@@ -102,15 +101,15 @@ class EgressTable(BaseModel):
     deny: Annotated[list[DenyTable], Field(max_length=_MOST_RULES)] = []
 
     def contradictions(self) -> Iterator[tuple[tuple[str, int], str]]:
-        """The places of rules whose fields are valid only separately, and what is said of them."""
+        """The place of each rule whose fields contradict each other, and a message."""
         lists: dict[str, Sequence[AllowTable | DenyTable]] = {
             "allow": self.allow,
             "deny": self.deny,
         }
         for kind, tables in lists.items():
             for index, table in enumerate(tables):
-                if said := _contradiction(table):
-                    yield (kind, index), said
+                if message := _contradiction(table):
+                    yield (kind, index), message
 
     def rules(self) -> Rules:
         """The same rules for decisions."""

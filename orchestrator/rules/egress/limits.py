@@ -7,18 +7,18 @@ class EgressLimits(NamedTuple):
     """Limits of one session, except where another owner is named."""
 
     connections: int = 64
-    # Of all sessions of one key.
+    # Connections of all sessions of one key.
     key_connections: int = 256
-    # New connections: after a burst, one in so many seconds.
+    # The pace of new connections: after a burst, one in so many seconds.
     pace_seconds: float = 0.02
     burst: int = 100
     head_bytes: int = 16 * 1024
     # The time for the head, and for the first TLS message.
     head_seconds: float = 10.0
     connect_seconds: float = 10.0
-    # Without a byte in either direction.
+    # The time without a byte in either direction.
     idle_seconds: float = 300.0
-    # Of one connection, in each direction.
+    # The bytes of one connection in each direction.
     transfer_bytes: int = 16 * 1024**3
 
 

@@ -1,9 +1,8 @@
-"""One rule of the way out: the hosts and requests of which it speaks. Pure."""
+"""One rule of the way out: the hosts and requests that it covers. Pure."""
 
 from dataclasses import dataclass
 
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Glob, Requested
 from orchestrator.settings.addresses import Network
 from orchestrator.settings.hosts import Address, Host, plain
 
@@ -12,9 +11,9 @@ from orchestrator.settings.hosts import Address, Host, plain
 class Rule:
     """Hosts or addresses at certain ports.
 
-    Either `host` is set, a name or `*.name` for all names below it, or `network` is. `ports`,
-    `methods`, `paths`, `programs` empty: every one. `inspect`: TLS to the host is read. `upgrade`: `http://`
-    requests to the host go out in TLS.
+    Either `host` is set, which is a name, or `*.name` for all names below it; or `network` is.
+    Without `ports`, `methods`, `paths` or `programs`, it covers all of them. `inspect`: TLS to the
+    host is read. `upgrade`: `http://` requests to the host go out in TLS.
     """
 
     host: str | None = None
@@ -28,22 +27,22 @@ class Rule:
 
     @property
     def partial(self) -> bool:
-        """Whether it speaks of some requests to its hosts, not of all."""
+        """Whether it covers only some requests to its hosts."""
         return bool(self.methods or self.paths)
 
     def allows(self, requested: Requested) -> bool:
         """Whether it allows this request to one of its hosts."""
         if not self.partial:
             return True
-        return requested.plain is not None and self._speaks_of(requested.method, requested.plain)
+        return requested.plain is not None and self._covers(requested.method, requested.plain)
 
     def denies(self, requested: Requested) -> bool:
-        """Whether it denies this request: also one that could be read as what it denies."""
+        """Whether it denies this request, or one that the request could be read as."""
         if not self.partial:
             return True
-        return requested.plain is None or self._speaks_of(requested.method, requested.plain)
+        return requested.plain is None or self._covers(requested.method, requested.plain)
 
-    def _speaks_of(self, method: str, plain: str) -> bool:
+    def _covers(self, method: str, plain: str) -> bool:
         if self.methods and method not in self.methods:
             return False
         return not self.paths or any(glob.matches(plain) for glob in self.paths)
@@ -53,11 +52,11 @@ class Rule:
         return not self.programs or program in self.programs
 
     def denies_by(self, program: str) -> bool:
-        """Whether it denies requests of that program: also of one that could be any."""
+        """Whether it denies requests of that program; an unknown one could be any."""
         return self.allows_by(program) or program == UNKNOWN
 
     def matches(self, host: Host, port: int) -> bool:
-        """Whether it speaks of this host at this port. An address matches only networks."""
+        """Whether it covers this host at this port. An address matches only networks."""
         if self.ports and port not in self.ports:
             return False
         if not isinstance(host, str):
@@ -79,7 +78,7 @@ class Rule:
         return None if self.network is None else str(self.network)
 
     def __str__(self) -> str:
-        """As events and answers name it."""
+        """Its name in events and answers."""
         ports = "" if not self.ports else ":" + ",".join(map(str, self.ports))
         by = f"by {','.join(self.programs)}" if self.programs else ""
         parts = [f"{self.host or self.network}{ports}", ",".join(self.methods), *self.paths, by]

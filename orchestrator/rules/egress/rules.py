@@ -1,7 +1,7 @@
 """The rules of the way out, and their decisions. Pure.
 
-A request is denied unless a rule allows it; a rule that denies beats one that allows. What a tunnel
-carries is decided as a whole, unless a rule has it inspected.
+A request is denied unless a rule allows it; a rule that denies beats one that allows. There is one
+decision about a whole tunnel, unless a rule has it inspected.
 """
 
 import ipaddress
@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import UNKNOWN
-from orchestrator.rules.egress.requested import Glob, Requested
+from orchestrator.rules.egress.outgoing_request import UNKNOWN, Glob, Outgoing, Requested
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.settings.addresses import special
 from orchestrator.settings.hosts import Address, Host
 
 WEB_PORTS = (80, 443)
-# Where `http://` requests to these ports go in TLS; those to other ports stay there.
+# The ports to which `http://` requests to these ports go in TLS; other ports do not change.
 _UPGRADED = {80: 443}
 NOT_LISTED = "not-listed"
 ADDRESS_REFUSED = "address-refused"
@@ -29,10 +27,11 @@ _MOST_SHOWN = 200  # of a path, in characters
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`rule` names what decided; `why` and `remedy` are sentences, None if it is allowed.
+    """A decision. `why` and `remedy` are sentences; None if it is allowed.
 
-    `by` is the rule that decided, if one did. `inspect`: each request in the tunnel is to be
-    decided. `missing` is a rule that would allow it, if a session's own rules may have it.
+    `rule` names what decided, and `by` is the rule that did, if one did. `inspect`: there must be a
+    decision about each request in the tunnel. `missing` is a rule that would allow it, if a
+    session's own rules may have it.
     """
 
     allow: bool
@@ -48,10 +47,10 @@ class Decider(Protocol):
     """Decides requests and addresses."""
 
     def decide(self, outgoing: Outgoing) -> Decision:
-        """Before the host's addresses are known."""
+        """Decides before the host's addresses are known."""
 
     def decide_address(self, address: Address, port: int) -> Decision:
-        """About an address of a host that is allowed: it must be public, or listed."""
+        """Decides about an address of an allowed host: it must be public, or listed."""
 
     def upgraded(self, host: Host, port: int) -> int | None:
         """The port to which an `http://` request goes in TLS; None: it does not."""
@@ -65,7 +64,7 @@ class Rules:
     deny: tuple[Rule, ...] = ()
 
     def decide(self, outgoing: Outgoing) -> Decision:
-        """Before the host's addresses are known."""
+        """Decides before the host's addresses are known."""
         host, port, requested, program = outgoing
         about = [rule for rule in self.allow if rule.matches(host, port)]
         allow = [rule for rule in about if rule.allows_by(program)]
@@ -94,7 +93,7 @@ class Rules:
         return any(rule.inspect for rule in (*self.allow, *self.deny))
 
     def decide_any_port(self, host: Host) -> Decision:
-        """Whether some program may request something of it at some port."""
+        """Decides whether some program may request something of the host at some port."""
         rules = self.of_any_program()
         return any_port(rules, rules.allow, host)
 
@@ -104,7 +103,7 @@ class Rules:
         return Rules(allow, tuple(rule for rule in self.deny if not rule.programs))
 
     def decide_address(self, address: Address, port: int) -> Decision:
-        """About an address of a host that is allowed: it must be public, or listed."""
+        """Decides about an address of an allowed host: it must be public, or listed."""
         for rule in self.deny:
             if rule.matches(address, port):
                 return _denied(rule, address, port)
@@ -118,7 +117,7 @@ class Rules:
         return Decision(False, ADDRESS_REFUSED, f"{address} is a {found.kind} address", remedy)
 
     def stored(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Their form in JSON."""
         return {"allow": _stored(self.allow), "deny": _stored(self.deny)}
 
     @classmethod
@@ -131,7 +130,7 @@ NO_RULES = Rules()
 
 
 def any_port(decider: Decider, allow: Iterable[Rule], host: Host) -> Decision:
-    """Whether something may be requested of the host at some port that these rules have."""
+    """Decides whether something may be requested of the host at a port of these rules."""
     ports = [port for rule in allow for port in rule.ports or WEB_PORTS]
     decisions = [
         decider.decide(Outgoing(host, port)) for port in dict.fromkeys([WEB_PORTS[-1], *ports])
@@ -147,7 +146,7 @@ _NO_REMEDY = "No rule can allow it: sandboxes may not reach it."
 
 
 def _tunnel(allow: Sequence[Rule], deny: Sequence[Rule], host: Host, port: int) -> Decision:
-    """About a tunnel, from the rules about its host and port."""
+    """Decides about a tunnel by the rules about its host and port."""
     inspect = any(rule.inspect for rule in (*allow, *deny))
     for rule in deny:
         if not rule.partial:
@@ -173,7 +172,7 @@ def _not_inspected(name: str, rule: Rule) -> Decision:
 
 
 def _not_listed(host: Host, port: int, requested: Requested | None) -> Decision:
-    """`requested`: for a host that some rule is about."""
+    """The denial by no rule. `requested` is None if no rule is about the host."""
     if requested is None:
         return Decision(
             False, NOT_LISTED, f"no rule allows {host} at port {port}", _remedy(host, port)
@@ -196,7 +195,7 @@ def _not_listed(host: Host, port: int, requested: Requested | None) -> Decision:
 
 
 def _not_by(host: Host, port: int, program: str) -> Decision:
-    """`program` is in none of the rules about the host."""
+    """The denial of a program that is in none of the rules about the host."""
     who = "a program that is not known" if program == UNKNOWN else program
     return Decision(
         False,

@@ -1,4 +1,4 @@
-"""The rules of the way out in requests about one session, checked as those of a level file are."""
+"""Rules of the way out in requests about one session, with the checks of a level file's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from orchestrator.settings.schema_errors import reason
 
 
 def rules_of(value: Mapping[str, Any], field: str) -> Rules:
-    """The rules in `allow` and `deny` of that member of a request; empty: of the whole request.
+    """The rules in `allow` and `deny` of a request's member; an empty `field` is the whole request.
 
     Raises: ValidationError naming the place.
     """
@@ -23,8 +23,8 @@ def rules_of(value: Mapping[str, Any], field: str) -> Rules:
     except SchemaError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise _refused(field, first["loc"], reason(first["type"], first["msg"])) from None
-    for place, said in table.contradictions():
-        raise _refused(field, place, said)
+    for place, message in table.contradictions():
+        raise _refused(field, place, message)
     return table.rules()
 
 
@@ -49,20 +49,20 @@ def check_own_rules(level: Level, own: OwnRules, *, only: str = "only") -> None:
 
 
 def check_rules(level: Level, rules: Rules, field: str) -> None:
-    """The same for the rules of that member; empty: of the whole request."""
+    """The same for the rules of one member; an empty `field` is the whole request."""
     if level.egress.inspect:
         return
     for kind, found in (("allow", rules.allow), ("deny", rules.deny)):
         for index, rule in enumerate(found):
             if rule.inspect:
-                said = "otherwise its sandboxes do not trust the proxy's certificates"
+                why = "otherwise its sandboxes do not trust the proxy's certificates"
                 raise _refused(
                     field,
                     (kind, index, "inspect"),
-                    f"needs a level with a rule that inspects: {said}, and {level.name} has none",
+                    f"needs a level with a rule that inspects: {why}, and {level.name} has none",
                 )
 
 
-def _refused(field: str, place: tuple[int | str, ...], said: str) -> ValidationError:
+def _refused(field: str, place: tuple[int | str, ...], message: str) -> ValidationError:
     name = ".".join(str(part) for part in (*([field] if field else []), *place))
-    return ValidationError(f"{name} {said}", field=name)
+    return ValidationError(f"{name} {message}", field=name)

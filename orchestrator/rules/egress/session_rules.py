@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from orchestrator.rules.egress.missing import missing_rule, words_of
-from orchestrator.rules.egress.outgoing import Outgoing
+from orchestrator.rules.egress.missing_rule import missing_rule, words_of
+from orchestrator.rules.egress.outgoing_request import Outgoing
 from orchestrator.rules.egress.rule import Rule
 from orchestrator.rules.egress.rules import (
     ADDRESS_REFUSED,
@@ -26,13 +26,13 @@ Layer = Literal["level", "only", "also"]
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What must allow a request, too: `allow` None: everything that `deny` does not deny."""
+    """Rules that must allow a request, too; if `allow` is None, they allow all but `deny`."""
 
     allow: tuple[Rule, ...] | None = None
     deny: tuple[Rule, ...] = ()
 
     def stored(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Their form in JSON."""
         rules = Rules(self.allow or (), self.deny).stored()
         return rules if self.allow is not None else {**rules, "allow": None}
 
@@ -62,11 +62,11 @@ class OwnRules:
         return OwnRules(only, also, self.revision + 1)
 
     def at_another_level(self) -> "OwnRules":
-        """What of them holds after a change of the level: an admin widened only the earlier one."""
+        """The rules after a change of the level: an admin widened only the earlier level."""
         return self.changed(self.only, NO_RULES)
 
     def stored(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Their form in JSON."""
         return {
             "only": self.only.stored(),
             "also": self.also.stored(),
@@ -83,7 +83,7 @@ class OwnRules:
         )
 
     def recorded(self) -> dict[str, list[str]]:
-        """As events have them: each rule is a text."""
+        """Their form in events: each rule is a text."""
         return {"only": _texts(self.only), "also": _texts(self.also)}
 
 
@@ -113,7 +113,7 @@ class SessionRules:
         )
 
     def upgraded(self, host: Host, port: int) -> int | None:
-        """As `Rules.upgraded`, by a rule of anybody's."""
+        """As `Rules.upgraded`, by any of the rules."""
         own = self.own
         allow = (*self.level.allow, *own.also.allow, *(own.only.allow or ()))
         return Rules(allow).upgraded(host, port)
@@ -130,7 +130,7 @@ class SessionRules:
     def _decide(
         self, decide: Callable[[Rules], Decision], missing: Callable[[Rules], Rule | None]
     ) -> Decision:
-        """By the rules of the level and the admin, then by the owner's; denials are in both."""
+        """Decides by the rules of level and admin, then by the owner's; denials are in both."""
         own = self.own
         allow, deny = (*self.level.allow, *own.also.allow), (*self.level.deny, *own.also.deny)
         others, deny = Rules(allow, deny), (*deny, *own.only.deny)
@@ -160,7 +160,7 @@ class SessionRules:
         return "level"
 
     def _denied(self, decision: Decision, layer: Layer, missing: Rule | None) -> Decision:
-        """With the layer before its rule, and with the remedy of that layer."""
+        """The decision with the layer before its rule, and with that layer's remedy."""
         if decision.rule not in (NOT_LISTED, ADDRESS_REFUSED):
             missing = None  # another rule would not help
         rule, remedy = _named(layer, decision), self._remedy(decision, layer, missing)

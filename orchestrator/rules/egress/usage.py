@@ -19,7 +19,7 @@ class EgressUsage:
     connections: int = 0
 
     def stored(self) -> dict[str, int]:
-        """As JSON has it; no connection outlives the process."""
+        """Its form in JSON, without connections, which do not outlive the process."""
         return {
             "allowed": self.allowed,
             "denied": self.denied,

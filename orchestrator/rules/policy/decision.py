@@ -11,7 +11,7 @@ from sandbox_agent.decide.commands import (
     parse_command,
 )
 
-# A word costs as much as so many characters.
+# Deciding about a word costs as much as so many characters.
 _WORD_COST = 16
 
 
@@ -55,9 +55,9 @@ def check_command(
 
 
 def command_size(command: str | None, argv: Sequence[str] | None) -> int:
-    """Roughly what deciding costs: the characters, and as many again for each word as a long one.
+    """The approximate cost of deciding, in characters; a word adds a constant.
 
-    It must be cheap itself.
+    The estimate itself must be cheap.
     """
     if argv is None:
         return _WORD_COST * len(command or "")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 MOST_PATTERNS = 256
 MOST_CHARACTERS = 1024
-# Of one list: the characters of its patterns after the expansion of braces, and different classes.
+# In one list: the characters of all patterns after the expansion of braces, and the classes.
 MOST_EXPANDED = 16_384
 MOST_CLASSES = 32
 
@@ -25,10 +25,10 @@ _EXTENDED = re.compile(r"(?<!\\)[@!+?*]\(")
 
 
 class GlobError(ValueError):
-    """A pattern that can't be used; `index` is its place in the list, None: of the whole list."""
+    """A pattern that can't be used; `index` is its place, or None if the whole list can't be."""
 
-    def __init__(self, said: str, index: int | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
         self.index = index
 
 
@@ -111,7 +111,7 @@ class Globs:
         return well_formed(directory) and self._run(directory + "/") & ~self._end != 0
 
     def _run(self, text: str) -> int:
-        """The states after this text, without those behind what may be empty."""
+        """The states after this text; a star that may be empty is not passed yet."""
         states, at_start = self._start, True
         taking: dict[str, int] = {}
         for character in text:
@@ -122,7 +122,7 @@ class Globs:
             if character not in taking:
                 taking[character] = self._taking(character)
             if at_start and character == ".":
-                # Not even a star that is empty comes before the dot.
+                # Only a literal matches this dot, even if an empty star is before it.
                 states = (states & self._bits(".")) << 1
             else:
                 states = self._passed_stars(states)
@@ -137,7 +137,7 @@ class Globs:
         return states | (states & (self._stars | self._all)) << 1
 
     def _taking(self, character: str) -> int:
-        """The states whose token is this character, and no more than that."""
+        """The states whose token matches exactly this character."""
         taking = self._bits(character)
         if character != "/":
             taking |= self._any
@@ -188,7 +188,7 @@ def _expanded(pattern: str, most: int) -> Iterator[str]:
 
 
 def _innermost_braces(text: str) -> tuple[str, list[str], str] | None:
-    """The first braces that have none in them: what is before, their options, what is after."""
+    """The first innermost braces: the text before them, their options, and the text after them."""
     opened = place = 0
     commas: list[int] | None = None
     while place < len(text):

@@ -31,14 +31,14 @@ CALLS = {
     "umount": "umount2",
     "unshare": "unshare",
 }
-# These connect to any operand.
+# Each operand of these is a host to which they connect.
 _CONNECT = frozenset(
     {
         *("curl", "dig", "ftp", "host", "nc", "ncat", "netcat", "nslookup", "ping", "ping6"),
         *("rsync", "scp", "sftp", "socat", "ssh", "telnet", "traceroute", "wget"),
     }
 )
-# To these, a URL among the words is only a name.
+# These only treat a URL among their words as a text.
 _OFFLINE = frozenset(
     {
         *("awk", "cat", "cp", "date", "echo", "env", "find", "grep", "head", "ls", "mkdir"),
@@ -46,7 +46,7 @@ _OFFLINE = frozenset(
         *("touch", "uname", "wc", "which", "whoami"),
     }
 )
-# Files are operands of these, too; a colon follows a host.
+# The operands of these may also be files; a colon follows a host.
 _COPY = frozenset({"rsync", "scp", "sftp"})
 _FETCH = frozenset({"add", "ci", "i", "install", "publish", "update", "upgrade"})
 _SUBCOMMANDS = {
@@ -126,7 +126,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_dropped(host: str) -> bool:
-    """Whether an open network can't reach it: a link-local address, or a name of the host's own."""
+    """Whether an open network can't reach it: it is a link-local address, or names the host."""
     try:
         return ip_address(host).is_link_local
     except ValueError:

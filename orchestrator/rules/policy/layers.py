@@ -24,12 +24,12 @@ Layer = Literal["parser", "mount", "landlock", "seccomp", "network", "policy"]
 _TMP = "/tmp"  # noqa: S108 - the sandbox's
 _OWN = (WORKSPACE, _TMP)
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-# Not part of the image, so not on its read-only file system.
+# These are not part of the image, so not on its read-only file system.
 _KERNEL = ("/dev", "/proc", "/sys")
-# These have no table of options. They only print their words, or write to an absolute path.
+# Commands without a table of options: they only print their words, or write to absolute paths.
 _PRINT = frozenset({"echo", "printf"})
 _WRITE = frozenset({"chmod", "chown", "dd", "install", "ln", "rmdir", "tee", "truncate"})
-# Of one command; further ones are refused for the same reasons.
+# The most refused hosts that are reported of one command.
 _MOST_HOSTS = 16
 
 
@@ -51,8 +51,8 @@ def command_stops(
 ) -> list[Stop]:
     """The refusals of a command, in order; `cwd` is absolute.
 
-    `reaches` decides the hosts of the way out; None: the level's rules do. `mounts` are the targets
-    of the session's writable mounts.
+    `reaches` decides about hosts of the way out; None: the level's rules decide. `mounts` are the
+    targets of the session's writable mounts.
     """
     return [
         *_program(level, words[0], cwd),

@@ -1,7 +1,6 @@
 """One level file: its allowed contents, and the places of its errors."""
 
 import posixpath
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,7 +19,6 @@ from pydantic import (
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.rules.egress.egress_table import EgressTable
 from orchestrator.rules.policy import toml_lines
-from orchestrator.settings.operator_files import read_regular
 from orchestrator.settings.operator_mounts import MountName
 from orchestrator.settings.schema_errors import reason
 from orchestrator.settings.values import IMAGE_PATTERN
@@ -44,18 +42,14 @@ LEAST_NETWORK_RATE = 16 * 1024
 MOST_RATE = 4_000_000_000
 NetworkMode = Literal["none", "egress", "open"]
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
-# From this version on, Landlock's rules cover truncating, too.
-_TRUNCATE_ABI = 3
-# Views of the kernel: the confinement, not a level, decides what may be read there.
+# Landlock's first version has rules for paths; for what later ones add there are substitutes.
+_PATHS_ABI = 1
+# Views of the kernel: the confinement decides what may be read there, and no level does.
 _KERNEL_PATHS = ("/proc", "/sys", "/run")
 
-# Commands have these from the sandbox; their values are part of its confinement.
+# The sandbox sets these variables of commands; their values are part of its confinement.
 _OWN_VARIABLES = frozenset({"PATH", "HOME", "USER", "LOGNAME"})
 _PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "no_proxy"})
-
-
-class LevelError(ConfigError):
-    """An unusable level file; the message names the file, the line and the field."""
 
 
 def _any_is_none(value: Any) -> Any:
@@ -193,42 +187,32 @@ class LevelFile:
     """A parsed file; `error` makes an error about one of its fields."""
 
     def __init__(self, path: Path) -> None:
-        """Raises LevelError that names the file, the line and the field."""
+        """Raises ConfigError that names the file, the line and the field."""
         self.path = path
-        try:
-            self.data = read_regular(path)
-            self._text = self.data.decode()
-            values = tomllib.loads(self._text)
-        except OSError as error:
-            raise LevelError(f"{path}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise LevelError(f"{path}: must be UTF-8") from None
-        except tomllib.TOMLDecodeError as error:
-            line, said = toml_lines.syntax_error(self._text, error)
-            raise LevelError(f"{path}:{line}: {said}") from None
+        self.text, values = toml_lines.read_document(path)
         try:
             self.table = LevelTable.model_validate(values)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_input=False, include_context=False)
             # A misspelt field is more helpful to report than the field that is then missing.
             first = min(errors, key=lambda found: found["type"] == "missing")
-            # Where a name is wrong, not its value, the schema adds "[key]" to the place.
+            # If a name is wrong, instead of its value, the schema adds "[key]" to the place.
             place = tuple(part for part in first["loc"] if part != "[key]")
             raise self.error(place, reason(first["type"], first["msg"])) from None
-        for field, said in _contradictions(self.table):
-            raise self.error(field, said)
+        for field, message in _contradictions(self.table):
+            raise self.error(field, message)
 
-    def error(self, field: toml_lines.Path, said: str) -> LevelError:
+    def error(self, field: toml_lines.Field, message: str) -> ConfigError:
         """An error about a field, with its place."""
-        line = toml_lines.line_of(self._text, field)
+        line = toml_lines.line_of(self.text, field)
         name = ".".join(str(part) for part in field)
-        return LevelError(f"{self.path}:{line}: {name}: {said}")
+        return ConfigError(f"{self.path}:{line}: {name}: {message}")
 
 
-def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
+def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]:
     """Errors between fields that are valid separately."""
     confinement, requires = table.confinement, table.requires
-    lists: dict[toml_lines.Path, Sequence[str]] = {
+    lists: dict[toml_lines.Field, Sequence[str]] = {
         ("commands",): table.commands or (),
         ("environment",): table.environment or (),
         ("mounts",): table.mounts,
@@ -252,17 +236,17 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
             yield ("rates", name), 'has no effect without network = "open"'
     if table.network != "egress" and (table.egress.allow or table.egress.deny):
         yield ("egress",), 'has no effect without network = "egress"'
-    for place, said in table.egress.contradictions():
-        yield ("egress", *place), said
+    for place, message in table.egress.contradictions():
+        yield ("egress", *place), message
     if not table.guard_writes and table.commands is not None:
         yield ("guard_writes",), 'can be false only with commands = "any"'
     for name in ("read", "execute"):
         if getattr(confinement, name) and not confinement.paths:
             yield ("confinement", name), "has no effect without confinement.paths"
-    if confinement.paths and requires.landlock < _TRUNCATE_ABI:
+    if confinement.paths and requires.landlock < _PATHS_ABI:
         yield (
             ("requires", "landlock"),
-            f"must be {_TRUNCATE_ABI} or more with confinement.paths: the kernel's part of it",
+            f"must be {_PATHS_ABI} or more with confinement.paths: the kernel's part of it",
         )
     for name in ("seccomp", "mounts"):
         if not getattr(requires, name):

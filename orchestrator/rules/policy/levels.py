@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import ValidationError
 from orchestrator.host.engine.base import NO_RATES, Limits, Rates
 from orchestrator.host.node.requirements import Requirements
@@ -17,7 +18,6 @@ from orchestrator.rules.egress.rules import NO_RULES, Rules
 from orchestrator.rules.policy.level_file import (
     DEFAULT_AUDIT_BYTES,
     MINIMUMS,
-    LevelError,
     LevelFile,
     NetworkMode,
     RiskTier,
@@ -146,8 +146,8 @@ class Levels(Mapping[str, Level]):
 def load_levels(directory: Path | None = None) -> dict[str, Level]:
     """The packaged levels and those of `directory` by name, lowest first.
 
-    A file there with the name of a packaged level replaces it completely. Raises: LevelError that
-    names the file, the line and the field; ConfigError if the directory can't be listed.
+    A file there with the name of a packaged level replaces it completely. Raises: ConfigError that
+    names the file, the line and the field, also if the directory can't be listed.
     """
     paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
@@ -162,7 +162,7 @@ def load_levels(directory: Path | None = None) -> dict[str, Level]:
 
 def _level_name(path: Path) -> str:
     if not re.fullmatch(LEVEL_PATTERN, path.stem):
-        raise LevelError(
+        raise ConfigError(
             f"{path}: a level's name begins with a lower-case letter and has at most 32 characters "
             "of a-z 0-9 -"
         )
@@ -170,7 +170,7 @@ def _level_name(path: Path) -> str:
 
 
 def _check_ranks(files: Mapping[str, LevelFile]) -> None:
-    """Raises LevelError if two levels have the same rank, which would leave them unordered."""
+    """Raises ConfigError if two levels have the same rank, which would leave them unordered."""
     taken: dict[int, str] = {}
     # Report the operator's file rather than the packaged one.
     for name, file in sorted(files.items(), key=lambda item: item[1].path.parent != _PACKAGED):
@@ -205,29 +205,29 @@ def _level(name: str, file: LevelFile) -> Level:
         variables=tuple(table.variables.items()),
         images=None if table.images is None else tuple(table.images),
         idle_action=table.idle_action,
-        sha256=hashlib.sha256(file.data).hexdigest(),
+        sha256=hashlib.sha256(file.text.encode()).hexdigest(),
     )
 
 
-def restore_level(public: Mapping[str, Any]) -> Level:
-    """The level that `Level.public` described, to which a session is pinned."""
-    commands, environment = public["commands"], public["environment"]
-    images = public.get("images")
+def restore_level(stored: Mapping[str, Any]) -> Level:
+    """The level that `Level.stored` returned, to which a session is pinned."""
+    commands, environment = stored["commands"], stored["environment"]
+    images = stored.get("images")
     return Level(
         **{
-            **public,
+            **stored,
             "commands": None if commands is None else frozenset(commands),
             "environment": None if environment is None else tuple(environment),
-            "requires": Requirements(**public["requires"]),
-            "confinement": Confinement(**public["confinement"]),
-            "limits": SessionLimits(**public["limits"]),
-            "mounts": tuple(public.get("mounts", ())),
-            "rates": Rates(**public.get("rates", {})),
-            "egress": Rules.restored(public.get("egress", {})),
-            "variables": tuple(public.get("variables", {}).items()),
+            "requires": Requirements(**stored["requires"]),
+            "confinement": Confinement(**stored["confinement"]),
+            "limits": SessionLimits(**stored["limits"]),
+            "mounts": tuple(stored.get("mounts", ())),
+            "rates": Rates(**stored.get("rates", {})),
+            "egress": Rules.restored(stored.get("egress", {})),
+            "variables": tuple(stored.get("variables", {}).items()),
             "images": None if images is None else tuple(images),
-            "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
-            "idle_action": IdleAction(public.get("idle_action", IdleAction.END)),
+            "audit_bytes": stored.get("audit_bytes", DEFAULT_AUDIT_BYTES),
+            "idle_action": IdleAction(stored.get("idle_action", IdleAction.END)),
         }
     )
 
@@ -251,7 +251,7 @@ def clamped_limits(level: Level, requested: Mapping[str, int | float]) -> Sessio
 
 
 def _fitting(values: dict[str, Any]) -> SessionLimits:
-    """Keeps temporary files and shared memory, which use memory, to half of it when full."""
+    """Limits temporary files and shared memory, so that they use at most half of the memory."""
     quarter = values["memory_bytes"] // 4
     for name in ("tmp_bytes", "shm_bytes"):
         values[name] = min(values[name], quarter)

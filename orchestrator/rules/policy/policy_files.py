@@ -1,7 +1,6 @@
 """Session policies: the built-in ones and the operator's files, which may change while it runs."""
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,14 @@ from orchestrator.ground.errors import ValidationError
 from orchestrator.rules.policy import toml_lines
 from orchestrator.rules.policy.policy_table import PolicyTableError, dotted, read_policy
 from orchestrator.rules.policy.session_policy import BUILT_IN, SAFE_ANALYSIS, SessionPolicy
-from orchestrator.settings.operator_files import MOST_BYTES, read_regular, table_files
+from orchestrator.settings.operator_files import table_files
 from paddock.contract.words import POLICY_PATTERN
 
 
 class SessionPolicies(Mapping[str, SessionPolicy]):
     """The session policies in force by name, the built-in ones first.
 
-    A session keeps the policy that it got, whatever becomes of the file.
+    A session keeps its policy even if the file changes or disappears.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -69,7 +68,7 @@ class SessionPolicies(Mapping[str, SessionPolicy]):
             return read_policy(wanted, None, self)
         except PolicyTableError as error:
             place = dotted((field, *error.place))
-            raise ValidationError(f"{place} {error.said}", field=place) from None
+            raise ValidationError(f"{place} {error.message}", field=place) from None
 
     def __getitem__(self, name: str) -> SessionPolicy:
         return self._policies[name]
@@ -90,21 +89,7 @@ def read_policy_file(path: Path) -> SessionPolicy:
         )
     if path.stem in BUILT_IN:
         raise ConfigError(f"{path}: {path.stem} is built in: give the policy another name")
-    try:
-        data = read_regular(path)
-        if len(data) > MOST_BYTES:
-            raise ConfigError(f"{path}: has more than {MOST_BYTES} bytes")
-        text = data.decode()
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: must be UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        line, said = toml_lines.syntax_error(text, error)
-        raise ConfigError(f"{path}:{line}: {said}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: is nested too deeply") from None
+    text, values = toml_lines.read_document(path)
     try:
         return read_policy(values, path.stem, BUILT_IN)
     except PolicyTableError as error:

@@ -1,4 +1,4 @@
-"""What to do about a refusal of a session policy, and where it comes from. Pure."""
+"""Remedies for refusals of a session policy, and the policy's member that decided. Pure."""
 
 from orchestrator.rules.policy.session_policy import (
     BUILT_IN,
@@ -23,22 +23,22 @@ _OF_COMMANDS = ("policy-operation", "policy-denied", "policy-execution")
 
 def remedy_of(policy: SessionPolicy, rule: str, operation: str) -> str:
     """What to do instead, and which policy's member decides."""
-    said = [POLICIES[rule]]
+    sentences = [POLICIES[rule]]
     member = _member(policy, rule, operation)
     for_commands = operation in EXECUTIONS and rule in _OF_COMMANDS
     if member in policy.inherited:
-        said.append(
+        sentences.append(
             f"The session's policy does not give `{member}`, so it has that of {policy.extends}."
         )
     elif for_commands and policy.name in BUILT_IN:
-        said.append(f"`{member}` is that of the built-in policy {policy.name}.")
+        sentences.append(f"`{member}` is that of the built-in policy {policy.name}.")
     if for_commands:
-        said.append(
+        sentences.append(
             f"For commands, a policy must itself give all of these: `allowed_operations` with "
             f"{operation}, `denied_operations` without it, and "
             "`execution_rules.allow_shell_commands = true`."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def commands_refused(policy: SessionPolicy) -> str | None:
@@ -49,7 +49,7 @@ def commands_refused(policy: SessionPolicy) -> str | None:
             policy.check(operation)
         except PolicyRefusalError as error:
             remedy = remedy_of(policy, error.fields["rule"], operation)
-            # Why `world.run` is refused says most: it is what runs use.
+            # The refusal of `world.run` is the most useful one, because runs use it.
             if first is None or operation == "world.run":
                 first = f"{error.detail}. {remedy}"
         else:

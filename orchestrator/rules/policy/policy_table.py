@@ -1,4 +1,4 @@
-"""The form of a session policy, the same in a file and in a request, and how it becomes one."""
+"""The form of a session policy in files and requests, and the policy that a table describes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +22,10 @@ Place = tuple[str | int, ...]
 class PolicyTableError(ValueError):
     """A policy that can't be used; `place` is the field."""
 
-    def __init__(self, place: Place, said: str) -> None:
-        super().__init__(f"{dotted(place)}: {said}")
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(f"{dotted(place)}: {message}")
         self.place = place
-        self.said = said
+        self.message = message
 
 
 def _known(value: str) -> str:
@@ -35,7 +35,7 @@ def _known(value: str) -> str:
 
 
 class _Table(BaseModel):
-    """Members that are not given are those of the policy that it extends."""
+    """A member that is not given has its value in the policy that this one extends."""
 
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
@@ -73,7 +73,7 @@ class ExecutionRulesTable(_Table):
 
 
 class PolicyTable(_Table):
-    """The whole policy; `extends` names the one that has what is not given here."""
+    """The whole policy; `extends` names the policy that has the members not given here."""
 
     extends: str | None = None
     allowed_operations: _Operations | None = None
@@ -109,7 +109,7 @@ def read_policy(
 
 
 def _not_given(table: PolicyTable) -> frozenset[str]:
-    """The dotted names of members that it has from the policy that it extends."""
+    """The dotted names of the members that it inherits."""
     lists = ("allowed_operations", "denied_operations")
     found = {name for name in lists if getattr(table, name) is None}
     for part in ("world_rules", "llm_rules", "execution_rules"):

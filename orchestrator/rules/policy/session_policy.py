@@ -80,7 +80,7 @@ class ExecutionRules:
 class SessionPolicy:
     """One policy. `name` is None for one that a session has for itself.
 
-    `inherited` are the members that it does not give itself, but has from the one that it extends.
+    `inherited` are the names of the members that it has from the policy that it extends.
     """
 
     name: str | None
@@ -93,7 +93,7 @@ class SessionPolicy:
     inherited: frozenset[str] = field(default=frozenset(), compare=False)
 
     def permits(self, operation: str) -> bool:
-        """Whether the operation may be used at all. What is denied is not, even if allowed."""
+        """Whether the operation may be used at all. A denied one may not, even if it is allowed."""
         return operation in self.allowed_operations and operation not in self.denied_operations
 
     def check(
@@ -106,10 +106,10 @@ class SessionPolicy:
     ) -> None:
         """Checks one operation before it is done.
 
-        `ref` is the path that it names, relative to the workspace; None: it names none. What a list
-        or a search finds is to be checked by `WorldRules.may_read`. `max_tokens` is what a call of
-        a model asks for; None: the most that is permitted. `network` says that a command uses the
-        network. Raises: PolicyRefusalError.
+        `ref` is the path that it names, relative to the workspace; None: it names none. Callers
+        check each result of a list or a search by `WorldRules.may_read`. `max_tokens` is the number
+        that a call of a model requests; None: the most that is permitted. `network` says that a
+        command uses the network. Raises: PolicyRefusalError.
         """
         if operation not in self.allowed_operations:
             raise _refused("policy-operation", f"Operation not allowed: {operation}")
@@ -214,7 +214,7 @@ class SessionPolicy:
         return {"name": self.name, **self.rules(), **origin}
 
     def recorded(self) -> dict[str, Any]:
-        """What the audit log says of it; the rules of built-in policies never change."""
+        """Its form in the audit log, without the rules of built-in policies, which never change."""
         named = {"name": self.name, "sha256": self.sha256}
         return named if self.name in BUILT_IN else named | self.rules()
 

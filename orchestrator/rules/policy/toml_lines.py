@@ -1,19 +1,52 @@
-"""The line of a field in a TOML file; parsers report lines for broken syntax only."""
+"""Reads the operator's TOML files, and finds the line of a field that is wrong.
+
+The parser reports lines for broken syntax only.
+"""
 
 import re
 import tomllib
 from itertools import zip_longest
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import tomlkit
 from tomlkit.items import AoT, Array
 
-Path = tuple[str | int, ...]
+from orchestrator.ground.config_error import ConfigError
+from orchestrator.settings.operator_files import MOST_BYTES, read_regular
+
+Field = tuple[str | int, ...]
 
 _SYNTAX = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
-def line_of(text: str, path: Path) -> int:
+class Document(NamedTuple):
+    """A file as it was read: its text, and the values in it."""
+
+    text: str
+    values: dict[str, Any]
+
+
+def read_document(path: Path) -> Document:
+    """Reads a TOML file. Raises: ConfigError that names the file, and the line if it can."""
+    try:
+        data = read_regular(path)
+        if len(data) > MOST_BYTES:
+            raise ConfigError(f"{path}: has more than {MOST_BYTES} bytes")
+        text = data.decode()
+        return Document(text, tomllib.loads(text))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: must be UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        line, message = syntax_error(text, error)
+        raise ConfigError(f"{path}:{line}: {message}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply") from None
+
+
+def line_of(text: str, path: Field) -> int:
     """The line, from 1, of a table, key or item of a valid document.
 
     For a missing field, it is the line of the table to which the field belongs.
@@ -41,8 +74,8 @@ def line_of(text: str, path: Path) -> int:
     return next(number for number, (before, after) in enumerate(lines, 1) if before != after)
 
 
-def _entry(document: Any, path: Path) -> int:
-    """How much of the path leads to an entry of an array of tables; 0: nothing of it does."""
+def _entry(document: Any, path: Field) -> int:
+    """The length of the part of the path that leads to an entry of an array of tables; or 0."""
     value = document
     for length, part in enumerate(path, 1):
         try:
@@ -54,8 +87,8 @@ def _entry(document: Any, path: Path) -> int:
     return 0
 
 
-def _line_in_entry(text: str, entry: Path, rest: Path) -> int:
-    """Searched in the text, because entries may have other tables between them."""
+def _line_in_entry(text: str, entry: Field, rest: Field) -> int:
+    """The line, found in the text itself: entries may have other tables between them."""
     *names, index = entry
     header = re.compile(
         r"\s*\[\[\s*" + r"\s*\.\s*".join(map(re.escape, map(str, names))) + r"\s*\]\]"
@@ -70,8 +103,8 @@ def _line_in_entry(text: str, entry: Path, rest: Path) -> int:
 
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
     """The line of a syntax error and its description."""
-    said = str(error)
-    place = _SYNTAX.search(said)
+    message = str(error)
+    place = _SYNTAX.search(message)
     if place is None:  # at the end of the document
-        return text.count("\n") + 1, said
-    return int(place[1]), said[: place.start()]
+        return text.count("\n") + 1, message
+    return int(place[1]), message[: place.start()]

@@ -1,23 +1,53 @@
 """The catalog of tools: the packaged ones and those of the operator's folder."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from orchestrator.rules.tools.custom_types import TYPES_FILE, CustomTypes, parse_types, types_of
-from orchestrator.rules.tools.loader import (
-    SUFFIX,
-    ManifestError,
-    claimed_name,
-    load_manifest,
+from orchestrator.rules.tools.custom_types import (
+    TYPES_FILE,
+    CustomTypes,
+    parse_types,
+    types_of,
+    with_types,
 )
 from orchestrator.rules.tools.manifest import Manifest
+from orchestrator.rules.tools.manifest_reader import (
+    SUFFIX,
+    ManifestError,
+    check_kind,
+    claimed_name,
+    read_as,
+    read_bytes,
+    values_of,
+)
 from orchestrator.rules.tools.oneshot import Oneshot
-from orchestrator.rules.tools.reading import load_tool, parse_tool
+from orchestrator.rules.tools.oneshot_loader import oneshot_tool
+from orchestrator.rules.tools.session_loader import load_manifest, session_tool
 from orchestrator.settings.operator_files import files_in
 
 PACKAGED = Path(__file__).with_name("manifests")
+
+
+def load_tool(path: Path, types: CustomTypes | None = None) -> Manifest | Oneshot:
+    """Reads a manifest's file, by default with the types of its folder. Raises: ManifestError."""
+    return parse_tool(
+        read_bytes(path), str(path), types_of(path.parent) if types is None else types
+    )
+
+
+def parse_tool(data: bytes, name: str, types: CustomTypes | None = None) -> Manifest | Oneshot:
+    """Parses the bytes of a manifest of either kind. Raises: ManifestError."""
+    values = values_of(data, name)
+    return read_as(name, lambda: _tool(with_types(values, types or CustomTypes()), data))
+
+
+def _tool(values: Mapping[str, Any], data: bytes) -> Manifest | Oneshot:
+    check_kind(values)
+    if "session" in values:
+        return session_tool(values, data)
+    return oneshot_tool(values, data)
 
 
 class Catalog(Mapping[str, Manifest]):
@@ -59,7 +89,7 @@ class Catalog(Mapping[str, Manifest]):
 
 
 class CatalogReading(NamedTuple):
-    """A catalog and, by file, why its present content is not in it."""
+    """A catalog, and by file the reason why its present content is not used."""
 
     catalog: Catalog
     problems: dict[Path, str]
@@ -123,12 +153,13 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Catal
             if manifest is not None:
                 found[path] = manifest
     names = {manifest.name for manifest in found.values()}
-    claimed = [claimed_name(path) for path in unknown]
+    # None: an unusable file may define any tool.
+    claimed = {claimed_name(path) for path in unknown}
     shipped = {
         path: manifest
         for path in manifest_files(PACKAGED)
         if (manifest := load_manifest(path)).name not in names
-        and (before.of_file(path) is not None or not _may_be(manifest.name, claimed))
+        and (before.of_file(path) is not None or not {manifest.name, None} & claimed)
     }
     return CatalogReading(Catalog(shipped | found, types), problems)
 
@@ -141,11 +172,6 @@ def _read(
         return load_tool(path, types), None
     except ManifestError as error:
         return before.of_file(path), str(error)
-
-
-def _may_be(name: str, claimed: Collection[str | None]) -> bool:
-    """Whether an unusable file may define this tool."""
-    return name in claimed or None in claimed
 
 
 def _taken(manifest: Manifest | Oneshot, found: Mapping[Path, Manifest | Oneshot]) -> Path | None:

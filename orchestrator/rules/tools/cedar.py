@@ -95,7 +95,7 @@ def policy_files(directory: Path) -> list[Path]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A file's policies, with ids that tell their origin. Raises: ConfigError."""
+    """A file's policies, whose ids name the file and their number. Raises: ConfigError."""
     try:
         data = read_regular(path, MAX_BYTES)
         if len(data) > MAX_BYTES:

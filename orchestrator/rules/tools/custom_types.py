@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from orchestrator.rules.tools.loader import (
+from orchestrator.rules.tools.manifest_reader import (
     FieldError,
     ManifestError,
     read_as,

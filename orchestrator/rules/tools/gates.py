@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from orchestrator.rules.tools.cedar import CedarFacts, Policies
+from orchestrator.rules.tools.line_reader import read_line
 from orchestrator.rules.tools.manifest import RISK_TIERS, Manifest, ToolCommand
 from orchestrator.rules.tools.patterns import Match
 from orchestrator.rules.tools.scope import Scope
-from orchestrator.rules.tools.statements import Reading, read_line, refusal
+from orchestrator.rules.tools.statements import Reading, refusal
 from orchestrator.rules.tools.targets import find_targets
 from sandbox_agent.decide.protocol import KEPT_PREFIX
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
@@ -85,7 +86,7 @@ def opening(
 ) -> tuple[str, str] | None:
     """The rule by which a session may not open a tool, and why; None if it may.
 
-    `tools` are those that the session may open (None: any), `highest_tier` is its level's tier,
+    `tools` are the tools that the session may open (None: any), `highest_tier` is its level's tier,
     `ptrace` says whether its level lets programs trace their children, and `mounts` are the names
     of the session's mounts.
     """
@@ -124,7 +125,8 @@ def decide(
         _check_statement(declared, reading or read_line(manifest, line))
         commands = [manifest.commands[name] for name in matched]
         scope = _check_targets(commands, matched, line, setting.scope)
-        _check_tier(commands, setting)
+        if (reason := tier_refusal(_tier(commands), setting)) is not None:
+            raise _DeniedError("risk-tier", reason)
         _check_policies(manifest, commands, setting)
     except _DeniedError as denied:
         decision, rule, message = "deny", denied.rule, denied.message
@@ -212,13 +214,12 @@ def _check_extracted(targets: Sequence[str], scope: Scope) -> None:
             raise _DeniedError("scope", reason)
 
 
-def _check_tier(commands: Sequence[ToolCommand], setting: Setting) -> None:
-    """Policies never extend this limit, which is the session's level."""
-    tier = _tier(commands)
-    if setting.highest_tier not in RISK_TIERS or _rank(tier) > _rank(setting.highest_tier):
-        level, highest = setting.permission_level, setting.highest_tier
-        message = f"risk tier {tier} exceeds what permission level {level} allows: {highest}"
-        raise _DeniedError("risk-tier", message)
+def tier_refusal(tier: str, setting: Setting) -> str | None:
+    """Why the session's level does not allow a tier; None if it does. No policy extends this."""
+    level, highest = setting.permission_level, setting.highest_tier
+    if highest in RISK_TIERS and _rank(tier) <= _rank(highest):
+        return None
+    return f"risk tier {tier} exceeds what permission level {level} allows: {highest}"
 
 
 def _check_policies(manifest: Manifest, commands: Sequence[ToolCommand], setting: Setting) -> None:

@@ -10,9 +10,9 @@ from orchestrator.rules.tools.cedar import CedarFacts
 from orchestrator.rules.tools.gates import SESSION_TOOLS, Setting, opening
 from orchestrator.rules.tools.manifest import RISK_TIERS, Manifest, ToolCommand
 from orchestrator.rules.tools.oneshot import Oneshot, always_refused
-from orchestrator.rules.tools.rules import ToolRules
-from orchestrator.rules.tools.schema import input_schema
+from orchestrator.rules.tools.schemas import input_schema
 from orchestrator.rules.tools.states import ERROR, READY
+from orchestrator.rules.tools.tool_rules import ToolRules
 
 
 class Asker(NamedTuple):

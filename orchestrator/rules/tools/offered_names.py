@@ -1,4 +1,4 @@
-"""Names of tools as models and MCP clients take them: letters, digits, `_` and `-`, at most 64."""
+"""Names of tools that models and MCP clients accept: at most 64 letters, digits, `_` and `-`."""
 
 import hashlib
 import re
@@ -10,15 +10,15 @@ _DIGITS = 8
 
 
 def offered_names(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """For each name of a tool the one that is offered; `taken` are names of others.
+    """The offered name for each name of a tool; `taken` are names that others have.
 
-    `tool.command` becomes `tool__command`. What is too long, or would be the same as another one,
-    ends with digits that depend on the whole name only. A name that can stay as it is stays.
+    `tool.command` becomes `tool__command`. A name that is too long, or that another tool has, is
+    shortened and ends with digits of its own digest. An acceptable name does not change.
     """
     every = dict.fromkeys(names)
     used = set(taken)
     found: dict[str, str] = {}
-    # In an order that does not depend on who lists them.
+    # The order must not depend on the order of the list.
     for name in sorted(every, key=lambda each: (not _TAKEN.fullmatch(each), each)):
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", name.replace(".", "__"))
         if len(plain) > _LONGEST or plain in used:

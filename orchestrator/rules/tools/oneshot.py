@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from orchestrator.rules.tools.arguments import Argument
 from orchestrator.rules.tools.cedar import CedarFacts
-from orchestrator.rules.tools.gates import Setting
-from orchestrator.rules.tools.manifest import RISK_TIERS, CedarNames
+from orchestrator.rules.tools.gates import Setting, tier_refusal
+from orchestrator.rules.tools.manifest import CedarNames
 from orchestrator.rules.tools.scope import Scope
 
 MAX_VALUE = 8192
@@ -95,7 +95,7 @@ class Run(NamedTuple):
     file: str
 
 
-# Stands for a future run in texts for a person.
+# A run that has not begun, in texts for a person.
 ANY_RUN = Run("{_scan_id}", "{_output_file}")
 
 
@@ -218,12 +218,8 @@ def _value_refusal(arg: Argument, value: str | None, scope: Scope) -> str | None
 
 
 def _tier(tool: Oneshot, setting: Setting) -> Refused | None:
-    highest = setting.highest_tier
-    if RISK_TIERS.index(tool.risk_tier) <= RISK_TIERS.index(highest):
-        return None
-    level = setting.permission_level
-    message = f"risk tier {tool.risk_tier} exceeds what permission level {level} allows: {highest}"
-    return Refused("risk-tier", message)
+    reason = tier_refusal(tool.risk_tier, setting)
+    return None if reason is None else Refused("risk-tier", reason)
 
 
 def _policies(tool: Oneshot, setting: Setting) -> Refused | None:

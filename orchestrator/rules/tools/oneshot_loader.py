@@ -1,18 +1,24 @@
-"""Reads oneshot manifests as strictly as session manifests; every error names the field."""
+"""Reads oneshot manifests: a command with typed arguments that runs once.
+
+It is as strict as the reader of session manifests: every error names the field.
+"""
 
 import hashlib
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
 
 from orchestrator.rules.tools.arguments import Argument
-from orchestrator.rules.tools.loader import (
+from orchestrator.rules.tools.manifest import CRITICAL
+from orchestrator.rules.tools.manifest_reader import (
     FieldError,
     cedar_names,
     evidence_name,
     typed_argument,
 )
-from orchestrator.rules.tools.manifest import CRITICAL
 from orchestrator.rules.tools.oneshot import (
     CONDITIONAL_FLAGS,
     OUTPUT_FILE,
@@ -24,14 +30,13 @@ from orchestrator.rules.tools.oneshot import (
     holes,
     is_no_port,
 )
-from orchestrator.rules.tools.oneshot_tables import (
-    ConditionalTable,
-    Default,
-    OneshotTable,
-    TemplateTable,
-)
 from orchestrator.rules.tools.scope import NO_SCOPE
+from orchestrator.rules.tools.tables import ArgumentTable, Name, Table, ToolTable
 
+_Template = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+_Flags = Annotated[str, StringConstraints(max_length=4096)]
+_Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Default = str | int | float | bool
 _EVIDENCE_DIR = "_evidence_dir"
 _COMPARISON = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*"
@@ -40,8 +45,66 @@ _COMPARISON = re.compile(
 _JOINT = re.compile(r"(and|or)\b")
 
 
-def build(table: OneshotTable, data: bytes) -> Oneshot:
-    """The tool of a oneshot manifest. Raises: FieldError."""
+class OneshotArgumentTable(ArgumentTable):
+    """An argument of the command."""
+
+    position: int | None = Field(default=None, ge=1, description="For people.")
+    default: Default | None = Field(default=None, description="The value if none is given.")
+    sanitize: list[Literal["injection"]] = Field(
+        default=["injection"], description="It is always applied."
+    )
+    block_internal: bool = Field(
+        default=False, description="Only the scope file's targets are in scope."
+    )
+
+
+class ConditionalTable(Table):
+    """Words that are added on a condition."""
+
+    when: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(
+        description="`<argument> == <value>`, or with `!=`; more of them with `and`, `or`. A value "
+        "is `'<text>'`, a number, `true` or `false`."
+    )
+    template: _Template
+
+
+class TemplateTable(Table):
+    """The command's words. No shell reads them: `{name}` stands for an argument inside a word."""
+
+    template: _Template | None = None
+    exec: list[_Template] | None = Field(default=None, min_length=1, max_length=256)
+    defaults: dict[_Key, Default] = {}
+    mappings: dict[_Key, dict[Annotated[str, Field(max_length=256)], _Flags]] = Field(
+        default={}, description="The words of `{_<argument>_flags}`, by argument and value."
+    )
+    conditionals: dict[_Key, ConditionalTable] = Field(
+        default={}, description="The words of `{_<name>}`."
+    )
+
+
+class OneshotOutputTable(Table):
+    """The command's output. It is returned unchanged and not parsed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+    format: Literal["text", "json", "xml", "csv", "jsonl"] = "text"
+    parser: Annotated[str, Field(max_length=128)] | None = None
+    envelope: bool = True
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class OneshotTable(Table):
+    """A oneshot manifest, `*.clad.toml`."""
+
+    tool: ToolTable
+    args: dict[Name, OneshotArgumentTable] = {}
+    command: TemplateTable
+    output: OneshotOutputTable
+
+
+def oneshot_tool(values: Mapping[str, Any], data: bytes) -> Oneshot:
+    """The tool of a oneshot manifest's values. Raises: FieldError, and pydantic's errors."""
+    table = OneshotTable.model_validate(values)
     tool, command = table.tool, table.command
     for name, arg in table.args.items():
         if arg.bind:

@@ -81,10 +81,10 @@ def compile_pattern(text: str) -> Pattern:
         compiled = re2.compile(text, options)
     except re2.error as error:
         reason = error.args[0] if error.args else error
-        shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        if "repetition size" in shown:
-            shown += "; at most 1000 repetitions are allowed, multiplied when nested"
-        raise PatternError(f"does not compile: {shown}") from None
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        if "repetition size" in text:
+            text += "; at most 1000 repetitions are allowed, multiplied when nested"
+        raise PatternError(f"does not compile: {text}") from None
     except UnicodeEncodeError:
         raise PatternError("must be UTF-8") from None
     if len(compiled.groupindex) < sum(token in ("(?P<", "(?<") for token in tokens):

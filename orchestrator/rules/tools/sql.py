@@ -25,7 +25,7 @@ from orchestrator.rules.tools.sql_known import (
     MEMBERS,
     SYNTAX,
 )
-from orchestrator.rules.tools.statement import SqlError, Statement
+from orchestrator.rules.tools.statements import SqlError, Statement
 
 _DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "sqlite": "sqlite"}
 _MAX_TOKENS = 4096
@@ -79,7 +79,7 @@ def _check_characters(text: str, dialect: str) -> None:
 
 
 def _parse(text: str, name: str) -> tuple[exp.Expr, set[str]]:
-    """The tree, and names that only the parser takes for those of known functions."""
+    """The tree, and the names that the parser alone takes for known functions."""
     dialect = sqlglot.Dialect.get_or_raise(name)
     try:
         tokens = dialect.tokenize(text)
@@ -101,7 +101,7 @@ def _parse(text: str, name: str) -> tuple[exp.Expr, set[str]]:
 
 
 def _bounded(base: type[Any], tokens: int) -> type[Any]:
-    """A parser with a limit of steps that does not guess."""
+    """A parser that does not guess, and has a limited number of steps."""
     left = _STEPS_PER_TOKEN * tokens + _SPARE_STEPS
 
     class Bounded(base):  # type: ignore[misc]

@@ -30,7 +30,7 @@ _SOURCES = (exp.Table, exp.Lateral, exp.Unnest, exp.Values, exp.Subquery, exp.CT
 
 
 def hidden_calls(tree: exp.Expr, dialect: str) -> Iterator[str]:
-    """The names of functions that a tree may call in such a way, in lower case."""
+    """The names, in lower case, of functions that a tree may call in this way."""
     if dialect == "postgres":
         yield from _attributes(tree)
         yield from _casts(tree)
@@ -66,9 +66,7 @@ def _attributes(tree: exp.Expr) -> Iterator[str]:
 def _sources(tree: exp.Expr) -> tuple[set[str], dict[str, set[str]]]:
     """The names of tables, and of functions in their place with their columns' names."""
     tables, functions = {"excluded"}, dict[str, set[str]]()
-    for node in tree.find_all(
-        exp.Table, exp.Lateral, exp.Unnest, exp.Values, exp.Subquery, exp.CTE
-    ):
+    for node in tree.find_all(*_SOURCES):
         name = node.alias_or_name.lower()
         if _is_function(node):
             columns = {column.name.lower() for column in _columns(node)} | {name}

@@ -166,7 +166,7 @@ class ArgumentTable(Table):
 
 
 class TypeTable(Table):
-    """A custom type: its base and what it permits of that."""
+    """A custom type: its base, and the bounds that it adds."""
 
     base: Annotated[str, Field(max_length=64)] = Field(description="An existing type.")
     min: float | None = Field(default=None, allow_inf_nan=False)

@@ -7,7 +7,7 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from orchestrator.ground.accepting import accepted as accepted_at
+from orchestrator.ground.accepted_connections import accepted_connections
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.fair_share import Pace
@@ -16,8 +16,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets
 from orchestrator.rules.egress.limits import EgressLimits
-from orchestrator.rules.egress.outgoing import Outgoing
-from orchestrator.rules.egress.program import program_of
+from orchestrator.rules.egress.outgoing_request import Outgoing, program_of
 from orchestrator.rules.egress.rules import Decision
 from orchestrator.sandbox.egress.evidence import ConnectionEvidence
 from orchestrator.sandbox.egress.exchange import EgressExchange
@@ -129,7 +128,7 @@ class EgressListener:
     async def _accept(self, listener: socket.socket) -> None:
         most = self._limits.connections
         async with aclosing(
-            accepted_at(listener, self._pace, self._exchanges, most)
+            accepted_connections(listener, self._pace, self._exchanges, most)
         ) as connections:
             async for connection, address in connections:
                 self._exchanges.spawn(self._serve(connection, program_of(address)))

@@ -3,7 +3,6 @@
 from orchestrator.ground.counts import Counts
 from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder
@@ -13,13 +12,13 @@ from orchestrator.sandbox.egress.egress_listener import EgressListener, Proxy
 from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.resolver import Resolver
-from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.parts import HeldPart, Plan
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
 
 
-class EgressPart(Part):
+class EgressPart(HeldPart):
     """The listener of the way out, if the level has one; it is opened for a known session."""
 
     name = "way out"
@@ -54,14 +53,6 @@ class EgressPart(Part):
         self._listeners[plan.name] = listener
         plan.ways.append(listener)
         listener.open(bound)
-
-    async def adopt(self, plan: Plan, container: Container) -> None:
-        """Raises: OSError."""
-        await self.open(plan)
-
-    async def leave(self, plan: Plan) -> None:
-        """Its connections end; the sandbox can make new ones once it is adopted."""
-        await self.close(plan)
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""

@@ -9,7 +9,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.secrets.request_head import RequestHead, parse_head
 from orchestrator.rules.egress.limits import EgressLimits
-from orchestrator.rules.egress.program import UNKNOWN
+from orchestrator.rules.egress.outgoing_request import UNKNOWN
 from orchestrator.rules.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.sandbox.egress import answers
 from orchestrator.sandbox.egress.answers import RefusedError

@@ -14,10 +14,9 @@ from functools import partial
 from orchestrator.ground.errors import BusyError, SandboxUnavailableError
 from orchestrator.ground.fair_share import Pace
 from orchestrator.ground.task_scope import InUse, TaskScope
-from orchestrator.host.engine.base import Container
 from orchestrator.host.node.base import Node
 from orchestrator.sandbox.ports.limits import PortLimits
-from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.parts import HeldPart, Plan
 from orchestrator.state.sandbox import Sandbox
 from sandbox_agent.decide.protocol import PORT_CONNECTED, PORT_REFUSED
 
@@ -147,7 +146,7 @@ class Tunnels:
                     raise
 
 
-class PortsPart(Part):
+class PortsPart(HeldPart):
     """The connections to its ports; the socket is opened at the first use."""
 
     name = "ports"
@@ -164,14 +163,6 @@ class PortsPart(Part):
         ask = partial(plan.link.request, "ports", {})
         tunnels = self._tunnels[plan.name] = Tunnels(listen, ask, self._limits)
         plan.ways.append(tunnels)
-
-    async def adopt(self, plan: Plan, container: Container) -> None:
-        """The sandbox connects again at the first use."""
-        await self.open(plan)
-
-    async def leave(self, plan: Plan) -> None:
-        """Ends the connections; the sandbox keeps running."""
-        await self.close(plan)
 
     async def close(self, plan: Plan) -> None:
         """Ends all connections."""

@@ -15,7 +15,7 @@ from orchestrator.host.link.agent_link import REQUEST_SECONDS, AgentLink
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.node.base import Node
 from orchestrator.sandbox.sandboxes.configuration import configuration_of, relative
-from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from orchestrator.sandbox.sandboxes.parts import HeldPart, Part, Plan
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.state.pack import PackFile
 from paddock.contract.pack_form import json_bytes
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
 
 
-class LinkPart(Part):
+class LinkPart(HeldPart):
     """The control socket, on which the control plane listens before the container starts."""
 
     name = "link"
@@ -45,12 +45,11 @@ class LinkPart(Part):
         plan.link.expect_configured()
         await self.open(plan)
 
-    async def leave(self, plan: Plan) -> None:
-        """The agent reconnects until a control plane listens again."""
-        await plan.link.close()
-
     async def close(self, plan: Plan) -> None:
-        """Afterwards, everything that the agent reported is recorded."""
+        """Afterwards, everything that the agent reported is recorded.
+
+        An agent whose sandbox is left reconnects until a control plane listens again.
+        """
         await plan.link.close()
 
 
@@ -94,7 +93,8 @@ class HelloPart(Part):
         """Raises: SandboxUnavailableError, UnmetError."""
         await plan.link.wait_connected(self._hello_timeout)
         hello = plan.link.hello
-        await self._suitability.check_sandbox(plan.level, hello)
+        packed = not plan.tenancy.vacant and plan.session.pack is not None
+        await self._suitability.check_sandbox(plan.level, hello, packed=packed)
         if hello is not None and hello.configured:
             raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
 

@@ -13,8 +13,8 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Bind, Container
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.host.node.killing import FirstProcess
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.node.container_kill import FirstProcess
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.rules.policy.levels import Level, SessionLimits
 from orchestrator.sandbox.sandboxes.slow_steps import with_steps
 from orchestrator.settings.operator_mounts import OperatorMount
@@ -128,6 +128,18 @@ class Part(ABC):
         may still use. The next start finds the rest by the container's labels and the directory's
         path.
         """
+
+
+class HeldPart(Part):
+    """A part that only this process has: left like closed, and adopted like opened."""
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Opens it again. Raises: the errors of `open`."""
+        await self.open(plan)
+
+    async def leave(self, plan: Plan) -> None:
+        """Closes it; the sandbox uses it again once it is adopted."""
+        await self.close(plan)
 
 
 class Assembly:

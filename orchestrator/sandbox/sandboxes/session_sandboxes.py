@@ -64,9 +64,9 @@ class Sandboxes:
         """Gives sandboxes another part, opened after the other ways. Call it before the first."""
         self._starter.add(way)
 
-    async def check_level(self, level: Level) -> None:
+    async def check_level(self, session: Session, level: Level) -> None:
         """Raises UnmetError if this host can't enforce the level, before anything begins."""
-        await self._suitability.check_level(level)
+        await self._suitability.check_level(level, packed=session.pack is not None)
 
     def look_up(self, image: str) -> asyncio.Task[str]:
         """Begins to ask the engine for the id that the image's name has.
@@ -89,7 +89,7 @@ class Sandboxes:
         EngineUnavailableError, SandboxUnavailableError, ValidationError, and the errors of
         `Workspaces.prepare`.
         """
-        await self.check_level(level)
+        await self.check_level(session, level)
         mounts = self._mounts(session, level)
         looking = looking or self.look_up(session.terms.image)
         # The agent of a session with a pack takes longer to be configured.

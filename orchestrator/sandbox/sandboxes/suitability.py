@@ -21,10 +21,13 @@ class Suitability:
         self._host = host
         self._engine_checked = False
 
-    async def check_level(self, level: Level) -> None:
-        """Raises UnmetError if this host can't enforce the level, before anything begins."""
+    async def check_level(self, level: Level, *, packed: bool = False) -> None:
+        """Raises UnmetError if this host can't enforce the level, before anything begins.
+
+        `packed`: the session's reads are limited to a pack.
+        """
         facts = await self._host.facts()
-        check(level.name, level.requires, facts, "on this host", level.rates)
+        check(level.name, level.requires, facts, "on this host", level.rates, packed=packed)
 
     async def image_id(self, image: str) -> str:
         """The id of the image that has that name now.
@@ -43,10 +46,12 @@ class Suitability:
                 raise EngineUnavailableError(f"{refused.reason}; {refused.remedy}")
             self._engine_checked = True
 
-    async def check_sandbox(self, level: Level, hello: Hello | None) -> None:
+    async def check_sandbox(
+        self, level: Level, hello: Hello | None, *, packed: bool = False
+    ) -> None:
         """Raises UnmetError if the sandbox lacks a feature: a runtime may offer less."""
         if hello is None:
             raise SandboxUnavailableError("the sandbox agent did not report its features")
         host = await self._host.facts()
-        facts = host.within(hello.landlock_abi, hello.seccomp)
-        check(level.name, level.requires, facts, "in a sandbox of this engine")
+        facts = host.within(hello.kernel)
+        check(level.name, level.requires, facts, "in a sandbox of this engine", packed=packed)

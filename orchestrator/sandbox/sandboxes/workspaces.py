@@ -16,7 +16,7 @@ from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.paths import slots_path, visible_path
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import Workspace
-from orchestrator.host.workspace.staging import StagingArea
+from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.host.workspace.storage import Storage
 from orchestrator.host.workspace.uid_range import UidRange
 from orchestrator.settings.settings import Settings

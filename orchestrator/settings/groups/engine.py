@@ -7,18 +7,13 @@ from pydantic import AfterValidator, BaseModel, Field, field_validator
 from pydantic_settings import NoDecode
 
 from orchestrator.settings.operator_mounts import OperatorMount
-from orchestrator.settings.operator_secrets import OperatorSecret, check_names
+from orchestrator.settings.operator_secrets import OperatorSecret, checked_secrets
 from orchestrator.settings.resolvers import MOST_RESOLVERS
 from orchestrator.settings.value_types import CommaSeparated, OrJson, Resolver
 
 
 def _once(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
-
-
-def _named(value: dict[str, OperatorSecret]) -> dict[str, OperatorSecret]:
-    check_names(value)
-    return value
 
 
 _Resolvers = Annotated[tuple[Resolver, ...], NoDecode, CommaSeparated, AfterValidator(_once)]
@@ -50,7 +45,9 @@ class EngineSettings(BaseModel):
         description="Host directories that levels and sessions may use, by name: "
         '`{"source", "target", "read_only"}`.',
     )
-    secrets: Annotated[dict[str, OperatorSecret], NoDecode, OrJson, AfterValidator(_named)] = Field(
+    secrets: Annotated[
+        dict[str, OperatorSecret], NoDecode, OrJson, AfterValidator(checked_secrets)
+    ] = Field(
         default={},
         description="Secrets that the way out adds to inspected requests, by name: "
         '`{"file" or "environment", "hosts", "levels", "keys", "variable", "headers"}`.',

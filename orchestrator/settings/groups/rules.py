@@ -5,9 +5,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic_settings import NoDecode
 
-from orchestrator.settings import operator_hooks
-from orchestrator.settings.operator_hooks import OperatorHook
-from orchestrator.settings.operator_models import OperatorModel, check_names
+from orchestrator.settings.operator_hooks import OperatorHook, checked_hook_url, checked_hooks
+from orchestrator.settings.operator_models import OperatorModel, checked_models
 from orchestrator.settings.value_types import (
     AbsolutePath,
     CommaSeparated,
@@ -16,16 +15,6 @@ from orchestrator.settings.value_types import (
     PlainUrl,
     Url,
 )
-
-
-def _named(models: dict[str, OperatorModel]) -> dict[str, OperatorModel]:
-    check_names(models)
-    return models
-
-
-def _named_hooks(hooks: dict[str, OperatorHook]) -> dict[str, OperatorHook]:
-    operator_hooks.check_names(hooks)
-    return hooks
 
 
 class RuleSettings(BaseModel):
@@ -49,7 +38,9 @@ class RuleSettings(BaseModel):
         description="Each `NAME.toml` of this directory is a session policy, besides the built-in "
         "SAFE_ANALYSIS and SAFE_EDIT.",
     )
-    models: Annotated[dict[str, OperatorModel], NoDecode, OrJson, AfterValidator(_named)] = Field(
+    models: Annotated[
+        dict[str, OperatorModel], NoDecode, OrJson, AfterValidator(checked_models)
+    ] = Field(
         default={},
         description="Language models that turns may call, by name: "
         '`{"url", "key" or "key_file", "model", "prices": {"input", "output"}, "max_tokens", '
@@ -79,7 +70,7 @@ class RuleSettings(BaseModel):
         description="The index that pip uses in sandboxes with a network, as `PIP_INDEX_URL` of "
         "their commands, unless the level's file sets that.",
     )
-    hooks: Annotated[dict[str, OperatorHook], NoDecode, OrJson, AfterValidator(_named_hooks)] = (
+    hooks: Annotated[dict[str, OperatorHook], NoDecode, OrJson, AfterValidator(checked_hooks)] = (
         Field(
             default={},
             description="Hooks, by name: URLs that receive a POST for each event of sessions: "
@@ -87,7 +78,7 @@ class RuleSettings(BaseModel):
         )
     )
     hook_prefixes: Annotated[
-        tuple[Annotated[str, AfterValidator(operator_hooks.checked_hook_url)], ...],
+        tuple[Annotated[str, AfterValidator(checked_hook_url)], ...],
         NoDecode,
         CommaSeparated,
     ] = Field(

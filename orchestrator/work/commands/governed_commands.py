@@ -26,8 +26,8 @@ from orchestrator.rules.tools.oneshot import (
     refusal,
     writes_file,
 )
-from orchestrator.rules.tools.rules import ToolRules
 from orchestrator.rules.tools.states import READY
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest, Kept
 from orchestrator.state.session import Session

@@ -15,7 +15,7 @@ from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.store.database import Database
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
-from orchestrator.rules.policy.rules import SEARCH, WRITE, check_memory
+from orchestrator.rules.policy.memory_levels import SEARCH, WRITE, check_memory
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
 from orchestrator.work.memory import memory_rows

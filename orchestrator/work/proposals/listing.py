@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.ground.events import time_text
-from orchestrator.host.workspace.staged.planning import parents
+from orchestrator.host.workspace.staged.commit_steps import parents
 from orchestrator.host.workspace.staged_work import ProposalsError
 from orchestrator.rules.policy.session_policy import WorldRules
 

@@ -7,11 +7,11 @@ from orchestrator.ground.events import EventDraft, Made
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.tools.gates import Setting, Verdict, decide, opening
+from orchestrator.rules.tools.line_reader import LineReader
 from orchestrator.rules.tools.manifest import Manifest
-from orchestrator.rules.tools.rules import ToolRules
-from orchestrator.rules.tools.schema import result_problem
-from orchestrator.rules.tools.statements import Reader
+from orchestrator.rules.tools.schemas import result_problem
 from orchestrator.rules.tools.states import next_state
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.sandbox.packs.decisions import outside_pack
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
@@ -40,7 +40,7 @@ class GovernedTerminals:
         self._terminals = terminals
         self._line_approvals = LineApprovals(approvals, files)
         self._recorder = recorder
-        self._reader = Reader()
+        self._reader = LineReader()
 
     async def close(self) -> None:
         """Ends the rest of abandoned requests."""

@@ -4,7 +4,7 @@ from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.tools.listing import Asker, ListedTool, list_tools
-from orchestrator.rules.tools.rules import ToolRules
+from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.state.session import Session
 from orchestrator.state.terms import DEFAULT_ROLE
 

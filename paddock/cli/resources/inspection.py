@@ -44,6 +44,9 @@ def show(info: "InspectedSession") -> None:
     )
     _show_use(info)
     _show_processes(info)
+    if info.facilities:
+        means = [(each.decides, each.detail) for each in info.facilities]
+        print_table(("what", "enforced by"), means, nothing="", title="Means")
     if info.commands:
         rows = [
             (

@@ -239,7 +239,7 @@ def _with_files(pack: "PackInfo", paths: list[str], source: Path) -> "ContextPac
 
 @contextlib.contextmanager
 def _only_packs(prefix: str = "") -> Iterator[None]:
-    """Turns an error about an invalid pack into a Failure that names the place."""
+    """Raises a Failure that names the place instead of an error about an invalid pack."""
     from pydantic import ValidationError
 
     try:

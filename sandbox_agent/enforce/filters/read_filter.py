@@ -7,7 +7,7 @@ that one would report is reported here, because a process has one listener.
 
 import os
 
-from sandbox_agent.enforce.filters import bpf, own_threads
+from sandbox_agent.enforce.filters import bpf, own_threads, signals
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.filters.bpf import (
     ALLOWED,
@@ -25,13 +25,16 @@ _FLAGS_AT = {"open": 1, "openat": 2}
 _UNUSED_BY_EXECVE = 3
 
 
-def program(machine: str, cookie: tuple[int, int]) -> bytes:
+def program(machine: str, cookie: tuple[int, int], *, with_signals: bool = False) -> bytes:
     """The filter's instructions; a call of execve with the cookie is not reported.
 
+    `with_signals`: signals to others are reported.
     Raises: KeyError for an architecture without numbers.
     """
     blocks = [(name, _opens(at)) for name, at in _FLAGS_AT.items()]
     blocks += own_threads.blocks(USER_NOTIF)
+    if with_signals:
+        blocks += signals.blocks(None)
     blocks.append(("execve", bpf.unless_marked(_UNUSED_BY_EXECVE, cookie)))
     return bpf.program(ARCHITECTURES[machine], blocks)
 

@@ -2,7 +2,8 @@
 
 The engine's default profile denies many of them too, but this filter does not depend on a profile,
 engine or runtime. It is a list of denials: it does not restrict what a program computes, only ways
-around the other layers. `mdwe`, Landlock and the uid do the rest.
+around the other layers. `mdwe`, Landlock and the uid do the rest. `substitutes` has what stands for
+them on older kernels.
 """
 
 import ctypes
@@ -10,7 +11,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from sandbox_agent.enforce.filters import bpf, own_threads
+from sandbox_agent.enforce.filters import bpf, own_threads, signals, substitutes
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.filters.bpf import (
     ALLOW,
@@ -91,7 +92,7 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # The owner of a file could assign it to another project, and so to another quota.
 _FS_SETFLAGS, _FS_SETXATTR = 0x40086602, 0x401C5820
 _IOCTLS = (_TIOCSTI, _TIOCLINUX, _FS_SETFLAGS, _FS_SETXATTR)
-_PROT_EXEC, _MAP_SHARED = 4, 1
+_PROT_EXEC, _MAP_SHARED, _SHM_EXEC = 4, 1, 0o100000
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the query for the current one
 
 
@@ -103,7 +104,9 @@ class Filter(NamedTuple):
     `interfaces`, the network interfaces can be listed, as many programs do when they start. Without
     `writable_code`, shared memory is not executable: the kernel checks each mapping alone, so one
     mapping could be executable while another is written. Without `listened`, a second filter
-    reports what needs a listener.
+    reports what needs a listener. With `signals`, signals to others are reported, unless the guard
+    sends them: then unused arguments are these two numbers. Without `mdwe` and `truncation`, the
+    filter refuses what the kernel itself would refuse if it were newer.
     """
 
     unnamed_memory: bool
@@ -112,6 +115,9 @@ class Filter(NamedTuple):
     cookie: tuple[int, int] | None
     writable_code: bool = False
     listened: bool = True
+    signals: tuple[int, int] | None = None
+    mdwe: bool = True
+    truncation: bool = True
 
 
 def available(machine: str) -> bool:
@@ -145,17 +151,24 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         denied += _UNNAMED_MEMORY
     if not wanted.ptrace:
         denied.append("ptrace")
+    ioctls = _IOCTLS if wanted.signals is None else _IOCTLS + signals.OWNER_IOCTLS
     blocks: list[tuple[str, Block]] = [
         ("socket", _socket(wanted.interfaces)),
         ("socketpair", _unless_equal(0, (_AF_UNIX,), _EAFNOSUPPORT)),
         ("clone", [loaded(0), (JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), returned(_EPERM), ALLOWED]),
-        ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
+        ("ioctl", _if_equal(1, ioctls, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # A command may set its own limits and priorities, but not those of another command.
         *own_threads.blocks(USER_NOTIF if wanted.listened else ALLOW),
     ]
+    if wanted.signals is not None and wanted.listened:
+        blocks += signals.blocks(wanted.signals)
     if not wanted.writable_code:
-        blocks.append(("mmap", _SHARED_CODE))
+        blocks += [("mmap", _shared_code(wanted.mdwe)), ("shmat", _SEGMENT_OF_CODE)]
+        if not wanted.mdwe:
+            blocks += substitutes.GAINED_CODE
+    if not wanted.truncation:
+        blocks += substitutes.truncation(opens=wanted.listened)
     blocks += [(name, [returned(_EPERM)]) for name in denied]
     blocks += [(name, [returned(_ENOSYS)]) for name in _ABSENT]
     if wanted.cookie is not None:
@@ -204,14 +217,21 @@ def _socket(interfaces: bool) -> Block:
     ]
 
 
-_SHARED_CODE: Block = [
-    loaded(2),
-    (JUMP_ANY_BIT, 0, 3, _PROT_EXEC),
-    loaded(3),
-    (JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
-    returned(_EPERM),
-    ALLOWED,
-]
+def _shared_code(mdwe: bool) -> Block:
+    """Refuses executable mappings that are shared, and without `mdwe` those that are writable."""
+    private = [] if mdwe else substitutes.WRITABLE_CODE
+    return [
+        loaded(2),
+        (JUMP_ANY_BIT, 0, 3 + len(private), _PROT_EXEC),
+        loaded(3),
+        (JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
+        returned(_EPERM),
+        *private,
+        ALLOWED,
+    ]
+
+
+_SEGMENT_OF_CODE: Block = [loaded(2), (JUMP_ANY_BIT, 0, 1, _SHM_EXEC), returned(_EPERM), ALLOWED]
 
 
 class _Program(ctypes.Structure):

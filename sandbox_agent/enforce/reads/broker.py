@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 
 from sandbox_agent.enforce import caller, notify, privileges, syscalls
 from sandbox_agent.enforce.caller import UNKNOWN
-from sandbox_agent.enforce.filters import own_threads
+from sandbox_agent.enforce.filters import own_threads, signals
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from sandbox_agent.enforce.notify import Notice
 from sandbox_agent.enforce.profile import Profile, Reads
@@ -103,8 +103,13 @@ class _Broker:
         self._agent = agent
         self._guard = guard
         self._recorded = reads.recorded
+        # What the agent answers, and the signals among it.
+        self._shared = reads.recorded or reads.signals
+        self._signal_calls = signals.names(machine)
         self._most = MOST_DETAILED if reads.enforced else MOST_ALLOWED
-        self._opener = Opener(reads.manifest, reads.denials, enforced=reads.enforced)
+        self._opener = Opener(
+            reads.manifest, reads.denials, enforced=reads.enforced, truncation=reads.truncation
+        )
         numbers = ARCHITECTURES[machine].calls
         self._names = {
             numbers[name]: name for name in ("open", "openat", "execve") if name in numbers
@@ -146,7 +151,7 @@ class _Broker:
         os.set_inheritable(listener, False)
         self._served[listener] = _Served(int(message), listener, Misses(self._most))
         self._poll.register(listener, select.POLLIN)
-        shared = [listener] if self._recorded else []
+        shared = [listener] if self._shared else []
         socket.send_fds(self._agent, [encode(LISTENER, int(message))], shared)
         return True
 
@@ -193,6 +198,9 @@ class _Broker:
         """Raises: Missed; OSError: the call fails with that error."""
         if notice.number in self._thread_calls:
             own_threads.answer(served.listener, notice, self._thread_calls[notice.number])
+            return
+        if notice.number in self._signal_calls:
+            self._agent.send(encode(CALL, served.number, notice))
             return
         asked = self._asked(notice)
         # The pid may have passed to another process by now.

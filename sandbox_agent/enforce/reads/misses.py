@@ -3,7 +3,8 @@
 A message is a marshalled tuple in a SOCK_SEQPACKET message. `N` numbers the guard's commands.
 
     broker → agent  ("listener", N)           with the descriptor with which calls are answered
-                    ("call", N, Notice)       an execution that may proceed when it is on record
+                    ("call", N, Notice)       an execution that may proceed when it is on record,
+                                              or a signal
                     ("miss", N, Miss, count)  the miss happened `count` times
                     ("over", N)               nothing more comes of that command
 """

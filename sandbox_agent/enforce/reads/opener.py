@@ -18,6 +18,7 @@ from sandbox_agent.decide.denials import Denials
 from sandbox_agent.decide.manifest import ReadManifest
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.enforce import resolve
+from sandbox_agent.enforce.filters.substitutes import truncates_unseen
 from sandbox_agent.enforce.reads.contents import Contents
 
 # An open must neither wait nor make a terminal the controlling one.
@@ -39,6 +40,8 @@ _KNOWN = (
     | os.O_CLOEXEC
 )
 _INTO_WORKSPACE = WORKSPACE_DIR.encode() + b"/"
+# Without these, an open changes nothing.
+_TRUNCATING = os.O_TRUNC | os.O_CREAT | os.O_ACCMODE
 _UNNAMED = os.O_TMPFILE & ~os.O_DIRECTORY
 _PERMISSION_BITS = 0o7777
 
@@ -100,12 +103,16 @@ class Opener:
     """Opens for reading, and checks executions.
 
     If reads are not `enforced`, those outside the manifest succeed, and only their paths tell.
+    Without `truncation`, the kernel does not know the right to truncate.
     """
 
-    def __init__(self, manifest: ReadManifest, denials: Denials, *, enforced: bool) -> None:
+    def __init__(
+        self, manifest: ReadManifest, denials: Denials, *, enforced: bool, truncation: bool = True
+    ) -> None:
         self._manifest = manifest
         self._denials = denials
         self._enforced = enforced
+        self._truncation = truncation
         self._contents = Contents(manifest.digests)
         self._proc = os.stat("/proc").st_dev
         self._root = os.open("/", os.O_PATH | os.O_CLOEXEC)
@@ -113,6 +120,10 @@ class Opener:
 
     def open(self, asked: Asked) -> Opened:
         """Opens a file for the caller. Raises: Missed; Waits; OSError, the kernel's."""
+        if not self._truncation and truncates_unseen(asked.flags):
+            # What could not be read either is a miss.
+            os.close(self.open(asked._replace(flags=asked.flags & ~_TRUNCATING)).descriptor)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         with self._begun(asked) as (begin, path):
             try:
                 pin = self._pinned(asked, begin, path, follow=asked.follows)

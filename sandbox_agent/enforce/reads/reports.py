@@ -1,4 +1,4 @@
-"""Takes the reports of a guard's broker: executions to record, and misses."""
+"""Takes the reports of a guard's broker: executions to record, signals, and misses."""
 
 import os
 import socket
@@ -41,8 +41,8 @@ class Reports:
         self._source: Source | None = None
         # Ids of the guard's latest commands, by its number for them.
         self._commands: dict[int, str] = {}
-        # The number of the command that the broker serves, and its listener if executions are
-        # recorded.
+        # The number of the command that the broker serves, and its listener if the agent answers
+        # any calls.
         self._listener: tuple[int, int | None] | None = None
         self.lost = False
         broker.setblocking(False)

@@ -35,6 +35,50 @@ static void forks(void) {
         fork();
 }
 
+/* Hands over to a child, always, and ends: whoever looks finds a process that is gone. */
+static void hand_over(void) {
+    for (unsigned long number = 0;; number++) {
+        pid_t child = fork();
+        if (child > 0)
+            _exit(0);
+        if (child == 0 && number % 2)
+            setsid();
+    }
+}
+
+static int relays(const char *count) {
+    puts("running");
+    fflush(stdout);
+    for (int number = 0; number < atoi(count); number++)
+        if (fork() == 0)
+            hand_over();
+    return 0;
+}
+
+static void woken(int number) {
+    (void)number;
+    if (fork() == 0)
+        hand_over();
+}
+
+/* The kernel continues stopped processes whose group loses its last parent. */
+static int cradles(const char *count) {
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGCONT, woken);
+    for (int number = 0; number < atoi(count); number++)
+        if (fork() == 0) {
+            setpgid(0, 0);
+            for (int below = 0; below < 4; below++)
+                if (fork() == 0) {
+                    setpgid(0, 0);
+                    break;
+                }
+            for (;;)
+                pause();
+        }
+    return relays("1");
+}
+
 static int memory(void) {
     puts("start");
     fflush(stdout);
@@ -146,6 +190,10 @@ int main(int argc, char **argv) {
         return daemons();
     if (!strcmp(kind, "forks"))
         forks();
+    if (!strcmp(kind, "relays") && argc > 2)
+        return relays(argv[2]);
+    if (!strcmp(kind, "cradles") && argc > 2)
+        return cradles(argv[2]);
     if (!strcmp(kind, "memory"))
         return memory();
     if (!strcmp(kind, "descriptors"))

@@ -24,6 +24,10 @@ function Sandbox({ sandbox }) {
   ]} />`;
 }
 
+/** By what means the kernel or the system call filter enforces the level in its sandbox. */
+const Means = ({ facilities }) => html`<h2>Enforced by</h2>${facilities
+  ? html`<${Words} rows=${facilities.map((each) => [each.decides, each.detail])} />` : html`<${Empty}>There is no sandbox now.<//>`}`;
+
 const Given = ({ session }) => html`<${Words} rows=${[
   ["workspace", html`<code><${Raw} text=${session.workspace.root_dir} /></code>`],
   ["secrets", session.secrets.join(", ") || "none"], ["role", html`<${Raw} text=${session.role} />`],
@@ -65,6 +69,7 @@ export function LevelAndPolicy({ session, reload }) {
     <section class="card policy"><h2>Policy of its turns</h2><${Policy} policy=${session.policy} /></section>
     <div class="two cards"><section class="card"><h2>Budget</h2><${Budget} budget=${session.budget} /></section>
       <section class="card"><h2>Sandbox</h2><${Sandbox} sandbox=${session.sandbox} />
+        <${Means} facilities=${session.facilities} />
         <h2>Ends by itself</h2><${Deadlines} deadlines=${session.deadlines} />
         <h2>Given to it</h2><${Given} session=${session} /></section></div>
     <h2>Way out</h2>${live ? html`<${Egress} session=${session} />` : html`<${Empty}>The session has ended.<//>`}

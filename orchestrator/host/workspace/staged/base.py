@@ -11,16 +11,17 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from orchestrator.host.workspace.staged import descriptors
-from orchestrator.host.workspace.staged.walking import Change
+from orchestrator.host.workspace.staged.changes import Change
 
 RECORD = "base.json"
 _COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, from which file systems take their times
 
 
 class Base(NamedTuple):
-    """`since`: when nothing of the workspace had changed, in ns; `ours`: what commits left later.
+    """What is known of the workspace as it was before the session changed it.
 
-    The latter as [inode, change time in ns] by path. `committed`: the digest of the latest commit.
+    Until `since`, in ns, nothing of it had changed. `ours` is what commits left there later, as
+    [inode, change time in ns] by path. `committed` is the digest of the latest commit.
     """
 
     since: int
@@ -48,20 +49,16 @@ class Base(NamedTuple):
         """Whether any file in that directory is new."""
         try:
             return any(
-                facts.st_mode & 0o170000 != 0o040000 and self._is_new(f"{ref}/{place}", facts)
+                not descriptors.is_directory(facts) and self._is_new(f"{ref}/{place}", facts)
                 for place, facts in descriptors.below(parent, name)
             )
         except OSError:
-            return True  # nobody can tell
+            return True  # what can't be read counts as changed
 
 
 def read(area: int) -> Base:
     """The record in the area's directory. Raises: OSError, ValueError."""
-    handle = os.open(RECORD, descriptors.FILE, dir_fd=area)
-    try:
-        found = json.loads(b"".join(descriptors.chunks(handle)))
-    finally:
-        os.close(handle)
+    found = json.loads(descriptors.read_file(area, RECORD))
     return Base(found["since"], found["ours"], found.get("committed"))
 
 
@@ -72,23 +69,7 @@ def now() -> int:
 
 def write(area: int, base: Base) -> None:
     """Replaces the record. Raises: OSError."""
-    write_file(area, RECORD, json.dumps(base._asdict()).encode())
-
-
-def write_file(directory: int, name: str, content: bytes) -> None:
-    """Replaces a file, durably. Raises: OSError."""
-    draft = f"{name}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(draft, flags, 0o600, dir_fd=directory)
-    try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
-    os.fsync(directory)
+    descriptors.write_file(area, RECORD, json.dumps(base._asdict()).encode())
 
 
 def left(lower: int, refs: Iterable[str]) -> dict[str, list[int]]:

@@ -1,21 +1,21 @@
-"""Files by descriptor: nothing outside of a directory is ever reached, and no link followed."""
+"""Files by descriptor: no path leads out of its directory, and no link is followed."""
 
 import ctypes
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.host.workspace import handles
+from orchestrator.ground.file_handles import DIRECTORY, opened
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Reading must not wait for a FIFO that took the file's place.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SYS_OPENAT2 = 437
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _CHUNK = 1024 * 1024
-# Of a directory that is removed.
+# The most entries of a directory that is removed.
 MOST_BELOW = 200_000
 _MOST_OPEN = 512
 
@@ -64,11 +64,23 @@ def parent_of(top: int, ref: str) -> Iterator[tuple[int, str]]:
 
 
 def facts(directory: int, name: str | bytes) -> os.stat_result | None:
-    """The facts of an entry itself; None if there is none."""
+    """The facts of an entry itself, whatever it is; None if there is none."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def is_directory(found: os.stat_result) -> bool:
+    """Whether these are the facts of a directory."""
+    return stat.S_ISDIR(found.st_mode)
+
+
+def set_mode(directory: int, name: str, mode: int) -> None:
+    """Sets the permissions of a directory's entry that is a directory. Raises: OSError."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with opened(name, flags, dir_fd=directory) as handle:
+        os.chmod(f"/proc/self/fd/{handle}", mode)  # an O_PATH descriptor has no fchmod
 
 
 def same(before: os.stat_result, after: os.stat_result) -> bool:
@@ -82,25 +94,49 @@ def same(before: os.stat_result, after: os.stat_result) -> bool:
 @contextmanager
 def reading(directory: int, name: str, expected: os.stat_result) -> Iterator[int]:
     """Provides the open file that `expected` describes. Raises: OSError, ChangedError."""
-    handle = os.open(name, FILE, dir_fd=directory)
-    try:
-        if not same(expected, os.fstat(handle)):
-            raise ChangedError("it changed while it was read")
+    with opened(name, FILE, dir_fd=directory) as handle:
+        _check_same(expected, handle)
         yield handle
-        if not same(expected, os.fstat(handle)):
-            raise ChangedError("it changed while it was read")
-    finally:
-        os.close(handle)
+        _check_same(expected, handle)
+
+
+def _check_same(expected: os.stat_result, handle: int) -> None:
+    if not same(expected, os.fstat(handle)):
+        raise ChangedError("it changed while it was read")
+
+
+def read_file(directory: int, name: str) -> bytes:
+    """A file's content. Raises: OSError."""
+    with opened(name, FILE, dir_fd=directory) as handle:
+        return b"".join(chunks(handle))
+
+
+def write_file(directory: int, name: str, content: bytes) -> None:
+    """Replaces a file, durably. Raises: OSError."""
+    draft = f"{name}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with opened(draft, flags, dir_fd=directory) as handle:
+        write_all(handle, content)
+        os.fsync(handle)
+    os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    os.fsync(directory)
+
+
+def write_all(handle: int, content: bytes) -> None:
+    """Writes all of it. Raises: OSError."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 def chunks(handle: int) -> Iterator[bytes]:
-    """The rest of a file."""
+    """What is left of an open file, in pieces."""
     while data := os.read(handle, _CHUNK):
         yield data
 
 
 def digest_of(handle: int) -> str:
-    """The SHA-256 of the rest of a file."""
+    """The SHA-256 of what is left of an open file."""
     found = hashlib.sha256()
     for data in chunks(handle):
         found.update(data)
@@ -108,24 +144,24 @@ def digest_of(handle: int) -> str:
 
 
 def digest_of_text(data: bytes) -> str:
-    """The SHA-256 of that."""
+    """The SHA-256 of these bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def attributes(directory: int, name: str, kind: str) -> list[str]:
     """The names of an entry's extended attributes. Raises: OSError."""
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        # A link has none: Linux lets users set them on files and directories only.
-        return [] if kind == "symlink" else handles.attribute_names(handle)
-    finally:
-        os.close(handle)
+    # A link has none: Linux lets users set them on files and directories only.
+    if kind == "symlink":
+        return []
+    with opened(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory) as handle:
+        return os.listxattr(f"/proc/self/fd/{handle}")
 
 
 def below(parent: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything in the directory, with its path in it, up to `MOST_BELOW` entries.
+    """Every entry below a directory: its path in there, and its facts.
 
-    Raises: OSError, also for more, or for a deeper tree than can be held open.
+    Raises: OSError, also for more than `MOST_BELOW` entries, and for a tree that is too deep for
+    all its directories to be open at once.
     """
     seen = 0
     stack = [(os.open(name, DIRECTORY, dir_fd=parent), "")]
@@ -141,7 +177,7 @@ def below(parent: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
                     if seen > MOST_BELOW or len(stack) > _MOST_OPEN:
                         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
                     yield f"{prefix}{each}", found
-                    if found.st_mode & 0o170000 == 0o040000:
+                    if is_directory(found):
                         handle = os.open(each, DIRECTORY, dir_fd=directory)
                         stack.append((handle, f"{prefix}{each}/"))
             finally:
@@ -152,7 +188,7 @@ def below(parent: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def is_opaque(directory: int) -> bool:
-    """Whether the open staged directory hides what the workspace has at its place."""
+    """Whether an open staged directory hides what the workspace has at its place."""
     try:
         return os.getxattr(directory, "user.overlay.opaque") == b"y"
     except OSError:

@@ -3,10 +3,10 @@
 import fcntl
 from typing import Any
 
-from orchestrator.host.workspace.staged import base, committing, showing
-from orchestrator.host.workspace.staged.committing import CommitError, Staged
-from orchestrator.host.workspace.staged.planning import CommitSelection, Expected
-from orchestrator.host.workspace.staged.walking import TooMuchError
+from orchestrator.host.workspace.staged import base, commit, review_page
+from orchestrator.host.workspace.staged.changes import TooMuchError
+from orchestrator.host.workspace.staged.commit import CommitError, Staged
+from orchestrator.host.workspace.staged.commit_steps import CommitSelection, Expected
 
 
 def perform(request: dict[str, Any]) -> dict[str, Any]:
@@ -26,15 +26,17 @@ def _perform(request: dict[str, Any], staged: Staged) -> dict[str, Any]:
     action = request["action"]
     if action == "show":
         known = base.read(staged.area)
-        return showing.page(staged.upper, staged.lower, known, request["after"], request["limit"])
-    # Another helper of the session, which was given up because its disk hung, may still be at work.
+        return review_page.page(
+            staged.upper, staged.lower, known, request["after"], request["limit"]
+        )
+    # Another helper of the session may still be at work: one that was given up when its disk hung.
     fcntl.flock(staged.area, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if action == "settle":
-        return committing.settle(staged, lambda: None)
+        return commit.settle(staged, lambda: None)
     selection = _selection(request)
     if action == "prepare":
-        return committing.prepare(staged, selection).told()
-    return committing.commit(staged, selection, request["digest"], lambda: None)
+        return commit.prepare(staged, selection).report()
+    return commit.commit(staged, selection, request["digest"], lambda: None)
 
 
 def _selection(request: dict[str, Any]) -> CommitSelection:

@@ -3,17 +3,17 @@
 import stat
 from collections.abc import Iterable
 
-# Deeper trees, and longer paths, are refused. Both are far beyond what projects have, and keep the
-# number of open directories small.
+# Deeper trees and longer paths are refused. Projects have neither, and the limits keep the number
+# of open directories small.
 MOST_LEVELS = 128
 MOST_PATH_BYTES = 4096
-# What the kernel itself sets on staged files. Everything else was set by the session.
+# The attributes that the kernel itself sets on staged files. The session has set all others.
 _OVERLAY = frozenset(
     f"user.overlay.{name}" for name in ("origin", "impure", "nlink", "opaque", "uuid")
 )
-# Set by the host's security module on every file.
+# The host's security module sets this one on every file.
 _HOST = frozenset({"security.selinux"})
-# A longer hole is not written by programs that propose changes.
+# Programs that propose changes write no longer hole.
 _MOST_HOLE_BYTES = 64 * 1024 * 1024
 _BLOCK = 512
 
@@ -97,8 +97,8 @@ def bad_target(ref: str, target: bytes) -> str | None:
     return "it is a symbolic link that may lead out of the workspace" if leads_out else None
 
 
-def shown(name: bytes) -> str:
-    """A name as text, with everything that is no plain text as a code."""
+def printable_name(name: bytes) -> str:
+    """A name as text, with control characters and other bytes as escapes."""
     text = name.decode("utf-8", "backslashreplace")
     return "".join(
         char if ord(char) >= 0x20 and not 0x7F <= ord(char) < 0xA0 else f"\\x{ord(char):02x}"

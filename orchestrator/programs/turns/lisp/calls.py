@@ -9,7 +9,7 @@ from orchestrator.programs.turns.lisp.data import Cons, Datum, Frame, Function, 
 from orchestrator.programs.turns.lisp.errors import Place, Problem
 from orchestrator.programs.turns.lisp.expressions import NEXT, Expression, Registers
 from orchestrator.programs.turns.lisp.limits import CELL
-from orchestrator.programs.turns.lisp.quick import MOST_PARTS, UNSET, Getter, listed
+from orchestrator.programs.turns.lisp.stackless import MOST_PARTS, UNSET, Getter, listed
 
 # Quick parts that are evaluated in one step.
 _AT_ONCE: Final = 8

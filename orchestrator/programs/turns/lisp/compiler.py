@@ -7,7 +7,7 @@ runs all rules with a stack.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from orchestrator.programs.turns.lisp import quick
+from orchestrator.programs.turns.lisp import stackless
 from orchestrator.programs.turns.lisp.builtins.primitive import Control, Primitive
 from orchestrator.programs.turns.lisp.calls import Built, Call
 from orchestrator.programs.turns.lisp.data import EMPTY, Cons, Datum, DriverFunction
@@ -22,7 +22,7 @@ from orchestrator.programs.turns.lisp.expressions import (
 from orchestrator.programs.turns.lisp.limits import Allowance
 from orchestrator.programs.turns.lisp.names import TOP, Names
 from orchestrator.programs.turns.lisp.printer import short
-from orchestrator.programs.turns.lisp.quick import MOST_NESTED, MOST_PARTS, Operand, Variable
+from orchestrator.programs.turns.lisp.stackless import MOST_NESTED, MOST_PARTS, Operand, Variable
 from orchestrator.programs.turns.lisp.variables import SetGlobal, SetLocal
 from orchestrator.programs.turns.outcome import Symbol
 from orchestrator.programs.turns.programs import Breath
@@ -157,7 +157,7 @@ class Compiler:
     def constant(self, value: Datum, place: Place | None, names: Names | None) -> Expression:
         """A value that is there already."""
         owner = TOP if names is None else names.owner
-        get = quick.constant(value)
+        get = stackless.constant(value)
         return Quick(place or (1, 1), owner, get, operand=Operand(is_local=False, content=value))
 
     def _variable(self, name: Symbol, place: Place, names: Names | None) -> Expression:
@@ -166,17 +166,17 @@ class Compiler:
         found = None if names is None else names.find(name)
         if found is not None:
             depth, index, undefined = found
-            get = quick.local_value(depth, index)
+            get = stackless.local_value(depth, index)
             if undefined:
-                get = quick.defined_value(get, name, place)
+                get = stackless.defined_value(get, name, place)
             innermost = depth == 0 and not undefined
             operand = Operand(is_local=True, content=index) if innermost else None
             return Quick(place, owner, get, operand=operand)
         if name in self._forms:
             raise Problem(f"{name} is a form and no value: it is used as ({name} …)", place)
         if name in self.functions:
-            return Quick(place, owner, quick.constant(self.functions[name]))
-        return Quick(place, owner, quick.global_value(self.variable(name), place))
+            return Quick(place, owner, stackless.constant(self.functions[name]))
+        return Quick(place, owner, stackless.global_value(self.variable(name), place))
 
     def variable(self, name: str) -> Variable:
         """A global variable, which may have no value yet."""
@@ -218,10 +218,10 @@ class Compiler:
         owner = located.owner
         found = _quick(parts) if primitive.quick else None
         if found is None:
-            call = quick.caller(primitive, self.allowance)
+            call = stackless.caller(primitive, self.allowance)
             return Built(located.place, owner, call, parts)
         operands = [part.operand for part in parts if isinstance(part, Quick)]
-        get = quick.computed(primitive, found, operands, self.allowance, located.place)
+        get = stackless.computed(primitive, found, operands, self.allowance, located.place)
         return Quick(located.place, owner, get, parts)
 
     def choice(
@@ -232,7 +232,7 @@ class Compiler:
         found = _quick(parts)
         if found is None:
             return Branching(located.place, located.owner, *parts)
-        return Quick(located.place, located.owner, quick.choice(*found), parts)
+        return Quick(located.place, located.owner, stackless.choice(*found), parts)
 
     def either(
         self, first: Expression, second: Expression, located: Located, *, while_true: bool
@@ -242,13 +242,13 @@ class Compiler:
         owner = located.owner
         if found is None:
             return Either(located.place, owner, first, second, while_true=while_true)
-        get = quick.either(*found, while_true=while_true)
+        get = stackless.either(*found, while_true=while_true)
         return Quick(located.place, owner, get, (first, second))
 
     def in_order(self, items: Sequence[Expression], place: Place, owner: str) -> Expression:
         """Expressions one after another; nil for none."""
         if not items:
-            return Quick(place, owner, quick.constant(None))
+            return Quick(place, owner, stackless.constant(None))
         return items[0] if len(items) == 1 else InOrder(place, owner, items)
 
     def assignment(
@@ -271,7 +271,7 @@ def _check_name(name: Symbol, place: Place | None) -> None:
         raise Problem(f"a variable has at most {_MOST_NAME} characters", place)
 
 
-def _quick(parts: Sequence[Expression]) -> list[quick.Getter] | None:
+def _quick(parts: Sequence[Expression]) -> list[stackless.Getter] | None:
     """How to get the parts of a quick expression; None if it would be too large for one."""
     found = [part.get for part in parts if part.get is not None]
     if len(found) < len(parts) or sum(part.parts for part in parts) >= MOST_PARTS:

@@ -177,11 +177,6 @@ def _weight(metadata: Metadata) -> int:
     return len(metadata.signature or "") >> 6
 
 
-def inward(value: Value, allowance: Allowance) -> Datum:
-    """A value of the driver's for the program. Raises: Problem at a limit."""
-    return finished(bring_in(value, allowance))
-
-
 def outward(value: Datum, allowance: Allowance) -> Value:
     """A value of the program's for the driver.
 
@@ -191,7 +186,10 @@ def outward(value: Datum, allowance: Allowance) -> Value:
 
 
 def bring_in(value: Value, allowance: Allowance) -> Generator[Breath, object, Datum]:
-    """`inward`, with breaths for a large value."""
+    """A value of the driver's for the program, with breaths for a large one.
+
+    Raises: Problem at a limit.
+    """
     return (yield from _converted(value, allowance, tuple))
 
 

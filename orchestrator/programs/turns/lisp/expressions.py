@@ -13,7 +13,7 @@ from orchestrator.programs.turns.lisp.data import TEXTS, Datum, Frame
 from orchestrator.programs.turns.lisp.errors import Place, Problem
 from orchestrator.programs.turns.lisp.keys import table_key
 from orchestrator.programs.turns.lisp.limits import Allowance
-from orchestrator.programs.turns.lisp.quick import Getter, Operand
+from orchestrator.programs.turns.lisp.stackless import Getter, Operand
 
 NEXT: Final[Any] = object()
 ASK: Final[Any] = object()

@@ -19,8 +19,13 @@ from orchestrator.programs.turns.lisp.bindings import (
 from orchestrator.programs.turns.lisp.branches import and_or, case, cond, if_, sequence, when
 from orchestrator.programs.turns.lisp.compiler import Compiler, Form, Located, Rule
 from orchestrator.programs.turns.lisp.data import EMPTY, Cons
+from orchestrator.programs.turns.lisp.driver_forms import (
+    Evaluation,
+    Memo,
+    Subevaluation,
+    WithBudget,
+)
 from orchestrator.programs.turns.lisp.errors import Problem
-from orchestrator.programs.turns.lisp.guided import Evaluation, Memo, Subevaluation, WithBudget
 from orchestrator.programs.turns.lisp.names import Names
 from orchestrator.programs.turns.lisp.templates import quasiquote
 from orchestrator.programs.turns.lisp.variables import Let

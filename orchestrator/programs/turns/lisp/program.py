@@ -6,13 +6,13 @@ from orchestrator.programs.turns.lisp.builtins.library import BUILTINS
 from orchestrator.programs.turns.lisp.builtins.primitive import FUNCTIONS
 from orchestrator.programs.turns.lisp.compiler import Compiler
 from orchestrator.programs.turns.lisp.data import DriverFunction, take_out
+from orchestrator.programs.turns.lisp.definitions import Definitions, restore, stored
 from orchestrator.programs.turns.lisp.errors import LispError, Problem
 from orchestrator.programs.turns.lisp.forms import FORMS
 from orchestrator.programs.turns.lisp.limits import Allowance, LispLimits
 from orchestrator.programs.turns.lisp.machine import Machine
 from orchestrator.programs.turns.lisp.printer import displayed
 from orchestrator.programs.turns.lisp.reader import read
-from orchestrator.programs.turns.lisp.stored import Definitions, restore, stored
 from orchestrator.programs.turns.outcome import Symbol
 from orchestrator.programs.turns.programs import Program
 

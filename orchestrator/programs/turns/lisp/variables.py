@@ -9,7 +9,7 @@ from orchestrator.programs.turns.lisp.calls import Gathering
 from orchestrator.programs.turns.lisp.data import Datum, Frame
 from orchestrator.programs.turns.lisp.errors import Place, Problem
 from orchestrator.programs.turns.lisp.expressions import NEXT, Expression, Registers
-from orchestrator.programs.turns.lisp.quick import UNSET, Variable
+from orchestrator.programs.turns.lisp.stackless import UNSET, Variable
 from orchestrator.programs.turns.outcome import Symbol
 
 

@@ -52,8 +52,8 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
         ("command-id", command.id),
         ("output-bytes", result.output_bytes),
     )
-    told = {"command_id": command.id, "exit_code": result.exit_code}
-    return Done(value, told, staged=StagedChange("run", command=shown))
+    recorded = {"command_id": command.id, "exit_code": result.exit_code}
+    return Done(value, recorded, staged=StagedChange("run", command=shown))
 
 
 async def _output(
@@ -61,9 +61,9 @@ async def _output(
 ) -> dict[str, HeadAndTail]:
     """What it printed: delivered with its end, or else requested page by page."""
     kept = {name: HeadAndTail(_MOST_OUTPUT) for name in ("stdout", "stderr")}
-    told, command.output = command.output, None
-    position = _keep(kept, told or (), 0)
-    while told is None and position < total:
+    delivered, command.output = command.output, None
+    position = _keep(kept, delivered or (), 0)
+    while delivered is None and position < total:
         page = await running_command.read_output(context.session, command, position, 0)
         position = _keep(kept, page.chunks, position)
         if page.lost or page.next < position or not page.chunks:

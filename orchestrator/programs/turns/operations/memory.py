@@ -50,8 +50,8 @@ def _checked(operation: str, form: type[Form], **members: str | list[str]) -> Fo
         checked = form.model_validate(members)
     except SchemaError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        said = reason(first["type"], first["msg"])
-        raise OperationFailed(f"{operation}: {first['loc'][0]} {said}") from None
+        problem = reason(first["type"], first["msg"])
+        raise OperationFailed(f"{operation}: {first['loc'][0]} {problem}") from None
     for name, text_or_texts in members.items():
         if "\0" in "".join(text_or_texts):
             raise OperationFailed(f"{operation}: {name} has a NUL character")

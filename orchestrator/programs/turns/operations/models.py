@@ -26,8 +26,8 @@ async def complete(
 ) -> Done:
     """A model's answer to a prompt; tokens and cost count for the session's budget."""
     asked = Prompt([ModelMessage("user", prompt)])
-    answer, told = await call_model(context, asked, max_tokens, model)
-    return Done(answer.text, told)
+    answer, recorded = await call_model(context, asked, max_tokens, model)
+    return Done(answer.text, recorded)
 
 
 async def intent(
@@ -35,9 +35,9 @@ async def intent(
 ) -> Done:
     """What a request wants, by a model: intent, operations and questions, as lists of pairs."""
     asked = Prompt([ModelMessage("system", _INTENT), ModelMessage("user", request)])
-    answer, told = await call_model(context, asked, max_tokens, model)
+    answer, recorded = await call_model(context, asked, max_tokens, model)
     try:
-        return Done(parsed(answer.text), told)
+        return Done(parsed(answer.text), recorded)
     except ValueError:
         raise OperationFailed("llm.intent: the model did not answer with JSON") from None
 
@@ -47,11 +47,11 @@ async def call_model(
     prompt: Prompt,
     max_tokens: int,
     model: str,
-    said: Callable[[str], None] = lambda _: None,
+    on_text: Callable[[str], None] = lambda _: None,
 ) -> tuple[Completion, dict[str, Any]]:
     """The answer, and what is recorded of the call, which is paid for however it ends.
 
-    `said` gets the pieces of its text. Raises: Needed, OperationFailed.
+    `on_text` gets the pieces of its text. Raises: Needed, OperationFailed.
     """
     models, meter = context.services.models, CallMeter()
     name = model or next(iter(models.configured), "")
@@ -59,12 +59,12 @@ async def call_model(
         raise Needed(needs("needs-primitive", "the operator has configured no language model"))
     most = _most_tokens(context, max_tokens)
     try:
-        answer = await models.complete(name, prompt, most, _SECONDS, meter, said)
+        answer = await models.complete(name, prompt, most, _SECONDS, meter, on_text)
     except ModelError as error:
         raise OperationFailed(str(error)) from None
     finally:
         _pay(context, meter)
-    told: dict[str, Any] = {
+    recorded: dict[str, Any] = {
         "model": name,
         "input_tokens": answer.input_tokens,
         "output_tokens": answer.output_tokens,
@@ -72,7 +72,7 @@ async def call_model(
         "estimated": answer.estimated,
         "finish_reason": answer.finish_reason,
     }
-    return answer, told
+    return answer, recorded
 
 
 def _most_tokens(context: OperationContext, asked: int) -> int:

@@ -61,12 +61,12 @@ async def spawn(
         ("is-error", result.is_error),
         ("error", result.error or ""),
     )
-    told = {
+    recorded = {
         "spawn_id": spawned.spawn_id,
         "child_session_id": spawned.child.id,
         "is_error": result.is_error,
     }
-    return Done(value, told)
+    return Done(value, recorded)
 
 
 OPERATIONS = (turn_operation("spawn", spawn),)

@@ -44,8 +44,8 @@ async def _send(context: OperationContext, name: str, tool: str, line: str) -> D
         ("session-state", "" if results is None else results.session_state),
         ("error", exchange.error),
     )
-    told = {"pty": terminal, "status": exchange.status, "output_bytes": exchange.output_bytes}
-    return Done(value, told, staged=StagedChange("run", command=f"{tool}: {line}"))
+    recorded = {"pty": terminal, "status": exchange.status, "output_bytes": exchange.output_bytes}
+    return Done(value, recorded, staged=StagedChange("run", command=f"{tool}: {line}"))
 
 
 async def _run(context: OperationContext, tool: str, given: Value) -> Done:
@@ -96,8 +96,8 @@ async def call_host(context: OperationContext, tool: str, arguments: str) -> Don
         )
     except HostToolError as error:
         raise OperationFailed(f"tool.call: {error}") from None
-    told = {"call_id": call.id, "bytes": answer.bytes, "sha256": answer.sha256}
-    return Done(answer.text, told)
+    recorded = {"call_id": call.id, "bytes": answer.bytes, "sha256": answer.sha256}
+    return Done(answer.text, recorded)
 
 
 OPERATIONS = (turn_operation("world.tool", use_tool), turn_operation("tool.call", call_host))

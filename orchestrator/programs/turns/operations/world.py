@@ -67,8 +67,8 @@ async def search(context: OperationContext, text: str, ref: str = ".") -> Done:
             for number, line in enumerate(lines, 1)
             if text in line
         ]
-    told = {"matches": len(found), "files": looked, "truncated": truncated}
-    return Done(tuple(found[:_MOST_MATCHES]), told)
+    recorded = {"matches": len(found), "files": looked, "truncated": truncated}
+    return Done(tuple(found[:_MOST_MATCHES]), recorded)
 
 
 async def fingerprint(context: OperationContext, ref: str) -> Done:

@@ -70,12 +70,12 @@ class Conversation:
 
     async def add(self, message: ModelMessage) -> ModelMessage:
         """Adds a message in the form in which it is kept. Raises: the errors of `cut`."""
-        said = message.calls
+        given = message.calls
         extra = json.loads(message.extra) if message.extra else None
-        content, extra, *told = await self.cut(
-            [message.content, extra, *([*each[1:]] for each in said)]
+        content, extra, *cut = await self.cut(
+            [message.content, extra, *([*each[1:]] for each in given)]
         )
-        calls = tuple(ToolCall(each.id, *texts) for each, texts in zip(said, told, strict=True))
+        calls = tuple(ToolCall(each.id, *texts) for each, texts in zip(given, cut, strict=True))
         beside = json.dumps(extra) if extra else ""
         message = kept(message._replace(content=content, calls=calls, extra=beside))
         seq = self.entries[-1].seq + 1 if self.entries else 1

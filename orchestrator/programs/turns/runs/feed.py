@@ -1,9 +1,10 @@
 """What happens in a run, for those who follow it while it runs."""
 
-import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from orchestrator.programs.turns.event_feed import EventFeed
 
 # Text is passed on in pieces of at least so many characters, which bounds their number.
 _PIECE = 24
@@ -20,16 +21,14 @@ class RunEvent(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class RunFeed:
+class RunFeed(EventFeed[RunEvent]):
     """The latest events, counted from the first of the run: who is slow misses the oldest."""
 
-    ended: bool = False
     _events: deque[tuple[RunEvent, int]] = field(default_factory=deque)
     _size: int = 0
     # How many are no longer kept.
     _gone: int = 0
     _text: list[str] = field(default_factory=list)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def say(self, tick: int, piece: str) -> None:
         """A piece of the model's text."""
@@ -46,7 +45,7 @@ class RunFeed:
             self.add("text", tick=tick, text=text)
 
     def add(self, name: str, **members: Any) -> None:
-        """Adds an event, and wakes those who follow."""
+        """Adds an event."""
         size = max(_LEAST_CHARACTERS, sum(len(str(each)) for each in members.values()))
         self._events.append((RunEvent(name, members), size))
         self._size += size
@@ -55,25 +54,7 @@ class RunFeed:
             self._gone += 1
         self._wake()
 
-    def end(self) -> None:
-        """No more follow."""
-        self.ended = True
-        self._wake()
-
-    async def wait(self, known: int, seconds: float) -> list[tuple[int, RunEvent]]:
-        """The events after that many, with their numbers from 1.
-
-        None if nothing happens for a while, or it has ended.
-        """
-        if self._gone + len(self._events) == known and not self.ended:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
-            except TimeoutError:
-                return []
-        kept = list(enumerate((event for event, _ in self._events), self._gone + 1))
+    def after(self, known: int) -> list[tuple[int, RunEvent]]:
+        """The kept events with higher numbers, and their numbers."""
+        kept = enumerate((event for event, _ in self._events), self._gone + 1)
         return [each for each in kept if each[0] > known]
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()

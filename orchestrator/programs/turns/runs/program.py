@@ -85,9 +85,9 @@ def _spawned(
     if operations:
         answers = yield SpawnAll(operations, tuple(call.id for call in read))
         for (call, (tool, given)), answer in zip(read.items(), _answers(answers), strict=True):
-            value, said, rule = answer
-            told = result(tool, given, value) if said is None else _failure(said, rule)
-            found[call] = told
+            value, problem, rule = answer
+            text = result(tool, given, value) if problem is None else _failure(problem, rule)
+            found[call] = text
     return found
 
 
@@ -115,9 +115,9 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(first) + (f" and {len(others)} more" if others else "")
 
 
-def _failure(said: str, rule: str | None, remedy: str | None = None) -> str:
+def _failure(problem: str, rule: str | None, remedy: str | None = None) -> str:
     if rule is None:
-        return f"Failed: {said}"
+        return f"Failed: {problem}"
     remedy = remedy or REMEDIES.get(rule)
-    named = f"Refused by {rule}: {said}"
+    named = f"Refused by {rule}: {problem}"
     return named if remedy is None else f"{named}. {remedy}"

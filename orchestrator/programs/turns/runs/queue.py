@@ -59,8 +59,8 @@ class RunQueue:
         """
         session.check_live()
         self._recorder.check_room(session)
-        told = await self._recorder.cut(session, list(texts))
-        rows = [json.dumps(text) for text in told]
+        kept = await self._recorder.cut(session, list(texts))
+        rows = [json.dumps(text) for text in kept]
         size = sum(map(len, rows))
         lock = self._adding.setdefault(session.key, asyncio.Lock())
         async with lock:
@@ -74,7 +74,7 @@ class RunQueue:
             numbers: list[int] = []
             await self._recorder.record(
                 session,
-                EventDraft("turn.queue", actor=principal.name, args={"messages": told}),
+                EventDraft("turn.queue", actor=principal.name, args={"messages": kept}),
                 both(_adding(session.key, rows, numbers), session_rows.counting(session.key, size)),
             )
             self._recorder.count(session, size)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
-from orchestrator.rules.tools.input_schemas import input_problem
+from orchestrator.rules.tools.schemas import input_problem
 from orchestrator.work.models.messages import ModelTool
 from paddock.contract.tool_arguments import meant
 
@@ -53,7 +53,7 @@ class SchemaArguments:
 class RunTool:
     """One tool. It is offered if the policy permits one of its operations.
 
-    `operation` makes a call an operation, and `told` makes its value the text for the model.
+    `operation` makes a call an operation, and `as_text` makes its value the text for the model.
     `allowed`: whether other rules than the policy's could permit a call. `also` is another name by
     which it may be called.
     """
@@ -63,7 +63,7 @@ class RunTool:
     arguments: ToolArguments
     operations: tuple[str, ...]
     operation: Callable[[Any], Operation]
-    told: Callable[[Any, Value], str]
+    as_text: Callable[[Any, Value], str]
     allowed: bool = True
     also: str = ""
 
@@ -78,7 +78,7 @@ class RunTool:
 
 def result(tool: RunTool, given: Any, value: Value) -> str:
     """What a call returns to the model."""
-    return shortened(tool.told(given, value), _MOST_RESULT)
+    return shortened(tool.as_text(given, value), _MOST_RESULT)
 
 
 def shortened(text: str, most: int, where: str = "") -> str:
@@ -95,10 +95,10 @@ def output_of(_: Any, value: Value) -> str:
     found = dict(plain(value))
     streams = {name: found[name] for name in ("stdout", "stderr")}
     shown = {name: shortened(text, _MOST_STREAM, _REST) for name, text in streams.items()}
-    told = {"exit_code": found["exit-code"], **shown}
+    members = {"exit_code": found["exit-code"], **shown}
     if found["truncated"] or shown != streams:
-        told |= {"command_id": found["command-id"], "output_bytes": found["output-bytes"]}
-    return json.dumps(told, ensure_ascii=False)
+        members |= {"command_id": found["command-id"], "output_bytes": found["output-bytes"]}
+    return json.dumps(members, ensure_ascii=False)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from orchestrator.programs.turns.programs import Operation
 from orchestrator.programs.turns.runs.run_tool import RunTool, SchemaArguments, output_of
 from orchestrator.programs.turns.runs.tools import TOOLS
 from orchestrator.rules.policy.levels import Level
-from orchestrator.rules.policy.rules import SEARCH, WRITE, may_use
+from orchestrator.rules.policy.memory_levels import SEARCH, WRITE, may_use
 from orchestrator.rules.policy.session_policy import EXECUTIONS, PolicyRefusalError, SessionPolicy
 from orchestrator.rules.tools.listing import ListedTool
 from orchestrator.rules.tools.offered_names import offered_names

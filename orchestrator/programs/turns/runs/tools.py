@@ -9,7 +9,7 @@ from pydantic import ValidationError as SchemaError
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
 from orchestrator.programs.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
-from orchestrator.rules.policy.rules import SEARCH, WRITE
+from orchestrator.rules.policy.memory_levels import SEARCH, WRITE
 from orchestrator.settings.schema_errors import reason
 from orchestrator.work.memory.entries import DEFAULT, MOST_FOUND
 from paddock.contract.spawns import MOST_LABEL
@@ -188,8 +188,8 @@ def _child_s_text(_: Any, value: Value) -> str:
     result = dict(plain(value))
     if not result["is-error"]:
         return str(result["text"]) or "[nothing]"
-    said = f"The child failed: {result['error']}"
-    return f"{said}\nIts last text: {result['text']}" if result["text"] else said
+    text = f"The child failed: {result['error']}"
+    return f"{text}\nIts last text: {result['text']}" if result["text"] else text
 
 
 # Others have a row here.

@@ -1,0 +1,172 @@
+"""What a kernel offers to confine commands, and what takes its place where it is missing. Pure.
+
+Agent, control plane and documentation use this one table. A substitute keeps the same promise; a
+facility without one is missing, and what needs it is refused.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# For tests only: names of facilities that the kernel is said to lack, with commas between them.
+WITHOUT = "PADDOCK_TEST_WITHOUT"
+
+
+class Kernel(NamedTuple):
+    """The facilities that a kernel has; the names of `FACILITIES` are attributes.
+
+    `landlock` is its interface version, 0 if it is missing.
+    """
+
+    landlock: int
+    notification: bool
+    undisturbed: bool
+    mdwe: bool
+
+    @property
+    def paths(self) -> bool:
+        """Whether Landlock can restrict files."""
+        return self.landlock >= 1
+
+    @property
+    def moves(self) -> bool:
+        """Whether Landlock can permit moves and links between directories."""
+        return self.landlock >= 2
+
+    @property
+    def truncation(self) -> bool:
+        """Whether Landlock's rules cover truncating a file by its path."""
+        return self.landlock >= 3
+
+    @property
+    def scopes(self) -> bool:
+        """Whether Landlock keeps signals and abstract sockets inside a domain."""
+        return self.landlock >= 6
+
+    def has(self, facility: str) -> bool:
+        """Whether it has that facility, by its name in the table."""
+        return bool(getattr(self, facility))
+
+    def within(self, other: "Kernel") -> "Kernel":
+        """The facilities that both have: those of a host that a runtime may offer less of."""
+        return Kernel._make(map(min, self, other))
+
+
+# What is certain of a kernel that can't be examined.
+UNKNOWN_KERNEL = Kernel(landlock=0, notification=False, undisturbed=False, mdwe=False)
+
+
+class Facility(NamedTuple):
+    """One facility: what it decides, by what means, and since which kernel release.
+
+    `substitute` takes its place before that release. Without one, the sessions of `needed_by` are
+    refused.
+    """
+
+    name: str
+    decides: str
+    means: str
+    since: str
+    substitute: str | None
+    needed_by: str
+
+
+class Means(NamedTuple):
+    """How one facility is provided: as preferred, by its substitute, or not at all."""
+
+    facility: Facility
+    preferred: bool
+
+    @property
+    def provided(self) -> bool:
+        """Whether what the facility decides is decided."""
+        return self.preferred or self.facility.substitute is not None
+
+    @property
+    def detail(self) -> str:
+        """What provides it, or what is refused without it."""
+        facility = self.facility
+        if self.preferred:
+            return facility.means
+        before = f"kernel before {facility.since}"
+        if facility.substitute is None:
+            return f"nothing ({before}): {facility.needed_by} are refused"
+        return f"{facility.substitute} ({before})"
+
+
+FACILITIES = (
+    Facility(
+        name="notification",
+        decides="recorded executions",
+        means="notification by the system call filter",
+        since="5.5",
+        substitute=None,
+        needed_by="all sessions",
+    ),
+    Facility(
+        name="paths",
+        decides="files that commands use",
+        means="Landlock",
+        since="5.13",
+        substitute=None,
+        needed_by="sessions with confinement.paths, and with a pack or a manifest",
+    ),
+    Facility(
+        name="moves",
+        decides="moves between directories",
+        means="Landlock",
+        since="5.19",
+        substitute="copies instead, as between file systems",
+        needed_by="no sessions",
+    ),
+    Facility(
+        name="undisturbed",
+        decides="reads of a pack or a manifest",
+        means="notification that no signal interrupts",
+        since="5.19",
+        substitute=None,
+        needed_by="sessions with a pack or a manifest",
+    ),
+    Facility(
+        name="truncation",
+        decides="truncated files",
+        means="Landlock",
+        since="6.2",
+        substitute="the system call filter",
+        needed_by="sessions with confinement.paths",
+    ),
+    Facility(
+        name="mdwe",
+        decides="writable code",
+        means="the kernel's memory protection (PR_SET_MDWE)",
+        since="6.3",
+        substitute="the system call filter",
+        needed_by="sessions without writable_code",
+    ),
+    Facility(
+        name="scopes",
+        decides="signals between commands",
+        means="Landlock scopes",
+        since="6.12",
+        substitute="the agent, which sends them; abstract sockets are not kept apart",
+        needed_by="no sessions",
+    ),
+)
+_LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}
+
+
+def in_force(kernel: Kernel) -> list[Means]:
+    """By which means each facility is provided on this kernel, in the table's order."""
+    return [Means(each, kernel.has(each.name)) for each in FACILITIES]
+
+
+def without(kernel: Kernel, names: Iterable[str]) -> Kernel:
+    """The kernel as if it lacked the named facilities. Raises: ValueError for an unknown name."""
+    for name in names:
+        if name in _LANDLOCK_BEFORE:
+            version = min(kernel.landlock, _LANDLOCK_BEFORE[name])
+            kernel = kernel._replace(landlock=version)
+        elif name in kernel._fields and name != "landlock":
+            kernel = kernel._replace(**{name: False})
+        else:
+            raise ValueError(f"{name:.64} is not a facility")
+    return kernel

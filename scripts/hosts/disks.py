@@ -218,16 +218,19 @@ def _digest(content: bytes) -> str:
 
 def _run(arguments: list[str], report: Report) -> None:
     """Runs a program to its end and shows its output if it fails. Raises: DiskError."""
-    done = subprocess.run(
-        [*NICE, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*NICE, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (subprocess.TimeoutExpired, OSError) as error:
+        raise DiskError(str(error)) from error
     if done.returncode:
         for line in done.stdout.splitlines()[-20:]:
             report(line)

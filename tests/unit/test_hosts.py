@@ -113,6 +113,13 @@ def test_a_tree_gets_a_network_its_proxy_and_the_job(tmp_path: Path) -> None:
     assert wanted.readlink() == Path("/etc/systemd/system/job.service")
 
 
+def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
+    archive, said = tmp_path / "none.tar", list[str]()
+    with pytest.raises(disks.DiskError, match="tar ended with exit status 2"):
+        disks.system_disk(tmp_path, archive, said.append)
+    assert not list(tmp_path.iterdir())  # neither a tree nor a disk
+
+
 def test_the_project_is_copied_without_what_git_ignores(tmp_path: Path) -> None:
     disks.copy_project(tmp_path)
     assert (tmp_path / "scripts/hosts/job.py").read_bytes() == Path(job.__file__).read_bytes()

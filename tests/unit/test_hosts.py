@@ -211,7 +211,7 @@ def test_the_job_tries_everything_whatever_fails(
     programs, told_in = tmp_path / ".venv/bin", tmp_path / "told"
     programs.mkdir(parents=True)
     for name, script in {
-        "make": '[ "$1" != run ]',
+        "make": f'[ "$1" != run ] || [ "$XDG_CACHE_HOME" != {tmp_path / job.CACHE} ]',
         "python": f'[ "$2" != pytest ] || echo "$@" >{tmp_path}/tests',
         "paddock": f"echo '{json.dumps({'checks': DOCTOR['checks']})}'; exit 1",
     }.items():

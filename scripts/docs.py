@@ -3,26 +3,22 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
-
-import annotated_types
-from pydantic import BaseModel, SecretStr
-from pydantic.fields import FieldInfo
 
 from orchestrator.programs.turns.lisp import reference
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.turn_operation import TurnOperation
 from orchestrator.rules.tools.schemas import manifest_schema
-from orchestrator.settings.settings import Settings
 from paddock.cli.exits import MEANINGS
-from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
 from sandbox_agent.decide.facilities import FACILITIES
 from scripts.attempts import Attempt, attempts_of, modules
+from scripts.command_reference import commands
 from scripts.floors import Floor, contents, floors, lines, title
 from scripts.hosts import results
+from scripts.markdown import table
+from scripts.settings_table import settings
 from tests.bench import comparison, picture
 
 ROOT = Path(__file__).parents[1]
@@ -46,39 +42,12 @@ _THEN_READ = (
     *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
     *("enforce/reads/broker", "enforce/reads/opener"),
     *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
+    *("enforce/filters/signals", "enforce/signal_requests", "enforce/signalling"),
+    *("enforce/standstill", "enforce/processes"),
 )
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
 _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
-_EXAMPLE = re.compile(r"Example: `(.+)`")
-_TYPES = {str: "text", Path: "path", SecretStr: "text", int: "integer", float: "number"}
-# Documented once for all commands.
-_SHARED = {"--url", "--key", "--key-file", "--help"}
-# How the tests treat a command's example.
-_NOTES = {
-    "paddock serve": "<!-- not run: the examples use a control plane that is already running -->\n",
-    # It knows the session whose snapshot it is.
-    "paddock sessions restore": "<!-- exit: 1 -->\n",
-    "paddock restore": "<!-- not run: no control plane may be running -->\n",
-    "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
-    "paddock events": "<!-- runs on -->\n",
-    "paddock approvals watch": "<!-- runs on -->\n",
-    "paddock shell": "<!-- not run: it needs a terminal -->\n",
-    "paddock attach": "<!-- exit: 5 -->\n",
-    "paddock output": "<!-- exit: 5 -->\n",
-    "paddock tools run": "<!-- exit: 5 -->\n",
-    "paddock tools arguments": "<!-- exit: 5 -->\n",
-    "paddock approvals approve": "<!-- exit: 5 -->\n",
-    "paddock approvals deny": "<!-- exit: 5 -->\n",
-    "paddock policies explain": "<!-- exit: 4 -->\n",
-    # The examples' control plane has no model.
-    "paddock memory edit": "<!-- exit: 5 -->\n",
-    "paddock memory remove": "<!-- exit: 5 -->\n",
-    "paddock hooks remove": "<!-- exit: 5 -->\n",
-    "paddock hooks deliveries": "<!-- exit: 5 -->\n",
-    "paddock hooks retry": "<!-- exit: 5 -->\n",
-    "paddock send": "<!-- exit: 1 -->\n",
-}
 
 
 def render(text: str) -> str:
@@ -86,19 +55,10 @@ def render(text: str) -> str:
     return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
 
 
-def settings() -> str:
-    """A table of all settings: variable, type, default and meaning."""
-    rows = [
-        (f"`PADDOCK_{name.upper()}`", _type(field), _default(field), field.description or "")
-        for name, field in Settings.model_fields.items()
-    ]
-    return _table(("variable", "type", "default", "meaning"), rows)
-
-
 def operations() -> str:
     """A table of the operations of turns, as the Lisp calls them."""
     rows = [(f"`{_call(each)}`", each.summary) for each in OPERATIONS.values()]
-    return _table(("operation", "what it does"), rows)
+    return table(("operation", "what it does"), rows)
 
 
 def _call(operation: TurnOperation) -> str:
@@ -130,7 +90,7 @@ def example_level() -> str:
 def rules() -> str:
     """A table of all rules that refuse, and what to do instead."""
     rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
-    return _table(("rule", "what to do"), rows)
+    return table(("rule", "what to do"), rows)
 
 
 def exits() -> str:
@@ -142,13 +102,7 @@ def exits() -> str:
             "ended by signal n: 130 after Ctrl-C, 141 when the reader of the output has gone",
         )
     )
-    return _table(("status", "meaning"), rows)
-
-
-def commands() -> str:
-    """All commands with help, arguments, options and an example."""
-    found = _commands(build(), "paddock")
-    return "\n\n".join(_command(name, command) for name, command in found)
+    return table(("status", "meaning"), rows)
 
 
 def attempts() -> str:
@@ -159,7 +113,7 @@ def attempts() -> str:
         title, found = attempts_of(path)
         link = path.relative_to(ROOT).as_posix()
         rows = [_attempt(attempt, link) for attempt in found]
-        parts.append(f"### {title}\n\n{_table(columns, rows)}")
+        parts.append(f"### {title}\n\n{table(columns, rows)}")
     return "\n\n".join(parts)
 
 
@@ -167,13 +121,13 @@ def peers() -> str:
     """The stored figures of Paddock and its peers, and the machine that they are from."""
     measured = comparison.load(MEASURED)
     columns, *rows = map(tuple, comparison.table(measured))
-    return f"{_table(columns, rows)}\n\nMeasured on: {measured.machine}."
+    return f"{table(columns, rows)}\n\nMeasured on: {measured.machine}."
 
 
 def hosts() -> str:
     """What the last whole examination of stock systems found."""
     columns, *rows = map(tuple, results.table(list(results.load(EXAMINED).values())))
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def lisp() -> str:
@@ -181,7 +135,7 @@ def lisp() -> str:
     columns = ("form", "meaning"), ("function", "meaning")
     described = reference.forms(), reference.builtins()
     return "\n\n".join(
-        _table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
+        table(names, [(f"`{each.signature}`", each.doc) for each in all_of])
         for names, all_of in zip(columns, described, strict=True)
     )
 
@@ -198,7 +152,7 @@ def facilities() -> str:
         )
         for each in FACILITIES
     ]
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def floors_of_the_domain() -> str:
@@ -206,7 +160,7 @@ def floors_of_the_domain() -> str:
     top = ("`control_plane.py`", "opens the floors in their order, and closes them", "", "all")
     found = floors("orchestrator")
     rows = [_floor(each, found[:number]) for number, each in enumerate(found)]
-    return _table(("floor", "contents", "rooms", "imports"), [top, *reversed(rows)])
+    return table(("floor", "contents", "rooms", "imports"), [top, *reversed(rows)])
 
 
 def _floor(floor: Floor, lower: Sequence[Floor]) -> tuple[str, ...]:
@@ -226,7 +180,7 @@ def rooms_of_all() -> str:
             folders = (each.name, *(f"{each.name}/{room}" for room in each.rooms))
             paths = [f"{package}/{folder}" for folder in folders]
             rows += [(f"`{path}/`", contents(path)) for path in paths]
-    return _table(("room", "contents"), rows)
+    return table(("room", "contents"), rows)
 
 
 def agent_folders() -> str:
@@ -240,7 +194,7 @@ def agent_folders() -> str:
         )
         for each in floors("sandbox_agent")
     ]
-    return _table(("folder", "contents", "imports", "lines"), rows)
+    return table(("folder", "contents", "imports", "lines"), rows)
 
 
 def agent_reading() -> str:
@@ -250,7 +204,7 @@ def agent_reading() -> str:
     rows = [_read(number, path) for number, path in enumerate((*first, *then), 1)]
     together = f"these {len(first)} together"
     rows.insert(len(first), ("", together, "", _rounded(sum(map(lines, first)))))
-    return _table(("", "module", "contents", "lines"), rows)
+    return table(("", "module", "contents", "lines"), rows)
 
 
 def _read(number: int, path: Path) -> tuple[str, ...]:
@@ -285,83 +239,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "agent_folders": agent_folders,
     "agent_reading": agent_reading,
 }
-
-
-def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    for part, below in getattr(command, "commands", {"": None}).items():
-        if below is None:
-            yield name, command
-        else:
-            yield from _commands(below, f"{name} {part}")
-
-
-def _command(name: str, command: Any) -> str:
-    parts = [f"### {name}", command.help.strip()]
-    shown = [each for each in command.params if _SHARED.isdisjoint(each.opts)]
-    if shown:
-        rows = [(f"`{_spelling(each)}`", each.help) for each in shown]
-        parts.append(_table(("argument or option", "meaning"), rows))
-    example = _EXAMPLE.fullmatch(command.epilog)
-    if example is None:
-        raise ValueError(f"{name} has no example")
-    parts.append(f"{_NOTES.get(name, '')}```sh\n{example[1]}\n```")
-    return "\n\n".join(parts)
-
-
-def _spelling(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return parameter.metavar if parameter.required else f"[{parameter.metavar}]"
-    names = ", ".join(sorted(parameter.opts, key=len, reverse=True))
-    if parameter.is_flag:
-        return names
-    return f"{names} {parameter.metavar or 'NUMBER'}"
-
-
-def _type(field: FieldInfo) -> str:
-    annotation: Any = field.annotation
-    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-    if get_origin(annotation) is Literal:
-        return " or ".join(f"`{value}`" for value in kinds)
-    if get_origin(annotation) is tuple:
-        return "list"
-    if get_origin(annotation) is dict:
-        return "table"
-    kind = kinds[0] if kinds else annotation
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return " or ".join(f"`{value}`" for value in get_args(kind))
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return "table"
-    return _TYPES[kind] + _bounds(field)
-
-
-def _bounds(field: FieldInfo) -> str:
-    least = most = ""
-    for bound in field.metadata:
-        if isinstance(bound, annotated_types.Ge):
-            least = f"from {bound.ge}"
-        elif isinstance(bound, annotated_types.Gt):
-            least = f"over {bound.gt}"
-        elif isinstance(bound, annotated_types.Le):
-            most = f"to {bound.le}"
-    return "".join(f" {part}" for part in (least, most) if part)
-
-
-def _default(field: FieldInfo) -> str:
-    default = field.default
-    if field.default_factory is not None or default in (None, (), {}):
-        return "unset"
-    return f"`{default}`"
-
-
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = (columns, ("---",) * len(columns), *rows)
-    return "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def manifest_schema_text() -> str:

@@ -22,8 +22,9 @@ from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sessions.sessions import Sessions
 from orchestrator.settings.operator_mounts import writable_targets
 from orchestrator.settings.settings import Settings
+from paddock.contract.explanations import ExplainBody, Explanation
 from paddock.contract.policies import OperationArgs
-from paddock.contract.system import ExplainBody, Explanation, Level, Levels
+from paddock.contract.system import Level, Levels
 from sandbox_agent.decide.commands import CommandError
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.file_handles import opened
 
@@ -54,6 +56,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def read_secret(owner: str, path: Path, check: Callable[[str], object], most: int) -> SecretStr:
+    """A file's text without white space around it; `check` raises ValueError for a bad one.
+
+    May block. Raises: ConfigError that begins with `owner`, and does not contain the secret.
+    """
+    try:
+        text = read_regular(path, most).decode("ascii", "replace").strip()
+        check(text)
+        return SecretStr(text)
+    except OSError as error:
+        reason = error.strerror or "can't be read"
+    except ValueError as error:
+        reason = str(error)
+    raise ConfigError(f"{owner}: {path}: {reason}")
 
 
 def files_in(directory: Path, suffix: str) -> list[Path]:

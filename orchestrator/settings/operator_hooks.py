@@ -6,8 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from orchestrator.ground.config_error import ConfigError
-from orchestrator.settings.operator_files import read_regular
+from orchestrator.settings.operator_files import read_secret
 from orchestrator.settings.value_types import Secret
 from orchestrator.settings.values import check_secret, endpoint_parts
 from paddock.contract.words import HOOK_URL, OUTSIDE_NAME, HookEvent
@@ -63,15 +62,5 @@ def load_hook_secret(name: str, hook: OperatorHook) -> SecretStr:
     """Its secret; may block. Raises: ConfigError that does not contain it."""
     if hook.secret is not None:
         return hook.secret
-    try:
-        text = read_regular(hook.secret_file or Path(), _MOST_SECRET_BYTES).decode("ascii").strip()
-        check_secret(text)
-    except OSError as error:
-        reason = error.strerror or "can't be read"
-    except UnicodeDecodeError:
-        reason = "must be ASCII"
-    except ValueError as error:
-        reason = str(error)
-    else:
-        return SecretStr(text)
-    raise ConfigError(f"hooks: {name}: {hook.secret_file}: {reason}")
+    path = hook.secret_file or Path()
+    return read_secret(f"hooks: {name}", path, check_secret, _MOST_SECRET_BYTES)

@@ -15,8 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator.ground.config_error import ConfigError
-from orchestrator.settings.operator_files import read_regular
+from orchestrator.settings.operator_files import read_secret
 from orchestrator.settings.values import endpoint_parts
 from paddock.contract.words import MODEL_NAME, MOST_CALL_TOKENS
 
@@ -105,11 +104,6 @@ def load_key(name: str, model: OperatorModel) -> SecretStr | None:
     """The model's present key; may block. Raises: ConfigError that does not contain it."""
     if model.key_file is None:
         return model.key
-    try:
-        text = read_regular(model.key_file, 2 * _MOST_KEY_BYTES).decode("ascii")
-        return _key(SecretStr(text.strip()))
-    except OSError as error:
-        reason = error.strerror or "can't be read"
-    except ValueError:
-        reason = _KEY_RULE
-    raise ConfigError(f"models: {name}: {model.key_file}: {reason}")
+    return read_secret(
+        f"models: {name}", model.key_file, lambda text: _key(SecretStr(text)), 2 * _MOST_KEY_BYTES
+    )

@@ -21,7 +21,7 @@ from pydantic import (
 
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.settings.hosts import HostError, parse_host
-from orchestrator.settings.operator_files import read_regular
+from orchestrator.settings.operator_files import read_secret
 from paddock.contract.words import LEVEL_PATTERN, OUTSIDE_NAME, OUTSIDE_SECRET
 
 # A header field sets the most, and the search for secrets in the record the least.
@@ -122,22 +122,16 @@ def checked_secrets(secrets: dict[str, OperatorSecret]) -> dict[str, OperatorSec
 
 def load_secret(name: str, secret: OperatorSecret) -> SecretStr:
     """Its value, without white space around it. Raises: ConfigError that does not contain it."""
-    source = str(secret.file or secret.environment)
+    if secret.file is not None:
+        return read_secret(f"secrets: {name}", secret.file, checked_value, 2 * _MOST)
+    variable = secret.environment or ""
     try:
-        if secret.file is not None:
-            text = read_regular(secret.file, 2 * _MOST).decode("ascii")
-        else:
-            text = os.environ[secret.environment or ""]
-        return checked_value(text.strip())
-    except OSError as error:
-        raise ConfigError(f"secrets: {name}: {source}: {error.strerror}") from None
+        return checked_value(os.environ[variable].strip())
     except KeyError:
-        raise ConfigError(f"secrets: {name}: the variable {source} is not set") from None
-    except UnicodeDecodeError:
-        reason = VALUE_RULE
+        raise ConfigError(f"secrets: {name}: the variable {variable} is not set") from None
     except ValueError as error:
         reason = str(error)
-    raise ConfigError(f"secrets: {name}: {source}: {reason}")
+    raise ConfigError(f"secrets: {name}: {variable}: {reason}")
 
 
 def checked_value(text: str) -> SecretStr:

@@ -66,6 +66,7 @@ from paddock.contract.commands import (
     StartData,
 )
 from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
+from paddock.contract.explanations import Explanation, Layer
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.hooks import AddedHook, Hook, HookDeliveries, HookDelivery
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
@@ -97,8 +98,6 @@ from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
 from paddock.contract.spawns import SpawnedRun
 from paddock.contract.system import (
-    Explanation,
-    Layer,
     Level,
     LevelConfinement,
     LevelRates,

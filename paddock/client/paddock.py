@@ -23,10 +23,11 @@ from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
 from paddock.contract.audit import AuditEvent
+from paddock.contract.explanations import Explanation
 from paddock.contract.images import Image
 from paddock.contract.models import LanguageModel
 from paddock.contract.policies import ListedPolicy
-from paddock.contract.system import Explanation, Level, Readiness
+from paddock.contract.system import Level, Readiness
 
 _PAGE = 500
 

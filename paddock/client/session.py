@@ -30,10 +30,10 @@ from paddock.client.terminals import Terminals
 from paddock.client.turns import SessionTurns
 from paddock.contract.audit import AuditEvent
 from paddock.contract.budget import Budget
+from paddock.contract.explanations import Explanation
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.sessions import Handle
 from paddock.contract.sessions import Session as SessionInfo
-from paddock.contract.system import Explanation
 from paddock.contract.tools import Tool
 
 

@@ -74,7 +74,7 @@ def test_prefixes_are_urls(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, "No such file"),
         (b"short", "must be at least 16"),
         (SECRET.encode() + b"\nmore words", "must be at least 16 visible"),
-        (b"\xff" * 32, "must be ASCII"),
+        (b"\xff" * 32, "must be at least 16 visible ASCII"),
     ],
 )
 def test_a_file_without_a_secret_is_named(

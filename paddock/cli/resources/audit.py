@@ -4,7 +4,7 @@ import sys
 from contextlib import aclosing, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,8 @@ from paddock.cli.connection import Connection, perhaps_remote, remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, Incarnation, JsonLines, SessionId, example, group
 from paddock.cli.output import (
-    STYLES,
     note,
-    print_fields,
     print_json,
-    print_line,
     print_table,
     working,
 )
@@ -208,6 +205,7 @@ async def verify(
     """
     from paddock.cli.resources.audit_verification import (
         Noted,
+        show_verdict,
         verify_all,
         verify_archive,
         verify_file,
@@ -240,29 +238,7 @@ async def verify(
         note(f"The anchors are signed by {noted.anchors.public_key}: compare it, or give it.")
     for told in noted.notes:
         note(told)
-    _show_verdict(verdict, as_json)
-
-
-def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
-    """Prints the verdict. Raises: typer.Exit if the chain is not intact."""
-    if as_json:
-        print_json(verdict)
-    elif verdict["ok"] and "sessions" in verdict:
-        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['sessions']} sessions", ""))
-    elif verdict["ok"]:
-        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['seq']} events", ""))
-        print_fields((("seq", verdict["seq"]), ("hash", verdict["hash"])))
-    else:
-        print_line(("✗ broken", f"bold {STYLES['failure']}"), (f"  {verdict['reason']}", ""))
-        print_fields(
-            (
-                ("first bad event", verdict["index"]),
-                ("last good seq", verdict["seq"]),
-                ("hash", verdict["hash"]),
-            )
-        )
-    if not verdict["ok"]:
-        raise typer.Exit(Status.FAILED)
+    show_verdict(verdict, as_json)
 
 
 @app.command(epilog=example("paddock audit archive --older-than 30"))

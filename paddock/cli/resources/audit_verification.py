@@ -1,11 +1,14 @@
-"""Verifies chains locally: exports, archives, and the control plane's current ones."""
+"""Verifies chains locally (exports, archives, and current ones), and shows the verdicts."""
 
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddock.cli.exits import Failure
+import typer
+
+from paddock.cli.exits import Failure, Status
+from paddock.cli.output import STYLES, print_fields, print_json, print_line
 
 if TYPE_CHECKING:
     from paddock.audit.anchors import Anchors
@@ -203,6 +206,28 @@ def verify_archive(file: Path, noted: Noted) -> dict[str, Any]:
     except ArchiveError as error:
         raise Failure(str(error)) from None
     return asdict(noted.of_archive(chain, verified.verdict, verified.manifest["session"]))
+
+
+def show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
+    """Prints the verdict. Raises: typer.Exit if the chain is not intact."""
+    if as_json:
+        print_json(verdict)
+    elif verdict["ok"] and "sessions" in verdict:
+        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['sessions']} sessions", ""))
+    elif verdict["ok"]:
+        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['seq']} events", ""))
+        print_fields((("seq", verdict["seq"]), ("hash", verdict["hash"])))
+    else:
+        print_line(("✗ broken", f"bold {STYLES['failure']}"), (f"  {verdict['reason']}", ""))
+        print_fields(
+            (
+                ("first bad event", verdict["index"]),
+                ("last good seq", verdict["seq"]),
+                ("hash", verdict["hash"]),
+            )
+        )
+    if not verdict["ok"]:
+        raise typer.Exit(Status.FAILED)
 
 
 def _gone(number: int | None) -> "Verdict":

@@ -211,7 +211,7 @@ def test_the_job_tries_everything_whatever_fails(
     programs, told_in = tmp_path / ".venv/bin", tmp_path / "told"
     programs.mkdir(parents=True)
     for name, script in {
-        "make": '[ "$1" != run ]',
+        "make": f'[ "$1" != run ] || [ "$XDG_CACHE_HOME" != {tmp_path / job.CACHE} ]',
         "python": f'[ "$2" != pytest ] || echo "$@" >{tmp_path}/tests',
         "paddock": f"echo '{json.dumps({'checks': DOCTOR['checks']})}'; exit 1",
     }.items():
@@ -354,6 +354,7 @@ def test_a_test_s_outcome_is_told_when_all_of_it_is_over(tmp_path: Path) -> None
         ("d", "failed"),
         ("e", "skipped"),
     ]
+    assert [each["why"] for each in said] == ["", "it broke", "it broke", "it broke", "it broke"]
 
 
 def report(test: str, when: str, outcome: str) -> pytest.TestReport:
@@ -362,6 +363,6 @@ def report(test: str, when: str, outcome: str) -> pytest.TestReport:
         (test, 0, test),
         {},
         outcome,  # type: ignore[arg-type]
-        None,
+        None if outcome == "passed" else "it broke",
         when,  # type: ignore[arg-type]
     )

@@ -1,4 +1,4 @@
-"""The HTTP application: the routes of the operations, and what every request passes."""
+"""The HTTP application: the routes of the operations, and the middlewares before them."""
 
 from aiohttp import web
 

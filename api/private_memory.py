@@ -1,4 +1,4 @@
-"""Keeps this process's memory, which holds keys and sessions' secrets, out of core dumps."""
+"""Keeps this process's memory, which has keys and sessions' secrets, out of core dumps."""
 
 import ctypes
 import os

@@ -43,7 +43,7 @@ def run(settings: Settings) -> None:
 
 
 async def serve(settings: Settings, lag: LoopLag) -> None:
-    """The same within a loop whose `lag` is measured. Raises: likewise."""
+    """Serves in a loop whose `lag` is measured. Raises: as `run`."""
     keep_memory_private()
     with logging_to_stdout(settings) as say:
         await _serve(settings, lag, say)
@@ -83,9 +83,9 @@ async def _serve(settings: Settings, lag: LoopLag, say: Callable[[str], None]) -
 
 
 def _settle_memory() -> None:
-    """Has the collector of cycles leave out what is there for good, 140,000 objects.
+    """Has the collector of cycles leave out the 140,000 objects that stay for good.
 
-    Looking through them takes a tenth of a second, during which nothing else runs.
+    To look through them takes a tenth of a second, in which nothing else runs.
     """
     gc.collect()
     gc.freeze()

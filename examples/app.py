@@ -1,4 +1,4 @@
-"""An app: a model behind an endpoint works in sandboxes, asks another one, and comes back."""
+"""An app: a model works in a sandbox, another one reviews the work, and the session can go on."""
 
 import asyncio
 import os

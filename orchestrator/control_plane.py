@@ -64,13 +64,13 @@ class ControlPlane(Instance):
         return self
 
     async def _open(self, engine: Engine | None, resolver: Resolver | None, lag: LoopLag) -> None:
-        """Opens the floors; each of these steps needs those before it."""
+        """Opens the floors; each step needs the steps before it."""
         settings, closers = self.settings, self._closers
         ensure_state_dir(settings.state_dir)
         lock(settings.state_dir, closers)
         FaultPoint.START_LOCKED.reached()
         await bounded(partial(settle, settings), _SETTLE_SECONDS)
-        # The operator's files first: a mistake in them changes nothing.
+        # The operator's files come first, so that a mistake in them changes nothing.
         files = Reload(settings)
         rules = open_rules(
             settings, files.levels, files.keys, files.session_policies, files.tools, closers

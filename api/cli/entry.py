@@ -51,7 +51,7 @@ def _find_key() -> str | Path:
 
 
 def _explain(error: BaseException) -> Failure | None:
-    """What one of the server's exceptions is for the person at the terminal; None: another's."""
+    """What the person at the terminal sees of one of the server's exceptions; None: of no other."""
     from orchestrator.ground.config_error import ConfigError
     from orchestrator.ground.errors import PaddockError
     from orchestrator.ground.store.database_file import StoreError

@@ -10,8 +10,8 @@ from aiohttp import web
 
 _STATIC = files("api") / "console" / "static"
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-# Only our own files, nothing inline: what a sandbox says is never more than text. Images of a
-# workspace are shown from the memory of the page.
+# Pages load our own files and run nothing inline, so that a sandbox's output is never more than
+# text. Images of a workspace are shown from the memory of the page.
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -30,10 +30,10 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Kept by browsers, and asked for again by its tag.
+    # Browsers keep a file, and ask by its tag whether it has changed.
     "Cache-Control": "no-cache",
 }
-# What a program sees that opens the address.
+# The answer at `/` for programs.
 _ABOUT = json.dumps(
     {
         "name": "paddock",
@@ -59,7 +59,7 @@ class Console:
         self._files = _found(_STATIC)
 
     def add_to(self, app: web.Application) -> None:
-        """Adds the routes, which need no credential: the pages hold nothing but themselves."""
+        """Adds the routes, which need no credential: the pages themselves have no data."""
         app.router.add_get("/", self._show_root, allow_head=False)
         app.router.add_get("/console/{path:.+}", self._show, allow_head=False)
 
@@ -91,7 +91,7 @@ def _response(request: web.Request, file: _File) -> web.Response:
     headers = {**_HEADERS, "ETag": f'"{file.tag}"'}
     if any(tag.value == file.tag for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    # As it is: anyone may ask for it, so it must cost nothing to serve.
+    # Without compression: anyone may ask for it, so serving it must cost nothing.
     return web.Response(
         body=file.body, content_type=file.content_type, charset="utf-8", headers=headers
     )

@@ -75,7 +75,7 @@ def _may_still(plane: ControlPlane, holder: Principal, access: Access) -> bool:
 def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Principal:
     """The caller, if their credential is sufficient.
 
-    The session layer itself checks who owns a session. Raises: UnauthorizedError,
+    Operations check themselves who owns a session. Raises: UnauthorizedError,
     PermissionDeniedError.
     """
     if access is Access.OPEN:

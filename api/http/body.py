@@ -30,7 +30,7 @@ class Pace(NamedTuple):
         return round(self.bytes_per_second * self.seconds)
 
 
-# Bodies are held until they are whole; uploads are passed on as they come, and are perhaps made
+# Bodies are held until they are whole. Uploads are passed on as they come; a client may make them
 # meanwhile.
 BODY_PACE = Pace(8 * 1024, 10.0)
 UPLOAD_PACE = Pace(1024, 60.0)
@@ -45,7 +45,7 @@ class Window:
         self._arrived = 0
 
     def passed(self, seconds: float, arrived: int) -> None:
-        """Counts a time of waiting and what came then. Raises: ValidationError if too slow."""
+        """Counts a time of waiting, and the bytes that came then. Raises: ValidationError."""
         self.left -= seconds
         self._arrived += arrived
         if self.left > 0:
@@ -58,7 +58,7 @@ class Window:
         self.left, self._arrived = self._pace.seconds, 0
 
 
-# Bodies that are announced to be no larger are not counted: requests to stop something are not.
+# Bodies that are announced to be no larger are not counted, as requests that stop something are.
 SMALL_BYTES = 4096
 _CHUNK_BYTES = 256 * 1024
 
@@ -133,7 +133,7 @@ async def arriving(request: web.Request, pace: Pace) -> AsyncIterator[bytes]:
             async with asyncio.timeout(window.left):
                 chunk = await request.content.read(_CHUNK_BYTES)
         except TimeoutError:
-            # The window is over, however exactly the loop keeps time.
+            # The window is over, even if the loop's clock says that a moment is left.
             window.passed(window.left, 0)
         else:
             if not chunk:

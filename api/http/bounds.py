@@ -81,17 +81,17 @@ class RequestRates:
 
 
 _RETRY_SECONDS = 1
-# Who has them: everybody, all handles of a key, a handle, or a key itself.
+# Whose requests are counted: everybody's, those of all handles of a key, a handle's, a key's own.
 _Holder = tuple[str, str]
 _ALL: _Holder = ("all", "")
 
 
 class UnreadLimits(NamedTuple):
-    """Of one caller, of all handles of a key, and of all."""
+    """Limits of one caller, of all handles of a key, and of all callers."""
 
     bytes: tuple[int, int, int] = (16 * 2**20, 32 * 2**20, 96 * 2**20)
     requests: tuple[int, int, int] = (32, 64, 256)
-    # Being served, with those whose bodies arrive. A session has up to 16 commands and 64 streams.
+    # Requests that are served, or whose bodies arrive. A session has up to 16 commands, 64 streams.
     open: tuple[int, int, int] = (256, 4096, 8192)
     # A key itself serves all its sessions.
     open_of_key: int = 4096
@@ -210,10 +210,10 @@ def _give_back(held: Counter[_Holder], holders: tuple[_Holder, ...], size: int) 
             del held[holder]
 
 
-# As many connections may wait for a request, or bring one, whatever the others do: one of them may
-# bring what stops something.
+# So many connections may always wait for a request or bring one, because it may be a request that
+# stops something.
 LEAST_WAITING = 64
-# Of the process. The API and the ports of sessions may have a third each as connections.
+# Of the process; connections of the API may take a third, those of sessions' ports another third.
 _MOST_DESCRIPTORS = 65_536
 
 
@@ -229,12 +229,11 @@ def raise_descriptors() -> int:
 class Connections:
     """Cuts the oldest connections that have brought no whole request, if there are too many.
 
-    Such a one costs a client nothing. One whose request is served is held by the limits of its
-    caller.
+    Such connections cost a client nothing. The limits of a caller bound those that are served.
     """
 
     def __init__(self) -> None:
-        # The longest without a request first.
+        # In order: the one that has been without a request for the longest time is first.
         self._waiting: dict[RequestHandler, None] = {}
         self._serving: set[RequestHandler] = set()
 
@@ -242,7 +241,7 @@ class Connections:
         return len(self._waiting) + len(self._serving)
 
     def bound(self, server: web.Server, most: int) -> None:
-        """Has the server tell of its connections, of which there are `most` as long as can be."""
+        """Follows the connections of a server, and keeps their number at `most` where possible."""
         made, lost = server.connection_made, server.connection_lost
 
         def connection_made(handler: RequestHandler, *rest: object) -> None:

@@ -38,7 +38,7 @@ def make_endpoint(
     kept: Kept,
     bounds: Bounds,
 ) -> Handler:
-    """The operation as a request handler; it checks the credential first, then the input."""
+    """The operation as a request handler, which checks the credential first, then the input."""
 
     rates, unread, connections = bounds
     of_stop = shared.services.of_stop[operation.id]

@@ -53,7 +53,7 @@ class Frames:
         """
         while True:
             message: WSMessage = await self._socket.receive()
-            # What has arrived already is received without waiting, a burst all at once.
+            # Frames that have arrived are received without waiting, so others are served here.
             await asyncio.sleep(0)
             if message.type not in _CONTROL:
                 await self._pace()

@@ -1,6 +1,6 @@
-"""What every request passes, the outermost first.
+"""The middlewares, the outermost first.
 
-Each is observed: its id in the log, a log line for its answer, its metrics. Every failure is
+Each request gets an id for the log, a log line for its answer, and its metrics. Every failure is
 answered with a problem document. Only requests to a known host are answered.
 """
 
@@ -57,7 +57,7 @@ def observe(metrics: Metrics, lag: LoopLag) -> Middleware:
                 return response
             finally:
                 seconds = time.perf_counter() - started
-                # After the answer, which waits for nothing that nobody needs yet.
+                # After the answer, which need not wait for this.
                 loop = asyncio.get_running_loop()
                 loop.call_soon(_report, request, status, seconds, metrics)
 

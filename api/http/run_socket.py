@@ -1,4 +1,4 @@
-"""Speaks a WebSocket on which a client asks for one thing after another, and sees its events."""
+"""Serves a WebSocket on which a client asks for one run after another, and gets its events."""
 
 import asyncio
 import time
@@ -17,9 +17,9 @@ from orchestrator.ground.task_scope import TaskScope
 
 # Of one message; JSON may need six bytes for a character.
 MOST_MESSAGE_BYTES = 640 * 1024
-# Without anything that runs and without a message.
+# Without a run and without a message.
 IDLE_SECONDS = 600.0
-# Frames over the caller's rate that are refused; the client may have one more after so long.
+# Frames over the caller's rate that are refused; after so many seconds one more is.
 MOST_REFUSALS = 5
 REFUSAL_SECONDS = 10.0
 
@@ -41,7 +41,7 @@ class RunSocket:
         self._scope = TaskScope("a WebSocket for runs")
 
     async def serve(self) -> None:
-        """Returns when it is closed; what the client has asked for goes on without it."""
+        """Returns when it is closed; a run that the client has asked for goes on."""
         try:
             async with self._idle:
                 await self._take()
@@ -70,7 +70,7 @@ class RunSocket:
                 return
 
     async def _ask(self, text: str) -> None:
-        """Begins what a frame asks for, if it is understood and nothing runs.
+        """Begins what a frame asks for, if the frame is valid and nothing runs.
 
         Raises: ConnectionError if the client is cut off.
         """
@@ -91,7 +91,7 @@ class RunSocket:
     async def _slow_down(self, error: RateLimitedError) -> None:
         """Refuses a frame over the rate, and takes the next one when there is room for it.
 
-        A client that goes on regardless is cut off: it would only be refused. Raises:
+        A client that sends on regardless is cut off, because it would only be refused. Raises:
         ConnectionError.
         """
         if self._refusals.take(time.monotonic(), 1 / REFUSAL_SECONDS, MOST_REFUSALS):
@@ -101,7 +101,7 @@ class RunSocket:
         await asyncio.sleep(error.fields["retry_after"])
 
     async def _show(self, events: Any) -> None:
-        """Sends the events; what fails before the first one refuses the frame."""
+        """Sends the events; a failure before the first one refuses the frame."""
         shown = False
         try:
             async with aclosing(events):
@@ -116,7 +116,7 @@ class RunSocket:
             return  # it is closed
         finally:
             if not shown:
-                # The client must not take it for the end.
+                # The client must not think that the run has ended.
                 stream.abort(self._request)
             self._running = None
             self._wait_again()

@@ -1,4 +1,4 @@
-"""What WebSockets have in common: their handshake, their bounds, and how they are closed."""
+"""What all WebSockets have in common: handshake, bounds, and closing."""
 
 import asyncio
 from contextlib import suppress

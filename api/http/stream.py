@@ -11,7 +11,7 @@ STREAM = web.RequestKey("stream", web.StreamResponse)
 
 
 async def begin(request: web.Request, response: web.StreamResponse) -> None:
-    """Sends the headers; after this, an error can only cut the response off."""
+    """Sends the headers; from now on, an error can only cut the response off."""
     request[STREAM] = response
     await response.prepare(request)
 

@@ -1,4 +1,4 @@
-"""Speaks a terminal's WebSocket: what the terminal shows, and what its viewer types."""
+"""Serves a terminal's WebSocket: sends what it shows, and types what its viewer sends."""
 
 import asyncio
 from typing import Any
@@ -72,7 +72,7 @@ async def _take(request: web.Request, socket: web.WebSocketResponse, watched: Wa
                 return
         except ConflictError as error:
             if not isinstance(error, BusyError):
-                continue  # it has ended, and the viewer is told so
+                continue  # it has ended, and the viewer gets that as a frame
             await cut_off(request, socket, WSCloseCode.TRY_AGAIN_LATER, error.detail)
             return
         except PaddockError as error:

@@ -212,7 +212,7 @@ class LogWriter(logging.Handler):
     def _group(self) -> list[bytes | None]:
         """The next lines, None at the end.
 
-        Lines that follow soon belong to the group: each of them would have to wake this thread.
+        Lines that follow soon belong to the group, because each alone would wake this thread.
         """
         lines = [self._lines.get()]
         if self._lines.qsize() < _MOST_IN_GROUP:  # otherwise there is enough for a group

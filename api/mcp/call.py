@@ -26,7 +26,7 @@ from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.mcp import McpReply
 
-# A client that reads too slowly misses the first of them; the answer has everything.
+# A client that reads too slowly misses the oldest messages; the answer has everything.
 _MOST_PROGRESS = 64
 
 
@@ -58,7 +58,7 @@ class Call:
         self._progress = -1
 
     async def messages(self) -> AsyncGenerator[McpReply | None]:
-        """Performs the request: its progress, then its answer; None after a while without news.
+        """Performs the request: yields its progress, then its answer; None after a silent while.
 
         A cancelled request has no answer. If nobody reads on, it is cancelled.
 
@@ -113,7 +113,7 @@ class Call:
             self._send(answer(self._id, result))
 
     def _tell(self, text: str, progress: int) -> None:
-        """Tells the client how far it is, if it wants to know. The numbers must grow."""
+        """Sends progress, if the client wants it; the protocol demands growing numbers."""
         if self._token is None:
             return
         self._progress = max(progress, self._progress + 1)

@@ -1,4 +1,4 @@
-"""One client's conversation: what it has begun, and what it must be told."""
+"""One client's conversation: what it has begun, and notifications that wait for it."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Conversation:
     principal: Principal
     session: Session
     version: str
-    # The last event of the session's chain that its client can know of.
+    # The last event of the session's chain of which its client can know.
     position: int
     requests: dict[RequestId, asyncio.Task[None]] = field(default_factory=dict)
     terminals: dict[str, str] = field(default_factory=dict)

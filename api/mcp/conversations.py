@@ -107,7 +107,7 @@ class Conversations:
     def _make_room(self, held: list[Conversation], most: int, whose: str) -> None:
         if len(held) < most:
             return
-        # Who only listens is idle, too: clients leave such streams behind.
+        # A client that only listens counts as idle, because clients leave such streams behind.
         idle = [each for each in held if not each.requests]
         if not idle:
             raise BusyError(

@@ -1,4 +1,4 @@
-"""What a client that listens is told: that the tools of its session have changed."""
+"""Notifications to a client that listens: the tools of its session have changed."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -9,7 +9,7 @@ from paddock.contract.base import Model
 from paddock.contract.problem import Problem
 from paddock.contract.remedies import REMEDIES
 
-# Of one stream of a command, and of a file: more does not help a model.
+# Characters of one stream of a command, or of a file: more does not help a model.
 MOST_TEXT = 64 * 1024
 # How long a call waits for a person. Clients commonly give up a call after a minute; the same call
 # again continues to wait.

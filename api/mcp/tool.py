@@ -17,7 +17,7 @@ Tell = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a tool, and how to tell them what happens meanwhile."""
+    """The caller of a tool, and how to send it progress."""
 
     context: Context
     conversation: Conversation

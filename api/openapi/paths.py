@@ -57,7 +57,7 @@ def _operation(operation: Operation) -> Schema:
 
 
 def _websocket(frames: Frames, replies: Mapping[HTTPStatus, Reply]) -> Schema:
-    """What passes after the handshake, which OpenAPI has no words for."""
+    """The frames after the handshake, for which OpenAPI has no words."""
     data = {} if frames.data is None else {"binary": {"description": frames.data}}
     server_text = _schema(replies[HTTPStatus.SWITCHING_PROTOCOLS])
     return {

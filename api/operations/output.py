@@ -27,7 +27,7 @@ _GRACE_SECONDS = 30.0
 _LONGEST_CHARACTER = 4
 # What stands for bytes that are no UTF-8.
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
-# There is only one gap; further gaps that an agent reports are ignored.
+# The position after the gap is marked: there is only one, and an agent's further gaps are ignored.
 _MARKED = -1
 
 
@@ -89,7 +89,7 @@ async def collect(
     for name, whole in kept.items():
         texts |= _members(_piece(whole), name, f"{name}_base64")
         if len(whole) > CHUNK_BYTES:
-            await asyncio.sleep(0)  # others' turn: megabytes take tens of milliseconds
+            await asyncio.sleep(0)  # others run now: megabytes take tens of milliseconds
     return CommandResult(
         **exit_members(result) | texts | {"command_id": command.id, "truncated": truncated}
     )
@@ -261,7 +261,7 @@ def _piece(data: bytes | bytearray) -> Piece:
 
 
 def _members(piece: Piece, text: str, encoded: str) -> dict[str, Any]:
-    """The members that say a piece."""
+    """The members of a piece in an answer."""
     members: dict[str, Any] = {text: piece.text}
     if piece.data is not None:
         members[encoded] = base64.b64encode(piece.data).decode()

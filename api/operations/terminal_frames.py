@@ -34,7 +34,7 @@ def opened(live: OpenTerminal, *, writable: bool) -> Model:
 
 
 def frame(shown: Shown) -> bytes | Model:
-    """What a viewer is shown, as a frame."""
+    """The frame for what a terminal shows."""
     match shown:
         case bytes():
             return shown

@@ -1,8 +1,8 @@
-"""Below which path a program serves: it may have its own address as its base path.
+"""The base path below which a program serves. Pure functions.
 
-A program is addressed as on its own machine, from `/` on. One that was told its address (Jupyter's
-`base_url`, Streamlit's `baseUrlPath`) answers nothing there, or redirects to its base path. It is
-asked again below it, and the port remembers the answer. Pure functions.
+A program is addressed as on its own machine, from `/` on. A program that knows its address
+(Jupyter's `base_url`, Streamlit's `baseUrlPath`) answers nothing there, or redirects to its base
+path. It is asked again below that, and the port remembers where it answered.
 """
 
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ _ABSENT = 404
 
 
 def base_paths(path: PreviewPath, known: str | None) -> list[str]:
-    """The paths below which the program may serve, in the order in which to ask; "" is usual.
+    """The paths below which the program may serve, in the order of asking; most serve below "".
 
     `known` is that of its earlier answers. Without one, or if a client begins anew at the port's
     first page, all are asked.
@@ -45,7 +45,7 @@ def serves_elsewhere(base: str, others: list[str], status: int, location: str | 
 
 
 def outside(location: str, path: PreviewPath, base: str) -> str:
-    """Where the program redirects to, as the client must request it: below its address, once."""
+    """The target of a program's redirect, as the client must request it below the port."""
     target = own_path(location, path.port)
     if target is None:
         return location

@@ -133,7 +133,7 @@ async def _ask(
     body = _body(request, limits.idle_seconds) if request.can_read_body else None
     bases = base_paths(path, port.base)
     if body is not None or request.method not in ("GET", "HEAD"):
-        bases = bases[:1]  # it can't be repeated
+        bases = bases[:1]  # the request can't be repeated
     first: ClientResponse | None = None
     for base in bases:
         answer = await answers.enter_async_context(

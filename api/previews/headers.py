@@ -1,4 +1,4 @@
-"""What passes of the headers of requests and answers, and what is added. Pure functions.
+"""Which headers of requests and answers are passed on or added. Pure functions.
 
 The program in the sandbox may be hostile: it learns no credential, and its answers get no power
 over the origin that it shares with other ports.
@@ -14,7 +14,7 @@ from api.previews.paths import PreviewPath
 # In order; a name may occur several times.
 Headers = Sequence[tuple[str, str]]
 
-# A page has an origin of its own, which equals no other, not even its own server's.
+# A page has an origin of its own, which equals no other, not even that of its server.
 SANDBOX = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 ADDED: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
@@ -22,7 +22,7 @@ ADDED: Mapping[str, str] = {
     # A page's own images and scripts come from another origin than the page.
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
-# Who has a link may read what it leads to: the page's own scripts, whose origin equals no other.
+# Scripts of a page, whose origin equals no other, may read what the link leads to.
 _READABLE: Mapping[str, str] = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "*",
@@ -37,12 +37,12 @@ _HOP_BY_HOP = frozenset(
 _NOT_INSIDE = _HOP_BY_HOP | {
     *("authorization", "cookie", "expect", "forwarded", "host", "referer", "via", "x-real-ip"),
 }
-# What a page of a program sends with the program's own token, as Jupyter's do, which have no
-# cookies. Keys of the control plane are "Bearer", and reverse proxies ask for "Basic".
+# What Jupyter's pages send, which have no cookies: the program's own token. Keys of the control
+# plane are "Bearer", and reverse proxies ask for "Basic".
 _OWN_TOKEN = re.compile(r"token [!-~]+", re.ASCII | re.IGNORECASE)
-# What the browser says of a request from another origin, as that of every page is here.
+# What browsers send with requests from another origin; every page here has another one.
 _OF_OWN_PAGE = frozenset({"origin", "sec-fetch-site"})
-# They concern the whole origin, or the browser's credentials.
+# Left out of answers: what concerns the whole origin, or the browser's credentials.
 _NOT_OUTSIDE = _HOP_BY_HOP | {
     *("alt-svc", "authentication-info", "clear-site-data", "location", "nel"),
     *("public-key-pins", "report-to", "reporting-endpoints", "service-worker-allowed"),
@@ -119,7 +119,7 @@ def _place(origin: str) -> tuple[str, int] | None:
 
 
 def _own_token(headers: Headers, path: PreviewPath) -> Headers:
-    """What authorizes a page at the program. Without a link, it would be the caller's own."""
+    """The token with which a page authorizes itself; without a link, it is the caller's own."""
     sent = _values(headers, "Authorization")
     is_own_token = path.token is not None and len(sent) == 1 and _OWN_TOKEN.fullmatch(sent[0])
     return [("Authorization", sent[0])] if is_own_token else []

@@ -71,7 +71,7 @@ async def _accepted(
     headers: Headers,
     limits: PortLimits,
 ) -> ClientWebSocketResponse:
-    """The program's side, below the base path where it serves: pages connect again by themselves.
+    """The program's side of the WebSocket, below the base path where the program serves.
 
     Raises: BadGatewayError, aiohttp.ClientError, TimeoutError.
     """

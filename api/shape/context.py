@@ -94,7 +94,7 @@ class Work:
 
 
 class Kept:
-    """What operations keep between requests: one object of a class."""
+    """What operations keep between requests: one object of each class."""
 
     def __init__(self) -> None:
         self._found: dict[type[Any], Any] = {}
@@ -109,7 +109,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the context of every request needs; operations name theirs in their parameters."""
+    """The services that every context needs; operations name others in their parameters."""
 
     sessions: Sessions
     streams: Streams
@@ -202,7 +202,7 @@ class Context:
 
     @property
     def looks(self) -> bool:
-        """Whether the caller is a viewer, for whom nothing may change for others."""
+        """Whether the caller is a viewer, whose requests may change nothing for others."""
         return self.principal.role is Role.VIEWER
 
 

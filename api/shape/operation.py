@@ -79,7 +79,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """What a WebSocket has besides the text frames of its server, which are the answer's models.
+    """The frames of a WebSocket, except the server's text frames, which are the answer's models.
 
     `text` is a client's text frame; `data` describes binary frames, in both directions, if there
     are any. `closes` says by code why the server closes it.

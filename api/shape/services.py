@@ -30,7 +30,7 @@ class Services:
 
     @classmethod
     def of(cls, instance: object, operations: Iterable[Operation]) -> "Services":
-        """Those that the class of an instance declares, each under its declared type."""
+        """The services that the class of an instance declares, each under its declared type."""
         declared = get_type_hints(type(instance)).items()
         offered = [
             (kind, getattr(instance, name)) for name, kind in declared if hasattr(instance, name)

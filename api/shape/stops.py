@@ -104,7 +104,7 @@ def _is_usable(context: Context, secrets: ProxySecrets, holder: Holder) -> bool:
 
 
 def removes_hook(context: Context, body: None, hooks: Hooks) -> bool:
-    """Whether anything may be sent to the hook, which the caller may remove."""
+    """Whether the caller may remove the hook, and something may still be sent to it."""
     hook_id = context.path["hook_id"]
     managed = any(hook.id == hook_id for hook in hooks.visible(context.principal))
     return managed and hooks.sends(hook_id)

@@ -1,4 +1,4 @@
-"""Hooks and their deliveries as the API shows them: never a secret, except to who added it."""
+"""Hooks and their deliveries as the API shows them, without secrets."""
 
 import json
 from typing import Any

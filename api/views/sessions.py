@@ -28,7 +28,7 @@ from paddock.contract.sessions import CreatedSession, Session, SessionSettings, 
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import Status
 
-# What becomes of these terms is shown: the limits and the action that hold.
+# Not shown as given: instead of `limits` and `idle_action`, what holds is shown.
 _TERMS = Terms.names() & Session.model_fields.keys() - {"limits", "idle_action"}
 
 

@@ -1,4 +1,4 @@
-"""The parts of an instance by their names, for those who serve it."""
+"""The parts of an instance by their names, for whatever serves it."""
 
 from dataclasses import fields
 
@@ -72,7 +72,7 @@ Floor = (
 
 
 class Instance:
-    """What the floors offer to those who serve an instance, each part under its name there."""
+    """What the floors offer to whatever serves the instance, under the names that they use."""
 
     lag: LoopLag
     metrics: Metrics

@@ -1,4 +1,4 @@
-"""Opens the operator's floor: what works without being asked, and what tells others."""
+"""Opens the operator's floor: what works in the background, and what operators use."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ async def open_operate(
     )
     reload.watch(record.recorder, tasks)
     closers.push_async_callback(reload.close)
-    # Before the sandboxes: a read that fails because of the shutdown is not reported to them.
+    # They close before the sandboxes, which thus learn of no read that fails in the shutdown.
     closers.push_async_callback(work.captures.close)
     return OperateFloor(
         reload,
@@ -131,7 +131,7 @@ async def _hooks(
     floor: SessionsFloor,
     closers: AsyncExitStack,
 ) -> Hooks:
-    """What tells hosts of events, from where an earlier run ended."""
+    """Starts the hooks, which continue where an earlier run ended."""
     hooks = Hooks(
         settings.hooks,
         HookRules(rules.keys, settings.hook_prefixes),

@@ -48,7 +48,7 @@ def open_programs(
     work: WorkFloor,
     floor: SessionsFloor,
 ) -> ProgramsFloor:
-    """Opens turns, of which none runs before `recover_programs`."""
+    """Opens the floor; no turn runs before `recover_programs`."""
     sessions, proposals = floor.sessions, floor.proposals
     host_tools = HostTools(record.recorder, settings.tool_urls)
     rollbacks = TurnRollbacks(proposals)
@@ -82,7 +82,7 @@ def _subscribe(
     work: WorkFloor,
     turns: SessionTurns,
 ) -> None:
-    """The subscribers to sandbox agents' messages, in this order."""
+    """Subscribes to sandbox agents' messages. Subscribers are called in this order."""
 
     def learn(session: Session, hello: Hello) -> None:
         session.secrets.learn(hello.secrets)
@@ -96,14 +96,14 @@ def _subscribe(
     async def expire_approvals(_session: Session) -> None:
         await work.approvals.expire_ended()
 
-    # Of a session about which nothing more may be recorded, what runs in it ends.
+    # When nothing more may be recorded about a session, what runs in it ends.
     recorder.on_full(work.executions.on_full)
     recorder.on_full(work.terminals.on_full)
     subscribers = sandbox.subscribers
     subscribers.on_event(work.executions.on_exit, "command.exit")
     subscribers.on_event(work.terminals.on_exit, "pty.exit")
     subscribers.on_event(sandbox.firewall.on_miss, "read")
-    # The session's secrets first, because the others' reports are searched for them.
+    # The session's secrets are learnt first, because the others' reports are searched for them.
     subscribers.on_hello(learn)
     subscribers.on_hello(work.executions.on_hello)
     subscribers.on_hello(work.terminals.on_hello)

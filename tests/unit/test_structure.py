@@ -327,22 +327,6 @@ def _floor(package: str, module: str) -> int:
     return FLOORS[package].index(name) if name in FLOORS[package] else -1
 
 
-# Folders with a module for each resource of the API are as long as the API.
-_A_MODULE_PER_RESOURCE = {"paddock/client", "paddock/contract"}
-_MOST_MODULES = 26
-
-
-@pytest.mark.parametrize("package", ["paddock"])
-def test_no_folder_is_long(package: str) -> None:
-    counts = Counter(
-        path.parent.relative_to(ROOT).as_posix()
-        for path in modules(package)
-        if path.stem != "__init__"
-    )
-    long = {folder for folder, count in counts.items() if count > _MOST_MODULES}
-    assert long <= _A_MODULE_PER_RESOURCE
-
-
 def test_the_control_plane_only_opens_the_floors() -> None:
     """A function made on the spot would look up later what it needs of an upper floor."""
     path = ROOT / "orchestrator" / "control_plane.py"

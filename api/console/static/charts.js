@@ -1,4 +1,4 @@
-// Small pictures of numbers: a line of the last minutes, and a bar.
+// Small charts: a line of the last minutes, and a bar.
 
 import { html } from "./vendor/preact.js";
 

@@ -21,7 +21,7 @@ export function hunksOf(diff) {
 function rowsOf({ lines, old, fresh }) {
   const rows = [];
   let removed = [], added = [], last = [];
-  // Lines that were replaced are beside those that replace them.
+  // Removed lines are put beside the lines that replace them.
   const pair = () => {
     for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
       rows.push({ old: removed[at] ?? null, fresh: added[at] ?? null, same: false });

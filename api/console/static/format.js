@@ -1,4 +1,4 @@
-// Numbers with their units, times, and text that shows what it hides.
+// Numbers with units, times, and text in which invisible characters are shown.
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -39,7 +39,7 @@ export const exact = (time) => new Date(time).toLocaleString("en-GB", {
   dateStyle: "medium", timeStyle: "medium",
 });
 
-// Control characters but tab and line feed, invisible ones, and those that change the direction.
+// Control characters except tab and line feed, invisible ones, and those that change the direction.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
 /** The text in pieces `{text, hidden}`, in which a hidden character is its code, as `U+202E`. */

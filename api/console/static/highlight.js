@@ -1,4 +1,4 @@
-// The colours of source text. Each pattern is linear: files come from sandboxes, and must not stop the page.
+// The colours of source text. Each pattern is linear, because files of sandboxes must not stop the page.
 
 const DOUBLE = String.raw`"[^"\\\n]*(?:\\.[^"\\\n]*)*"?`;
 const SINGLE = String.raw`'[^'\\\n]*(?:\\.[^'\\\n]*)*'?`;

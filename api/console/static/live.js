@@ -1,17 +1,17 @@
-// Sessions as they are now: loaded once, then kept up by the event stream.
+// The sessions' present state: loaded once, then kept current by the event stream.
 
 import { useEffect, useState } from "./vendor/preact.js";
 import { get, ofSession, withQuery } from "./api.js";
 import { followShared } from "./shared_events.js";
 import { Usage } from "./usage.js";
 
-// A burst of events makes the page draw once, and load what has changed once.
+// After a burst of events, the page draws once, and loads once what has changed.
 const GATHER_MS = 250;
 const MOST_LOADING = 4;
 const PAGE = 500;
 const MOST_SESSIONS = 2000;
 const MOST_PENDING = 100;
-// Commands whose end was heard: a list that was made before may still have them.
+// Commands whose end has come as an event: an older list may still have them.
 const MOST_ENDED = 1000;
 const NEWEST = 50;
 const AGAIN_MS = 1000;
@@ -36,7 +36,7 @@ export class Live {
     this.stale = new Set();
     this.ended = new Set();
     this.awaited = new Map();
-    // By new session: the one that has spawned it.
+    // By new session: its parent.
     this.parents = new Map();
     this.stop = new AbortController();
   }

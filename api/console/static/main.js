@@ -39,7 +39,7 @@ function useAddress() {
 
 function Page({ live, parts, query }) {
   const [page = "sessions", id, tab] = parts;
-  // A page keeps its conditions in the address itself; another address is another page.
+  // A page changes its own conditions in the address; any other change of the address is another page.
   const key = query.toString();
   if (page === "sessions" && id) return html`<${Session} key=${id} live=${live} id=${id} tab=${tab} query=${query} />`;
   if (page === "sessions") return html`<${Overview} key=${key} live=${live} query=${query} />`;

@@ -1,5 +1,5 @@
-// Markdown of a model as elements: no markup of its own, no picture, and no link but to http and https.
-// Each rule looks at a text once: a model may write whatever it likes.
+// Markdown of a model as elements, without HTML, pictures, and links to anything but http and https.
+// Each rule reads a text once, because a model may write whatever it likes.
 
 import { html, useMemo } from "./vendor/preact.js";
 import { Raw } from "./parts.js";
@@ -109,7 +109,7 @@ function inline(text) {
     else if (mark) emphasis(text, match.index, mark, open, add);
     else if (label) add(link(address, picture ? `picture: ${label}` : label, all));
     else {
-      // Of a sentence, not of the address.
+      // It belongs to the sentence, not to the address.
       const plain = all.replace(/[.,;:!?]{1,8}$/, "");
       at = pattern.lastIndex = match.index + plain.length;
       add(link(plain, plain, plain));

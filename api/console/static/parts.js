@@ -1,4 +1,4 @@
-// What pages are made of.
+// Parts of which pages are made.
 
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { exact, pieces, relative } from "./format.js";

@@ -3,9 +3,9 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 
 const HEIGHT = 150;
-// A shorter axis shows seconds.
+// An axis that is shorter shows seconds.
 const SECONDS_SHOWN = 300;
-// One sample has no extent in time: the library would draw an axis of a day.
+// For a single sample, the library would draw an axis of a day.
 const LEAST_SECONDS = 60;
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const STYLES = "/console/vendor/uplot.css";
@@ -61,10 +61,10 @@ export function Plot({ title, times, series, values, show, most, binary }) {
   const place = useRef(null);
   const plot = useRef(null);
   const [theme, setTheme] = useState(0);
-  // Where the pointer is; the legend shows the values there, else the latest.
+  // The legend shows the values at the pointer, or else the latest.
   const [pointed, setPointed] = useState(null);
   const data = [times, ...values];
-  // The library comes later than the data with which it is asked for.
+  // The library arrives after the data for which it is loaded.
   const latest = useRef(data);
   latest.current = data;
   useEffect(() => {

@@ -39,7 +39,7 @@ export async function followShared(onEvent, onState, signal) {
   };
   channel.postMessage({ asks: true });
   const read = () => {
-    // What came while nobody read is not lost if an event was heard before; else the page lists anew.
+    // After an interruption the stream goes on behind the last event; without one, the page loads its lists again.
     if (known.state === "live" && known.last === null) is("reconnecting");
     known.reads = true;
     const tell = (event) => { channel.postMessage({ event }); heard(event); };

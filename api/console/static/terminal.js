@@ -4,16 +4,16 @@ import { html, useEffect, useRef } from "./vendor/preact.js";
 import { Terminal } from "./vendor/xterm.js";
 import { FitAddon } from "./vendor/xterm-fit.js";
 
-// What a program could otherwise do to the page's user: titles, links that show another address than
-// theirs, the clipboard. Operations on windows (`CSI t`) are off as well, and reports of them.
+// Sequences with which a program could deceive the page's user are off: titles, links that show
+// another address than theirs, the clipboard, and operations on windows (`CSI t`) with their reports.
 const IGNORED_COMMANDS = [0, 1, 2, 8, 52];
 const THEME = {
   background: "#10151a", foreground: "#dfe5e1", cursor: "#7fd0a4", selectionBackground: "#3b5a4c",
 };
 const [FONT, LEAST_FONT] = [13, 7];
-// In pixels: of a terminal that fills the window, its border, and what is left of a window around one that is watched.
+// In pixels: the border of a terminal that fills the window, and the space around a watched one.
 const [LEAST_HEIGHT, EDGE, MARGIN] = [192, 2, 40];
-// The page does not draw faster than this much is drawn: what comes on top of it is not shown.
+// About this many bytes may wait to be drawn: output that arrives while they wait is not shown.
 const MOST_WAITING = 4 * 1024 * 1024;
 
 /** An element in place of `<style>`, which the content policy does not allow: its text is a style sheet. */
@@ -58,7 +58,7 @@ function made({ columns, rows, writable }) {
   });
   for (const command of IGNORED_COMMANDS) terminal.parser.registerOscHandler(command, () => true);
   terminal.parser.registerCsiHandler({ final: "t" }, () => true);
-  // The keyboard is not caught: of a terminal that is only watched every key, of a shell one, are the page's.
+  // The keyboard leads out of every terminal: a watched one leaves all keys to the page, a shell leaves one.
   terminal.attachCustomKeyEventHandler((event) => writable && !leaves(event));
   return terminal;
 }
@@ -115,16 +115,16 @@ export function Screen({ label, columns = 80, rows = 24, writable = false, fits 
     place.current.addEventListener("keydown", leave);
     const adapt = () => (fits ? fill(place.current, fit) : shrink(place.current.parentElement, terminal));
     let frame = null;
-    // In the next frame: it changes what is observed.
+    // In the next frame, because it changes what is observed.
     const soon = () => { frame ??= requestAnimationFrame(() => { frame = null; adapt(); }); };
-    // What is above it may grow, and is within the same part of the page.
+    // It also moves when something above it in the same part of the page grows.
     const watcher = new ResizeObserver(soon);
     watcher.observe(place.current.parentElement);
     watcher.observe(place.current.closest("main"));
     addEventListener("resize", soon);
     const resized = terminal.onResize(() => { if (!fits) soon(); });
     adapt();
-    // One that is not in sight is not drawn.
+    // A terminal that is out of sight is not drawn.
     if (!fits) place.current.parentElement.scrollIntoView({ block: "nearest" });
     const end = onReady({ terminal, write: writer(terminal), size: () => ({ columns: terminal.cols, rows: terminal.rows }) });
     return () => { watcher.disconnect(); cancelAnimationFrame(frame); removeEventListener("resize", soon); resized.dispose(); end?.(); terminal.dispose(); };

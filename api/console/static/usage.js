@@ -1,4 +1,4 @@
-// What live sessions and the host use: the samples that the control plane takes for everybody.
+// What live sessions and the host use, from the samples that the control plane takes.
 
 import { get, withQuery } from "./api.js";
 
@@ -13,7 +13,7 @@ export class Usage {
   constructor() {
     this.round = 0;
     this.host = null;
-    // When the latest sample was heard of, in seconds.
+    // When the latest sample came, in seconds.
     this.at = null;
     this.sessions = new Map();
     this.interval = FIRST_SECONDS;
@@ -36,7 +36,7 @@ export class Usage {
 
   async load(signal) {
     const found = await get(withQuery("/api/usage", { after: this.round }), { signal });
-    // A control plane that has started again counts from the beginning.
+    // A control plane counts its samples from its start.
     if (found.round < this.round) {
       Object.assign(this, { round: 0, host: null, sessions: new Map() });
       return this.load(signal);
@@ -57,7 +57,7 @@ export class Usage {
         disk_used: joined(before.disk_used, host.disk_used),
       };
     }
-    // What has not changed stays the same object, which is not drawn again.
+    // An entry that has not changed stays the same object, and is not drawn again.
     this.sessions = new Map(items.map((item) => {
       const before = this.sessions.get(keyOf(item));
       return [keyOf(item), before && !fresh ? before : {

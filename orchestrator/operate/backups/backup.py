@@ -21,14 +21,14 @@ from orchestrator.settings.settings import Settings
 # Pages for each step, between which progress is reported.
 _STEP_PAGES = 4096
 _BUSY_SECONDS = 10.0
-# Archiving moves evidence from one place to another: then everything is copied again.
+# If sessions are archived meanwhile, their evidence moves, and everything is copied again.
 _ATTEMPTS = 3
 
 
 class TakenBackup(NamedTuple):
-    """A complete and verified backup: size of the file, its events and chains.
+    """A complete and verified backup: the size of its file, and how much it has.
 
-    `left_out` tells why workspaces that were asked for are not in it, by id.
+    `left_out` has, by id, why requested workspaces are not in it.
     """
 
     bytes: int
@@ -114,7 +114,7 @@ def _scratch(draft: Path) -> Iterator[Path]:
 
 
 def _copy_database(source: Path, copy: Path, report: Report) -> None:
-    """One consistent view of the database, however long it takes; writers do not wait for it."""
+    """Copies one consistent view of the database; writers do not wait, however long it takes."""
 
     def progress(_status: int, remaining: int, total: int) -> None:
         report(f"database, {100 * (total - remaining) // max(total, 1)} %")
@@ -126,8 +126,8 @@ def _copy_database(source: Path, copy: Path, report: Report) -> None:
     ):
         origin.isolation_level = None
         origin.execute("PRAGMA query_only = ON")
-        # A transaction of this connection keeps what the steps see the same. Without one, each
-        # commit of the control plane would make them begin again.
+        # All steps see the database as of this transaction. Without one, each commit of the
+        # control plane would make the copy begin again.
         origin.execute("BEGIN")
         origin.execute("SELECT count(*) FROM schema_version").fetchone()
         target.execute("PRAGMA synchronous = OFF")
@@ -139,7 +139,7 @@ def _copy_database(source: Path, copy: Path, report: Report) -> None:
 def _write(
     settings: Settings, file: IO[bytes], copy: Path, report: Report, *, private: bool
 ) -> BackupWriter:
-    """Writes everything but workspaces; the writer is to be closed."""
+    """Writes everything but workspaces; the caller closes the writer."""
     writer = BackupWriter(file, _about(settings, copy, private=private))
     writer.add(DATABASE, copy)
     for member in members(roots(settings, private=private)):

@@ -54,9 +54,9 @@ class BackupWriter:
         self._add(_ABOUT, len(text), io.BytesIO(text))
 
     def add(self, name: str, path: Path) -> None:
-        """Adds a file as long as it is now; one that grows is copied up to here. Raises: OSError.
+        """Adds a file with the length that it has now, even if it grows meanwhile.
 
-        FileNotFoundError if it is gone.
+        Raises: FileNotFoundError if it is gone; OSError.
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as source:
@@ -90,7 +90,7 @@ class BackupReader:
         self._file = file
         self._seen: dict[str, Digest] = {}
         self._parts: list[layout.BackupPart] = []
-        # Known once all was read: of the whole file, and whether the backup itself states it.
+        # Known once all was read: the digest of the whole file, and whether the backup states it.
         self.sha256 = ""
         self.is_stated = False
         try:
@@ -130,8 +130,8 @@ class BackupReader:
     def unpack(self, directory: Path, report: Report) -> None:
         """Writes every member below the empty directory, durably.
 
-        What it wrote is worth nothing if this raises. Raises: BackupError if the backup is damaged;
-        OSError.
+        If this raises, what was written can't be used. Raises: BackupError if the backup is
+        damaged; OSError.
         """
         for name in self._members(directory):
             report(name)
@@ -193,7 +193,7 @@ class BackupReader:
 
 
 def _digests(file: IO[bytes], before: int) -> tuple[str, str]:
-    """The SHA-256 of the bytes before that one, and of all. Raises: OSError."""
+    """The SHA-256 of that many first bytes, and of the whole file. Raises: OSError."""
     file.seek(0)
     found, left = hashlib.sha256(), before
     while left and (piece := file.read(min(_PIECE, left))):

@@ -11,13 +11,13 @@ from orchestrator.settings.settings import Settings
 DATABASE = "paddock.db"
 ARCHIVE = "archive"
 KEYS_FILE = "keys.toml"
-# Who has one of these can use the instance, or sign in its name.
+# Whoever has one of these can use the instance, or sign in its name.
 PRIVATE = ("admin.key", "preview.key", "anchor.key", "secrets.key", "egress-ca")
-# The database names their files.
+# The database names the files in them.
 BELONGS_TO_DATABASE = ("evidence", ARCHIVE)
 _OTHERS = ("anchor.pub", "images.toml", "last-good", "evidence")
-# Of this machine, of the running process, or made again by the next start. Workspaces are added on
-# request, in another form.
+# They belong to this machine or to the running process, or the next start makes them again.
+# Workspaces are added on request, in another form.
 LEFT_OUT = frozenset(
     {
         *("instance", "lock", "url", "paddock.log", f"{DATABASE}-wal", f"{DATABASE}-shm"),
@@ -36,8 +36,8 @@ class Member(NamedTuple):
 def roots(settings: Settings, *, private: bool = True) -> dict[str, Path]:
     """Files and directories besides the database, by their names in a backup; not all exist.
 
-    Those that the settings place outside the state directory are included, except a keys file: it
-    is the operator's own.
+    Files that the settings place outside the state directory are included, except a keys file,
+    which is the operator's own.
     """
     state_dir = settings.state_dir
     found = {name: state_dir / name for name in _OTHERS}

@@ -8,7 +8,7 @@ _BLOCK, _RECORD = tarfile.BLOCKSIZE, tarfile.RECORDSIZE
 
 
 class BackupPart(NamedTuple):
-    """A member: where its head begins, and where its content does and how long it is."""
+    """A member: where its head and its content begin, and how long the content is."""
 
     name: str
     start: int
@@ -22,14 +22,14 @@ class BackupPart(NamedTuple):
 
 
 def info(name: str, size: int) -> tarfile.TarInfo:
-    """The member of that name: all else is the same for all of them."""
+    """The head of a member; everything but the name and the size is the same in all heads."""
     made = tarfile.TarInfo(name)
     made.size, made.mode = size, 0o600
     return made
 
 
 def bent(file: IO[bytes], parts: Sequence[BackupPart]) -> str | None:
-    """What differs besides contents, in words; None: nothing. Raises: OSError."""
+    """What differs from a backup's layout, in words; None: nothing. Raises: OSError."""
     at = 0
     for part in parts:
         if part.start != at:
@@ -47,7 +47,7 @@ def _head(part: BackupPart) -> bytes:
 
 
 def _piece(file: IO[bytes], start: int, end: int) -> bytes:
-    # A head is small, whatever the file says: longer ones are none of ours.
+    # Our heads are small, so no more is read, whatever the file says.
     file.seek(start)
     return file.read(min(end - start, _RECORD))
 

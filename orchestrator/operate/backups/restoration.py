@@ -1,8 +1,9 @@
 """Restores a backup into the state directory of a control plane that does not run.
 
-A backup is unpacked and verified in `restoring`, which then becomes `restored`: from then on it
-counts, and whoever locks the state directory next moves its files into place (`settle`). A
-restoration that is killed therefore leaves either what was there before or the whole backup.
+A backup is unpacked and verified in the directory `restoring`, which is then renamed to `restored`.
+From then on the restoration is decided: whoever locks the state directory next moves the files into
+place (`settle`). A restoration that is killed therefore leaves either what was there before or the
+whole backup.
 """
 
 import os
@@ -38,7 +39,7 @@ _END_SANDBOXES = """
 class RestoredBackup(NamedTuple):
     """What was restored: when it was taken, its sessions that end, and its chains.
 
-    `kept` has what was there before.
+    `kept` is the directory with what was there before.
     """
 
     taken_at: str
@@ -51,7 +52,7 @@ class RestoredBackup(NamedTuple):
 async def restore(
     settings: Settings, source: Path, report: Report, *, replace: bool = False
 ) -> RestoredBackup:
-    """Restores `source`; with `replace`, what is there is kept beside it, in the same directory.
+    """Restores `source`; with `replace`, what is there is moved aside within the state directory.
 
     Sessions that were live when the backup was taken end as `crash` at the next start. Raises:
     BackupError, also if a control plane uses the directory; nothing is changed then.
@@ -104,7 +105,7 @@ def settle(settings: Settings) -> Path | None:
     if (complete / SLOTS).exists():
         settle_slots(complete / SLOTS, state_dir, keep)
     targets = {**roots(settings), DATABASE: state_dir / DATABASE}
-    # The database comes last: as long as it is here, the old one is the one in place.
+    # The database comes last: until it is moved, the old one is in force.
     for name in sorted(os.listdir(complete), key=lambda name: name == DATABASE):
         if name in targets:  # a keys file that the settings place elsewhere stays as it is
             _move(complete / name, targets[name], kept)
@@ -114,7 +115,7 @@ def settle(settings: Settings) -> Path | None:
 
 
 def _move(new: Path, target: Path, kept: Path) -> None:
-    """Moves what is there away, and then the new file or directory into its place."""
+    """Moves away what is there, and then the new file or directory into its place."""
     for end in _BESIDE:
         old = target.with_name(target.name + end)
         if os.path.lexists(old):

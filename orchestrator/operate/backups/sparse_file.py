@@ -1,4 +1,4 @@
-"""Sparse files in a stream: each range of data behind its place and length, then the file's length.
+"""Sparse files in a stream: place, length and data of each range, then the file's length.
 
 Neither side holds more than a piece in memory. Every call blocks.
 """

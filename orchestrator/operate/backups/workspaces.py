@@ -20,7 +20,7 @@ _NO_IMAGE = "it is a plain directory, without an image"
 
 
 class AddedWorkspaces(NamedTuple):
-    """How many are in the backup, and why others are not, by id."""
+    """How many workspaces are in the backup, and by id why others are not."""
 
     number: int
     left_out: dict[str, str]
@@ -29,7 +29,7 @@ class AddedWorkspaces(NamedTuple):
 def add_workspaces(
     writer: BackupWriter, database: Path, state_dir: Path, scratch: Path, report: Report
 ) -> AddedWorkspaces:
-    """Adds those that the backup's `database` names, one after the other, each of one moment.
+    """Adds the workspaces that the backup's `database` names, each as it is at one moment.
 
     `scratch` is a file that this makes and removes. Raises: OSError, sqlite3.Error.
     """
@@ -67,7 +67,7 @@ def check_slots(draft: Path, database: sqlite3.Connection) -> int:
 
 
 def settle_slots(complete: Path, state_dir: Path, keep: Callable[[], Path]) -> None:
-    """Moves the slots below `complete` into their place; those there go below `keep()`.
+    """Moves the slots below `complete` into their place; slots that are there go below `keep()`.
 
     It may be repeated. Raises: OSError, MountError.
     """

@@ -27,7 +27,7 @@ def check_resources(settings: Settings, existing: Path) -> list[Check]:
 
 
 def resource_checks(settings: Settings, left: Resources) -> list[Check]:
-    """What is left of both, compared with the minimums."""
+    """Free memory and free disk space, compared with the minimums."""
     return [memory_check(settings, left), disk_check(settings, left)]
 
 

@@ -17,8 +17,8 @@ _REMEDY = "`paddock doctor` shows how to get it"
 def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
     """One check per level: whether the host offers what the level requires.
 
-    A level that can't be enforced leaves the others usable, so it is a warning unless all levels
-    fail. A sandbox's runtime may offer even less, which only a container of it can show.
+    A level that can't be enforced leaves the others usable, so its check is a warning unless all
+    levels fail. A sandbox's runtime may offer less than the host, which only a container shows.
     """
     missing = {level.name: unmet(level.requires, facts, level.rates) for level in levels.values()}
     refuse = failure if all(missing.values()) else warning

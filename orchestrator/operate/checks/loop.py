@@ -18,7 +18,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 def loop_check(worst: LongestPass | None) -> Check:
-    """What the longest pass of the last hour says."""
+    """The check of the longest pass of the last hour."""
     if worst is None:
         return ok(LOOP, "nothing was measured yet")
     found = (
@@ -31,7 +31,7 @@ def loop_check(worst: LongestPass | None) -> Check:
 
 
 def check_loop(settings: Settings) -> Check:
-    """What the running control plane says of itself. Blocks for some seconds at most."""
+    """The check as the running control plane reports it. Blocks for some seconds at most."""
     if not (settings.state_dir / URL_FILE).exists():
         return ok(LOOP, _NOBODY)
     url = urlsplit(find_url(settings))

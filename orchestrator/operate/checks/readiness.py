@@ -28,7 +28,7 @@ _SLOW = "check whether its disk or the engine hangs"
 
 
 class Readiness:
-    """May be shown to anyone: answers are reused for `fresh_seconds` and contain no host paths."""
+    """Checks that anyone may see: without host paths, and reused for `fresh_seconds`."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Readiness:
 
 
 def policy_check(problems: dict[Path, str], levels_dir: Path | None = None) -> Check:
-    """The last configuration that was read stays in force.
+    """Whether the operator's files are in force as they are; otherwise earlier versions are.
 
-    The reason is told for files of levels. Reasons of others may name keys, so they are left out.
+    For a level's file the check has the reason. Reasons for others may name keys, so it has none.
     """
     if not problems:
         return ok(POLICY, "levels, keys and rules of tools are as their files say")

@@ -1,4 +1,4 @@
-"""What the last start of the control plane took over, from its own record."""
+"""What the last start of the control plane took over, according to its record."""
 
 import json
 import sqlite3

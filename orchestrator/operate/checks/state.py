@@ -66,7 +66,7 @@ def _permissions(path: Path, facts: os.stat_result) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """The check of the database; the time of its last event and the last start, if it has them."""
+    """The check of the database, the time of its last event, and the check of the last start."""
 
     check: Check
     last_event: str | None = None

@@ -24,7 +24,7 @@ def range_check(uids: UidRange) -> Check:
 
 
 def check_uids(settings: Settings) -> Check:
-    """Whether a control plane that is not running could have its range. Blocks."""
+    """Whether a control plane could have its range of uids if it were started now. Blocks."""
     base, count = settings.uid_base, settings.uid_count
     if base is None:
         return ok(UIDS, f"a free range of {count} uids is chosen at each start")
@@ -35,7 +35,7 @@ def check_uids(settings: Settings) -> Check:
 
 
 def _runs(settings: Settings) -> bool:
-    """Whether a control plane has the state directory, and so its range."""
+    """Whether a control plane uses the state directory, and so the range."""
     try:
         os.close(directories.lock(settings.state_dir))
     except BlockingIOError:

@@ -1,1 +1,1 @@
-"""Signed messages to hosts: hooks, which tell what happens, and the tools that hosts register."""
+"""Hooks: signed messages to hosts about what happens in sessions."""

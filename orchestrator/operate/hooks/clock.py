@@ -4,7 +4,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-# The host's clock may be set meanwhile, so nobody waits for longer without a look at it.
+# The host's clock may be set meanwhile, so it is looked at after this time at the latest.
 _LONGEST_WAIT = 60.0
 
 

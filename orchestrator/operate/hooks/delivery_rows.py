@@ -31,8 +31,8 @@ class NewDelivery(NamedTuple):
 class Delivery:
     """A message to a hook. `due_at` is in seconds since 1970; the other times are as in records.
 
-    `tries` counts those that were begun. `due_at` None: it waits for an earlier one, or is given
-    up.
+    `tries` counts the tries that were begun. `due_at` None: it waits for an earlier message, or was
+    given up.
     """
 
     number: int
@@ -73,7 +73,7 @@ _COLUMNS = (
     "number, id, hook_id, session_key, session_id, type, body, tries, due_at, tried_at, error,"
     " undelivered_at"
 )
-# By their indexes alone, because they follow every change.
+# They are counted after every change, so the indexes alone must do.
 _COUNTS = (
     "SELECT count(*) FROM hook_deliveries INDEXED BY hook_deliveries_waiting"
     " WHERE hook_id = ? AND undelivered_at IS NULL",
@@ -94,7 +94,7 @@ _BEGIN_NEXT = """
 
 
 def counts(connection: sqlite3.Connection, hook_id: str) -> DeliveryCounts:
-    """What a hook has."""
+    """How many messages of a hook wait, and how many were given up."""
     (waiting,), (undelivered,) = (
         connection.execute(statement, (hook_id,)).fetchone() for statement in _COUNTS
     )
@@ -123,7 +123,7 @@ def enqueue(
 
 
 def limit_due(connection: sqlite3.Connection, hook_id: str, latest: float) -> DeliveryCounts:
-    """Moves later due times to that time: the clock was set back meanwhile."""
+    """Moves due times that are later to that time, because the clock may have been set back."""
     connection.execute(
         "UPDATE hook_deliveries SET due_at = :latest WHERE hook_id = :hook AND due_at > :latest",
         {"hook": hook_id, "latest": latest},
@@ -134,7 +134,7 @@ def limit_due(connection: sqlite3.Connection, hook_id: str, latest: float) -> De
 def next_due(
     connection: sqlite3.Connection, hook_id: str, without: Collection[str]
 ) -> float | None:
-    """The earliest due time, except for those sessions."""
+    """The earliest due time of messages, except those of the sessions `without`."""
     found = connection.execute(
         "SELECT due_at, session_key FROM hook_deliveries"
         " WHERE hook_id = ? AND due_at IS NOT NULL ORDER BY due_at LIMIT ?",
@@ -151,9 +151,9 @@ def claim(
     now: float,
     again_at: float,
 ) -> list[Delivery]:
-    """Begins to try what is due, except for those sessions.
+    """Begins to try what is due, except messages of the sessions `without`.
 
-    Each is due again at `again_at`, for the case that nobody learns how it went.
+    Each is due again at `again_at`, in case nobody learns how the try went.
     """
     found = _deliveries(
         connection,
@@ -169,7 +169,7 @@ def claim(
 
 
 def deliver(connection: sqlite3.Connection, delivery: Delivery, now: float) -> DeliveryCounts:
-    """Forgets a delivery that was made; the session's next one is due."""
+    """Forgets a delivery that was made; the session's next one is due now."""
     connection.execute("DELETE FROM hook_deliveries WHERE number = ?", (delivery.number,))
     _begin_next(connection, delivery.hook_id, delivery.session_key, now)
     return counts(connection, delivery.hook_id)
@@ -189,7 +189,7 @@ def give_up(
 ) -> DeliveryCounts:
     """Keeps a delivery as undelivered; the session's next one is due.
 
-    Those that were given up before `kept_since` are forgotten, and the oldest ones above the limit.
+    Deliveries that were given up before `kept_since` are forgotten, and the oldest above the limit.
     """
     connection.execute(
         "UPDATE hook_deliveries SET error = ?, tried_at = ?, due_at = NULL, undelivered_at = ?"
@@ -214,7 +214,7 @@ def give_up(
 def try_again(
     connection: sqlite3.Connection, hook_id: str, delivery_id: str, now: float, kept_since: str
 ) -> tuple[Delivery, DeliveryCounts] | None:
-    """Makes an undelivered one wait again, as if it were new; None if there is none."""
+    """Makes an undelivered message wait again, as if it were new; None if there is none."""
     found = connection.execute(
         "UPDATE hook_deliveries SET undelivered_at = NULL, tries = 0"
         " WHERE hook_id = ? AND id = ? AND undelivered_at >= ? RETURNING session_key",
@@ -227,7 +227,7 @@ def try_again(
 
 
 def find(connection: sqlite3.Connection, hook_id: str, delivery_id: str) -> Delivery:
-    """One that exists."""
+    """The delivery with that id, which exists."""
     (found,) = _deliveries(connection, "WHERE hook_id = ? AND id = ?", (hook_id, delivery_id))
     return found
 
@@ -254,7 +254,7 @@ def page(
 
 
 def clear(connection: sqlite3.Connection, hook_id: str) -> bool:
-    """Removes a portion of the rows of a hook that is no more; whether there may be others."""
+    """Removes some rows of a hook that is gone; returns whether there may be others."""
     connection.execute("DELETE FROM hook_positions WHERE hook_id = ?", (hook_id,))
     removed = connection.execute(
         "DELETE FROM hook_deliveries WHERE number IN"
@@ -265,7 +265,7 @@ def clear(connection: sqlite3.Connection, hook_id: str) -> bool:
 
 
 def _begin_next(connection: sqlite3.Connection, hook_id: str, session_key: str, now: float) -> None:
-    """The session's first message that waits is due, unless it is already, or one behind it is."""
+    """Makes the session's first waiting message due, unless one of its messages is due already."""
     connection.execute(_BEGIN_NEXT, {"hook": hook_id, "key": session_key, "now": now})
 
 

@@ -1,4 +1,4 @@
-"""One hook: where messages go, and which. Pure."""
+"""One hook: which messages go where. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Hook:
 
     @property
     def origin(self) -> str:
-        """Its URL up to the host and port: the rest may have a token."""
+        """The URL up to its host and port, because the rest may have a token."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
@@ -47,7 +47,7 @@ def beneath(url: str, prefixes: Iterable[str]) -> bool:
             _origin(wanted) == _origin(prefix) and _within(wanted.path, prefix.path)
             for prefix in map(urlsplit, prefixes)
         )
-    except ValueError:  # a port that is none
+    except ValueError:  # a malformed port
         return False
 
 

@@ -94,7 +94,7 @@ class HookDeliveries:
             await posts.close()
 
     def wake(self, counts: DeliveryCounts) -> None:
-        """Looks at the queue, which somebody else has changed."""
+        """Looks at the queue again, because somebody else has changed it."""
         self.counts = counts
         self._news.set()
 
@@ -136,14 +136,14 @@ class HookDeliveries:
 
     async def _send_all(self, posts: TaskScope) -> None:
         while True:
-            # First, so that news during the round are not missed.
+            # Before the round, so that news during it are not missed.
             self._news.clear()
             with self.rounds.round():
                 due_at = await self._round(posts)
             await self._clock.wait(self._news, due_at)
 
     async def _round(self, posts: TaskScope) -> float | None:
-        """Begins to send what is due; returns when more will be, None: after some news."""
+        """Begins to send what is due. Returns when more will be due; None: not before some news."""
         due_at = await self._next_due()
         now, free = self._clock.now(), AT_ONCE - len(self._sending)
         if due_at is None or due_at > now or not free:
@@ -170,7 +170,10 @@ class HookDeliveries:
         )
 
     async def _send(self, delivery: Delivery) -> None:
-        """Raises: StoreError; it is tried again then, because it was claimed."""
+        """Sends a message and stores how that went.
+
+        Raises: StoreError; then it is due again later, because it was claimed.
+        """
         try:
             error = await self._try(delivery)
             await self._settle(delivery, error)
@@ -180,7 +183,7 @@ class HookDeliveries:
             self._room.set()
 
     async def _try(self, delivery: Delivery) -> str | None:
-        """What went wrong, if something did."""
+        """Sends it once; returns what went wrong, if something did."""
         refused = self._refusal(self.hook)
         if refused is not None or self.hook.secret is None:
             return refused or "its secret is lost: remove the hook and add it again"
@@ -214,7 +217,7 @@ class HookDeliveries:
     def _outcome(
         self, delivery: Delivery, error: str | None
     ) -> tuple[Callable[[sqlite3.Connection], DeliveryCounts], tuple[str, ...]]:
-        """What is stored of a try, and what is counted."""
+        """The step that stores how a try went, and the outcomes that are counted."""
         now, tries = self._clock.now(), delivery.tries + 1
         if error is None:
             return partial(delivery_rows.deliver, delivery=delivery, now=now), ("delivered",)
@@ -237,7 +240,7 @@ def pause(tries: int, chance: float) -> float:
 
 
 def kept_since() -> str:
-    """Deliveries that were given up before are kept no longer."""
+    """The time before which deliveries were given up that are kept no longer."""
     return time_text(datetime.now(UTC) - KEPT)
 
 

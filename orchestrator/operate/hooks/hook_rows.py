@@ -12,12 +12,12 @@ _COLUMNS = "id, url, events, key, managed_by, set_by, created_at, sealed"
 
 
 def bound(hook: Hook) -> bytes:
-    """What a secret is sealed for: its hook, and where that sends."""
+    """What the secret is bound to when it is sealed: its hook, and the hook's URL."""
     return json.dumps([hook.id, hook.url]).encode()
 
 
 def adding(hook: Hook, sealed: bytes) -> Effect:
-    """Stores a hook, which is told of the events after this one."""
+    """Stores a hook, which gets messages about the events after this one."""
     row = (
         *(hook.id, hook.url, json.dumps(hook.events), hook.key, hook.managed_by),
         *(hook.set_by, hook.created_at, sealed),
@@ -63,7 +63,7 @@ def position(connection: sqlite3.Connection, hook_id: str) -> int:
 
 
 def unknown(connection: sqlite3.Connection, known: Collection[str]) -> list[str]:
-    """Hooks that are no more, such as those that left the configuration, with rows that are."""
+    """Hooks that are gone but still have rows, such as those that left the configuration."""
     found = connection.execute(
         "SELECT hook_id FROM hook_positions UNION SELECT DISTINCT hook_id FROM hook_deliveries"
     ).fetchall()

@@ -21,10 +21,10 @@ class WantedHook(NamedTuple):
 
 
 class HookRules:
-    """Admins send anywhere and are told of all sessions, operators' keys as the operator says."""
+    """Admins' hooks send anywhere, about any session; the operator limits other keys' hooks."""
 
     def __init__(self, keys: KeyRing, prefixes: tuple[str, ...]) -> None:
-        """`prefixes`: where hooks of keys that are no admins' may send."""
+        """`prefixes` are the URLs to which hooks of other keys than admins' may send."""
         self._keys = keys
         self._prefixes = prefixes
 
@@ -50,7 +50,7 @@ class HookRules:
             )
 
     def refusal(self, hook: Hook) -> str | None:
-        """Why nothing may be sent to it at present: what permitted it may be gone."""
+        """Why nothing may be sent to it now; None: it may. What permitted a hook may be gone."""
         if hook.managed_by is None:
             return None
         known = self._keys.named(hook.managed_by)

@@ -42,7 +42,7 @@ class _Running(NamedTuple):
 
 
 class Hooks:
-    """From `start` to `close`. Each hook has a supervised task, so that none delays another."""
+    """Delivers from `start` to `close`. Each hook has its own task, so that none delays another."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Hooks:
             self._begin(hook)
 
     async def _follow_configuration(self) -> None:
-        """Clears hooks that left it; new ones are told of all from here on. Raises: StoreError."""
+        """Clears hooks that left it; new ones get all messages from here on. Raises: StoreError."""
         known = frozenset(self._hooks)
         for gone in await self._database.read(partial(hook_rows.unknown, known=known)):
             await self._clear(gone)
@@ -99,7 +99,7 @@ class Hooks:
             await running.task.close()
 
     def visible(self, principal: Principal) -> list[Hook]:
-        """Those that the caller manages, and for admins all."""
+        """The hooks that the caller manages; for admins all."""
         return [hook for hook in self._hooks.values() if may_see(principal, hook)]
 
     def get(self, principal: Principal, hook_id: str) -> Hook:
@@ -110,12 +110,12 @@ class Hooks:
         return hook
 
     def counts(self, hook: Hook) -> DeliveryCounts:
-        """What it has of deliveries."""
+        """How many of its messages wait, and how many were given up."""
         running = self._running.get(hook.id)
         return DeliveryCounts(0, 0) if running is None else running.deliveries.counts
 
     def total(self) -> DeliveryCounts:
-        """What all have together."""
+        """The counts of all hooks together."""
         each = [running.deliveries.counts for running in self._running.values()]
         return DeliveryCounts(
             sum(one.waiting for one in each), sum(one.undelivered for one in each)
@@ -126,10 +126,10 @@ class Hooks:
         return hook_id in self._running
 
     async def add(self, principal: Principal, wanted: WantedHook) -> Hook:
-        """Adds a hook, which is told of what is recorded from now on.
+        """Adds a hook, which gets messages about what is recorded from now on.
 
-        Raises: ValidationError for its URL or key; PermissionDeniedError for those that the caller
-        may not use; ConflictError if there are too many; AuditUnavailableError.
+        Raises: ValidationError for its URL or key; PermissionDeniedError if the caller may not use
+        them; ConflictError if there are too many; AuditUnavailableError.
         """
         managed_by = manager_of(principal)
         self._rules.check(wanted, managed_by)
@@ -157,7 +157,7 @@ class Hooks:
         """Removes a hook and its deliveries; nothing more is sent to it.
 
         Raises: NotFoundError; ConflictError if it is in the configuration; AuditUnavailableError
-        if that is not on record.
+        if the removal is not on record.
         """
         if self.get(principal, hook_id).configured:
             raise ConflictError(f"{hook_id} is in the operator's configuration")

@@ -1,4 +1,4 @@
-"""What hooks are told about events of the record. Pure."""
+"""Messages to hooks, made from events of the record. Pure."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from orchestrator.record.audit.recorded_event import Recorded
 from paddock.audit.chain import Event
 from paddock.contract.words import HOOK_EVENTS, HookEvent, Rationale
 
-# Where a message would be longer, its longest members are left out.
+# If a message would be longer, its longest members are left out.
 MOST_BODY_BYTES = 32 * 1024
 
 Members = Mapping[str, Any]
@@ -23,7 +23,7 @@ class HookMessage(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """Events of the record that a type of message comes from, and what is told of them."""
+    """The operation whose events give a type of message, and how to make its data."""
 
     operation: str
     tell: Callable[[Event], Members | None]
@@ -38,7 +38,7 @@ def _created(event: Event) -> Members:
 
 
 def _closed(event: Event) -> Members:
-    """`acknowledged` is false if it could not be created after all."""
+    """`acknowledged` is false if the session could not be created after all."""
     return {
         **_some(event["result"], "status", "rationale_code", "deadline"),
         "acknowledged": event["args"].get("acknowledged", True),
@@ -47,7 +47,7 @@ def _closed(event: Event) -> Members:
 
 
 def _completed(event: Event) -> Members | None:
-    """The end of a turn, if its program was a model."""
+    """The end of a run: a turn whose program was a model."""
     if (event["result"] or {}).get("kind") != "run":
         return None
     return {
@@ -68,7 +68,7 @@ def _exceeded(event: Event) -> Members:
 
 
 def _missed(event: Event) -> Members | None:
-    """The end of a session, if it is because of a miss."""
+    """The end of a session because of a miss in its context pack."""
     if (event["result"] or {}).get("rationale_code") != Rationale.CONTEXT_MISS:
         return None
     return {"error": event["error"]}
@@ -87,12 +87,12 @@ assert set(_SOURCES) == set(HOOK_EVENTS)  # noqa: S101 - at import
 
 
 def operations_for(wanted: Iterable[HookEvent]) -> frozenset[str]:
-    """The operations of the record from which these messages come."""
+    """The operations whose events give these messages."""
     return frozenset(_SOURCES[each].operation for each in wanted)
 
 
 def messages_of(event: Event, wanted: Iterable[HookEvent]) -> Iterator[HookMessage]:
-    """What is told of an event to those that want these types; often nothing."""
+    """The messages of these types that an event gives; often there are none."""
     if event["session_id"] is None:
         return
     types = frozenset(wanted)
@@ -105,7 +105,7 @@ def messages_of(event: Event, wanted: Iterable[HookEvent]) -> Iterator[HookMessa
 
 
 def delivery_id(hook_id: str, event: Recorded, message: HookMessage) -> str:
-    """The same for the same message to the same hook, and for no other."""
+    """The id of a message to a hook; no other message has the same."""
     text = f"{hook_id}\n{event.hash}\n{message.type}"
     return f"dlv-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

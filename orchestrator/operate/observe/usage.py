@@ -1,4 +1,4 @@
-"""What sessions and the host have used in the last ten minutes, sampled once for all who look."""
+"""What sessions and the host used in the last ten minutes, sampled once for all readers."""
 
 import asyncio
 from collections import deque
@@ -15,7 +15,7 @@ from orchestrator.state.session import Session
 
 INTERVAL_SECONDS = 10.0
 SAMPLES = 60
-# Workspaces grow slowly, and each needs a look of its own.
+# Workspaces grow slowly, and each must be examined by itself, so few samples do.
 _DISK_EVERY = 3
 _ROUND_SECONDS = 120.0
 _IDLE_MODES = ("idle", "iowait")
@@ -39,7 +39,7 @@ class HostSample(NamedTuple):
 
 @dataclass(slots=True)
 class SessionUsage:
-    """A session's samples, the latest last; None where it had no sandbox or none was visible."""
+    """A session's samples, the latest last; None where no sandbox was visible."""
 
     samples: deque[Sample | None] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     disk: DiskUsage | None = None
@@ -117,7 +117,7 @@ def _of(container_id: str, now: Gauged, before: Gauged | None) -> Sample | None:
         return None
     earlier: Mapping[str, Usage] = before.usages if before else {}
     known = earlier.get(container_id)
-    # What a new one used before is not known to be of this interval.
+    # A new sandbox may have used its time before this interval.
     used = usage.cpu_seconds - known.cpu_seconds if known else 0.0
     seconds = now.at - before.at if before else INTERVAL_SECONDS
     percent = round(max(0.0, used) / max(seconds, 1.0) * 100, 1)
@@ -125,7 +125,7 @@ def _of(container_id: str, now: Gauged, before: Gauged | None) -> Sample | None:
 
 
 def of_host(now: Gauged, before: Gauged | None) -> HostSample:
-    """The host's use between two looks, and in the first one since its boot."""
+    """The host's use between two samples; the first sample counts from its boot."""
     load, earlier = now.load, before.load.cpu_seconds if before else {}
     spent = {
         mode: max(0.0, used - earlier.get(mode, 0.0)) for mode, used in load.cpu_seconds.items()

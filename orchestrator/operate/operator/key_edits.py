@@ -66,7 +66,7 @@ class KeyEdits:
             return secret
 
     async def revoke(self, actor: str, name: str) -> None:
-        """Removes a key; it is refused, and its streams end, before the record of that.
+        """Removes a key, which is refused, and whose streams end, before that is recorded.
 
         Raises: NotFoundError; ConflictError for the admin key, or if the file can't be changed;
         AuditUnavailableError if the removal is not on record.
@@ -84,9 +84,9 @@ class KeyEdits:
             await self._record("key.revoke", actor, {"name": name}, stop=True)
 
     async def _apply(self, name: str, *, exists: bool) -> None:
-        """Puts the file into force. Raises: ConflictError if the key does not exist as it should.
+        """Puts the file into force. Raises: ConflictError if the key is not as it should be then.
 
-        Whether the reading is on record does not matter here: the key's own event follows.
+        It does not matter whether the reading is on record, because the key's own event is.
         """
         with suppress(TimeoutError):
             await self._reload.look()
@@ -139,7 +139,7 @@ class KeyEdits:
 
 
 def _recorded(key: Principal) -> dict[str, Any]:
-    """The key's entry for the record, which has no fractions."""
+    """The key's entry for the record, in which fractions are texts."""
     members = {
         "name": key.name,
         "role": str(key.role),

@@ -33,7 +33,7 @@ from orchestrator.settings.watched_files import Source, ensure_file, fingerprint
 log = logging.getLogger(__name__)
 
 # watchfiles has no wait that ends with an event. Its thread checks at this interval whether the
-# kernel has reported changes. After that it waits for another step without news, two at most.
+# kernel has reported changes, and then waits for one or two further intervals without news.
 STEP_MS = 1000
 _DEBOUNCE_MS = 400
 # Some file systems report no changes, a directory may be replaced, and a file may not exist yet, so
@@ -52,7 +52,7 @@ class Reload:
 
     `levels`, `session_policies`, `keys`, `images`, `secrets` and `tools` follow its files.
 
-    `problems` says by file why its latest version is not in force.
+    `problems` has, by file, why the latest version is not in force.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -67,7 +67,7 @@ class Reload:
         if settings.keys_file is None:
             ensure_file(settings.keys_path)
         ensure_file(settings.images_path)
-        # Before they are read, so that an edit during the read is noticed.
+        # They are taken before the files are read, so that an edit during the read is noticed.
         keys_seen = fingerprints([settings.keys_path])
         admin_key_file = settings.state_dir / ADMIN_KEY_FILE
         admin_key_seen = fingerprints([admin_key_file])
@@ -207,11 +207,11 @@ class Reload:
                     yield_on_timeout=True,
                     recursive=False,
                 )
-                # Once: a replaced file is a different one, which is watched anew.
+                # Only once, because a replaced file is another one, which must be watched anew.
                 next(changes, None)
                 changes.close()
             except (OSError, RuntimeError) as error:
-                # A file is gone, or the kernel has no more watches.
+                # A file is gone, or the kernel has no watch left.
                 log.warning("policy files can't be watched, only looked at: %s", error)
                 self._stop.wait(_LOOK_SECONDS)
 
@@ -296,5 +296,5 @@ class Reload:
 
 
 def _named(rules: RuleFiles, seen: Mapping[Path, str]) -> list[Path]:
-    """The subject of a problem that concerns all of them."""
+    """The files, or the directory without files, for a problem that concerns all of them."""
     return list(seen) or ([] if rules.directory is None else [rules.directory])

@@ -1,7 +1,7 @@
 """The form of a snapshot's archive: a tar of parts in one order, each with its digest. Pure.
 
-`snapshot.json` comes first and lists the others with sizes and digests; `snapshot.sha256` has its
-own. Only headers as `header` writes them are read, so nothing can be hidden in one.
+`snapshot.json` comes first and lists the parts with sizes and digests; `snapshot.sha256` has the
+digest of `snapshot.json`. Only headers as `header` writes them are read, so none can hide anything.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ DIGEST = "snapshot.sha256"
 WORKSPACE = "workspace.tar"
 MARKS = "staged.json"
 STAGED = "staged.tar"
-# What follows the manifest: without or with staged work.
+# The parts that follow the manifest, without or with staged work.
 FORMS = ((WORKSPACE,), (WORKSPACE, MARKS, STAGED))
 MOST_MANIFEST_BYTES = 16 * 1024 * 1024
 MOST_MARK_BYTES = 32 * 1024 * 1024
@@ -49,7 +49,7 @@ def header(name: str, size: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What follows a part of that size."""
+    """The bytes that follow a part of that size."""
     return bytes(-size % _BLOCK)
 
 
@@ -66,7 +66,7 @@ def head(manifest: bytes) -> bytes:
 
 
 class ArchiveReader:
-    """Takes an archive's bytes in any pieces, and refuses what is altered. Raises: SnapshotError.
+    """Takes an archive's bytes in any pieces. Raises: SnapshotError if it was altered.
 
     `listed` reads the manifest and returns its parts; `sink` returns what takes a part's bytes.
     """
@@ -84,14 +84,14 @@ class ArchiveReader:
         next(self._parser)
 
     def feed(self, data: bytes) -> None:
-        """The next bytes. Raises: TooLargeError, too."""
+        """Takes the next bytes. Raises: TooLargeError, too."""
         self._taken += len(data)
         if self._taken > MOST_BYTES:
             raise TooLargeError(f"a snapshot has at most {MOST_BYTES} bytes")
         self._parser.send(data)
 
     def finish(self) -> None:
-        """There are no more bytes."""
+        """Checks that the archive is complete."""
         if not self._ended:
             raise SnapshotError("the snapshot is cut: it has no end", field="archive")
 

@@ -46,7 +46,7 @@ class MessageForm(StopsEarly):
         )
 
     def entry(self) -> TimelineEntry:
-        """The entry, in a form that endpoints take, whoever has written it."""
+        """The entry, in a form that models' endpoints take, whoever has written the snapshot."""
         calls = tuple(ToolCall(*each) for each in self.calls)
         message = kept(ModelMessage(self.role, self.content, calls, self.call, self.extra))
         return TimelineEntry.made(self.seq, self.turn, self.time, message)

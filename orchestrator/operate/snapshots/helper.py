@@ -1,4 +1,4 @@
-"""What a helper does for snapshots: packs or unpacks a tree, which it refers to by descriptors."""
+"""The helper of snapshots, which packs or unpacks a tree that it knows by descriptors."""
 
 import fcntl
 import json
@@ -26,9 +26,9 @@ _OPAQUE = "user.overlay.opaque"
 
 
 def perform(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer. The request names open descriptors and the most bytes of files, `most`.
+    """Answers a request, which has open descriptors and the most bytes of files, `most`.
 
-    The descriptors are `tree`, a directory; `archive`, its tar; and for staged work `marks`,
+    The descriptors are `tree`, a directory; `archive`, its tar; and for staged work also `marks`,
     `lower` and `area`. Raises: OSError, ValueError.
     """
     try:
@@ -54,7 +54,7 @@ def _pack(request: dict[str, Any]) -> dict[str, Any]:
     while data := packing.pull(_CHUNK):
         _write(request["archive"], data)
     if "marks" in request:
-        # The marks have what the kernel marks as deleted, which the tar leaves out.
+        # The tar leaves out what the kernel marks as deleted; the marks have it.
         return {"skipped": skipped[:_MOST_NAMES], "count": len(skipped)}
     return {"skipped": scan.skipped.names, "count": scan.skipped.count}
 
@@ -96,9 +96,9 @@ def _unpack(request: dict[str, Any], most: int) -> dict[str, Any]:
     try:
         while data := os.read(request["archive"], _CHUNK):
             untar.push(data)
-        for name in tree.tally.skipped.names:  # a snapshot has what was there, or is altered
+        for name in tree.tally.skipped.names:  # no snapshot of ours has such a link
             raise names.leads_out(name, "is a symbolic link with an absolute target")
-        # Before directories get their modes, which may forbid it.
+        # This comes before directories get their modes, which may forbid it.
         if "marks" in request:
             _mark(request["tree"], request["marks"])
         untar.finish()
@@ -110,7 +110,7 @@ def _unpack(request: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def _mark(upper: int, marks: int) -> None:
-    """Marks what is deleted, and what replaces others, as the kernel does."""
+    """Marks what is deleted, and directories that replace others, as the kernel does."""
     marked = json.loads(b"".join(descriptors.chunks(marks)))
     for ref in _refs(marked, "opaque"):
         with _naming(ref):

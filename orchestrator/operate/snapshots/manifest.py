@@ -1,4 +1,4 @@
-"""What `snapshot.json` says: a session without its files."""
+"""`snapshot.json`: a session without its files."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -41,11 +41,11 @@ from paddock.contract.words import Kind
 
 VERSION = 1
 _MOST = 2**53
-# Reading so many takes a few tens of milliseconds, in which nothing else can run.
+# Reading this many takes some tens of milliseconds, in which nothing else can run.
 _MOST_VALUES = 250_000
 _MOST_TURNS = 100_000
 _MOST_SKIPPED = 64
-# What forms that are no values raise.
+# What is raised for a form that is no value.
 _NO_NOTES = (
     *(KeyError, TypeError, ValueError, AttributeError, RecursionError, OperationFailed, LispError),
 )
@@ -78,7 +78,7 @@ class TurnForm(_Form):
     printed: str
     proposals: list[dict[str, Any]]
     budget_remaining: Annotated[dict[str, int | float | None], Field(max_length=64)]
-    # Where it ran; older snapshots do not say.
+    # Where it ran; older snapshots lack both.
     permission_level: Annotated[str, Field(max_length=64)] | None = None
     workspace_root: Annotated[str, Field(max_length=4096)] | None = None
 
@@ -92,7 +92,7 @@ class NotesForm(_Form):
 
 
 class SnapshotForm(_Form):
-    """All of it. `session` is a request to create a session, as the API has it."""
+    """The whole manifest. `session` is a request to create a session, as the API has it."""
 
     version: Literal[1]
     taken_at: _Time
@@ -167,7 +167,7 @@ def written(
 
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:
-    """As JSON; each item of a list by itself, because the interpreter does nothing else then."""
+    """The manifest as JSON. Items of lists are encoded one by one, so that others can run."""
     members = []
     for name, value in manifest.items():
         text = f"[{','.join(map(json_text, value))}]" if isinstance(value, list) else None
@@ -190,7 +190,7 @@ def requested(session: Session) -> dict[str, Any]:
 
 
 def narrowed(only: Narrowing) -> dict[str, Any]:
-    """The rules that narrow its way out, as a request has them: without what is not set."""
+    """The rules that narrow the way out as a request has them, without members that are not set."""
     return {
         kind: [{name: each for name, each in rule.items() if each} for rule in rules]
         for kind, rules in only.stored().items()

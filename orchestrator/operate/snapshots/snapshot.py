@@ -1,4 +1,4 @@
-"""Snapshots on their way: what was taken, and what was received."""
+"""Snapshots that were taken, to be sent, or received, to be restored."""
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -44,7 +44,7 @@ class TakenSnapshot:
         yield END
 
     def close(self) -> None:
-        """Releases its files, and its place."""
+        """Releases its files and the key's place."""
         self._spool.close()
         self._held.close()
 
@@ -61,19 +61,19 @@ class ReceivedSnapshot:
         self._manifest: SnapshotForm | None = None
 
     def learn(self, data: bytes, manifest: SnapshotForm) -> None:
-        """Its manifest has arrived. It may be long, so this belongs into a thread."""
+        """Takes the manifest once it has arrived. It may be long: call this in a thread."""
         self.sha256, self.manifest_bytes = manifests.sha256(data), len(data)
         self.turns, self.notes = manifest.records(), manifests.read_notes(manifest.notes)
         self._manifest = manifest
 
     @property
     def manifest(self) -> SnapshotForm:
-        """What it says of the session."""
+        """The manifest."""
         assert self._manifest is not None  # noqa: S101 - a complete one has it
         return self._manifest
 
     def close(self) -> None:
-        """Releases its files, and its place; may be repeated."""
+        """Releases its files and the key's place; may be repeated."""
         self.spool.close()
         self._held.close()
 

@@ -47,12 +47,12 @@ from orchestrator.state.session import Session
 
 T = TypeVar("T")
 
-# Snapshots that are being sent, received, taken or restored; of one key, one.
+# Snapshots that are taken, sent, received or restored at the same time; each key has one at most.
 _MOST = 4
 _RETRY_SECONDS = 10
 _RECEIVE_SECONDS = 3600
 _SPARE_SECONDS = 60
-# Bytes of an upload that are written at a time.
+# Bytes of an upload that are written at once.
 _BATCH = 4 * 1024 * 1024
 _TURNS = 1000
 
@@ -64,8 +64,7 @@ _Parts: TypeAlias = tuple[bytes, list[PartFacts], list[str]]
 class Snapshots:
     """Trees are packed and unpacked by a helper process with the workspace's user's rights.
 
-    While a snapshot is on its way, its parts are files without names in the state
-    directory.
+    Until a snapshot is sent or restored, its parts are files without names in the state directory.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Snapshots:
 
     @contextmanager
     def _place(self, principal: Principal) -> Iterator[None]:
-        """Counts a snapshot of this key, until it is sent or restored.
+        """Counts a snapshot of this key until the end of the block.
 
         Raises: CapacityExhaustedError.
         """
@@ -113,7 +112,7 @@ class Snapshots:
     # Taking.
 
     async def take(self, principal: Principal, session: Session) -> TakenSnapshot:
-        """The session's snapshot, complete on disk; the caller must close it.
+        """Takes the session's snapshot, which is then complete on disk; the caller must close it.
 
         The session has no sandbox meanwhile, and gets one at its next use. Raises: ConflictError,
         also if a turn runs; TooLargeError, SnapshotFailedError, CapacityExhaustedError; the errors
@@ -198,7 +197,7 @@ class Snapshots:
         upload: AsyncIterator[bytes],
         check: Callable[[TurnRecord], object],
     ) -> ReceivedSnapshot:
-        """The snapshot in the upload, complete and unaltered; the caller must close it.
+        """Receives the upload, a complete and unaltered snapshot; the caller must close it.
 
         `check` raises pydantic's error for a turn that can't be shown. Raises: SnapshotError,
         TooLargeError, CapacityExhaustedError.
@@ -283,7 +282,7 @@ class Snapshots:
 def _page(
     connection: sqlite3.Connection, session_key: str, after: int
 ) -> tuple[list[TurnRecord], bool, int]:
-    """Turns, whether there may be more, and about how many bytes they have."""
+    """Turns, whether there may be more, and about how many bytes these have."""
     page, more = turn_rows.page(connection, session_key, after, _TURNS)
     return page, more, sum(len(str(turn.outcome)) + len(turn.printed) for turn in page)
 

@@ -1,4 +1,4 @@
-"""Parts of an archive on the host's disk, as files without names: nothing of them can be left."""
+"""Parts of an archive on the host's disk: files without names, so that none can be left."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ _RETRY_SECONDS = 60
 class Spool:
     """The parts' files; `reserve` bytes of the disk stay free. Methods block.
 
-    A thread that nobody waits for any more may still write when it is closed: that fails.
+    If a thread that nobody waits for any more writes after `close`, that fails.
     """
 
     def __init__(self, directory: Path, reserve: int) -> None:
@@ -35,7 +35,7 @@ class Spool:
         return self._files[name]
 
     def sink(self, name: str) -> Callable[[bytes], object]:
-        """What takes the bytes of a new part. Raises: OSError; CapacityExhaustedError."""
+        """A function that writes a new part's bytes. Raises: OSError, CapacityExhaustedError."""
         self.make(name)
 
         def write(data: bytes) -> None:

@@ -12,10 +12,10 @@ from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.operate.snapshots.archive import MARKS, STAGED, WORKSPACE, SnapshotError
 from orchestrator.operate.snapshots.spool import Spool
 
-# By name: the control plane must not load what it runs, which is the agent's.
+# Only its name is here: the control plane must not load it, because it uses the agent's code.
 _MODULE = "orchestrator.operate.snapshots.helper"
 SECONDS = 600
-# Headers of entries, besides the contents of files.
+# Room for headers of entries, besides the contents of files.
 _HEADERS = 512 * 1024 * 1024
 
 
@@ -35,7 +35,7 @@ class TreeHelper:
         self._spool, self._data, self._uid, self._most = spool, data, uid, most
 
     def pack(self, area: StagingArea | None) -> list[str]:
-        """Packs the workspace, and what is staged in `area`; returns what was left out.
+        """Packs the workspace and what is staged in `area`; returns the names that were left out.
 
         Raises: SnapshotFailedError, ConflictError, TooLargeError.
         """

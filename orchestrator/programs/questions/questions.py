@@ -49,11 +49,11 @@ class AnswerLine(NamedTuple):
 
 
 class QuestionError(ValueError):
-    """The question is not one."""
+    """The line is no question."""
 
 
 class QuestionAnswer(NamedTuple):
-    """An answer: as JSON, as text, and whether it is yes."""
+    """An answer as JSON and as text; whether it is a yes decides the exit status."""
 
     value: Any
     text: str
@@ -62,9 +62,9 @@ class QuestionAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What the answers are made of.
+    """Answers questions about sessions.
 
-    `turn` is the number of a session's running turn. `staged` is what a session proposes.
+    `turn` returns the number of a session's running turn, `staged` what a session proposes.
     """
 
     turn: Callable[[Session], int | None]

@@ -16,7 +16,7 @@ from orchestrator.state.session import Session
 
 log = logging.getLogger(__name__)
 
-# Questions of one session: at once, and one in so many seconds after a burst.
+# Questions of one session: at the same time, and after a burst one in so many seconds.
 _CONNECTIONS = 4
 _PACE_SECONDS = 0.25
 _BURST = 20
@@ -25,7 +25,7 @@ _SECONDS = 10.0
 
 
 class QuestionDoor:
-    """Who connects here is the session: only its sandbox has the socket."""
+    """Answers one session: only its sandbox has the socket."""
 
     def __init__(self, session: Session, questions: Questions) -> None:
         self._session = session
@@ -66,7 +66,7 @@ class QuestionDoor:
 
 
 class QuestionsPart(HeldPart):
-    """The socket of the `session` program, from the session's configuration on."""
+    """The socket of the `session` program; it is open once the session is configured."""
 
     name = "socket for questions"
 

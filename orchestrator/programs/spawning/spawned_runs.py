@@ -1,4 +1,4 @@
-"""Children that are spawned for one run: run, followed, and ended with it."""
+"""Children that are spawned for one run, and end with it."""
 
 import asyncio
 from contextlib import aclosing
@@ -30,7 +30,7 @@ _FAILED = SpawnResult(is_error=True, error="the run has failed")
 
 @dataclass(slots=True, eq=False)
 class SpawnedRun:
-    """A child and its run. What happens is added to `feed`, which may be that of another run.
+    """A child and its run. What happens is added to `feed`, which may be another run's.
 
     `turn` is the run as it ended, with its operations; None if it could not be started.
     """
@@ -73,7 +73,7 @@ class SpawnedRuns:
         self._tasks = TaskScope("a run in a child")
 
     def run_in(self, turns: SessionTurns) -> None:
-        """Has runs be turns there. Call it before the first run: turns spawn runs themselves."""
+        """Sets where runs start. Call it before the first run, because turns spawn runs."""
         self._turns = turns
 
     async def begin(
@@ -140,7 +140,7 @@ class SpawnedRuns:
         self._turns.interrupt(spawned.child)
 
     async def _run(self, spawned: SpawnedRun, run: AgentRun, *, ends: bool) -> None:
-        """Runs, and ends the child whatever happens. `ends`: the feed is of this run only."""
+        """Runs, and ends the child whatever happens. `ends`: the feed is this run's own."""
         child = spawned.child
         try:
             spawned.result = await self._ran(spawned, run)
@@ -193,7 +193,7 @@ class SpawnedRuns:
 
 
 async def _forward(source: RunFeed, spawned: SpawnedRun) -> None:
-    """Passes on every event of the child's run, marked with the way that it took."""
+    """Passes on every event of the child's run, with the ids of the spawns it came through."""
     async with aclosing(source.follow(_WAIT_SECONDS)) as events:
         async for each in events:
             if each is not None:
@@ -203,7 +203,7 @@ async def _forward(source: RunFeed, spawned: SpawnedRun) -> None:
 
 
 def _handle(child: Session) -> Principal:
-    """On whose behalf the model works: it has the rights of the child's handle."""
+    """The principal for whom the model works: it has the rights of the child's handle."""
     return Principal(f"handle:{child.id}", Role.HANDLE, child.key, child.owner)
 
 

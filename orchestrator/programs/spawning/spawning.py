@@ -1,4 +1,4 @@
-"""Spawns children of sessions: reserved, recorded, created, and recorded once more at their end."""
+"""Spawns children: reserves their budget, records and creates them, records their ends."""
 
 from orchestrator.ground.errors import ConflictError, PaddockError
 from orchestrator.ground.events import EventDraft, Made
@@ -18,7 +18,7 @@ from orchestrator.state.session_secrets import check_not_stored
 
 
 class Spawning:
-    """Gives sessions children. A child belongs to the key of its parent, and is paid for by it."""
+    """Gives sessions children. A child belongs to its parent's key, and counts for its limits."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class Spawning:
     ) -> Registered:
         """A child of the session, which lives until it or its parent ends.
 
-        It continues if its caller is cancelled. `runs`: it is spawned for one run; `call_id` is the
-        call of a tool that asks for it. Raises: the errors of `check_parent`, `new_child` and
-        `Sessions.create`; nothing of it is left then.
+        The creation continues if its caller is cancelled. `runs`: it is spawned for one run;
+        `call_id` is the tool's call that asks for it. Raises: the errors of `check_parent`,
+        `new_child` and `Sessions.create`; nothing of it is left then.
         """
         return await self._tasks.shield(self._spawn(principal, parent, wanted, runs, call_id))
 
@@ -65,7 +65,7 @@ class Spawning:
         owner = self._owner(parent)
         request, child = new_child(parent, wanted, self._levels, self._policies, runs=runs)
         with parent.family.bearing():
-            # Before anything else is awaited: what is left is given away once.
+            # Before anything else is awaited, so that what is left is given away only once.
             parent.budget.children.append(child.budget)
             try:
                 await self._record(principal, request, child, call_id)

@@ -40,7 +40,7 @@ from orchestrator.rules.policy.session_policy import EXECUTIONS, PolicyRefusalEr
 from orchestrator.state import session_rows
 from paddock.contract.words import Kind
 
-# What ends a turn in its middle: tokens and cost are used by it, and time passes.
+# What can be used up in the middle of a turn: it uses tokens and cost, and time passes.
 _CHECKED = (Kind.TIME, Kind.TOKENS, Kind.COST)
 _MOST_DEPTH = 12
 # A larger integer is a text in the record.
@@ -56,7 +56,7 @@ class SessionExceeded(Exception):  # noqa: N818
 
 
 class ProgramDriver:
-    """Drives the program of one turn. Its context tells what it has staged and done."""
+    """Drives the program of one turn; the context has what it has staged and done."""
 
     def __init__(
         self, context: OperationContext, recorder: Recorder, loop_slots: LoopSlots
@@ -89,7 +89,7 @@ class ProgramDriver:
             program.close()
 
     async def _answer(self, request: object) -> Value:
-        """Raises: what the program is to be told, besides the errors of `run`."""
+        """Raises: errors that are thrown into the program, besides the errors of `run`."""
         match request:
             case Operation(name, args):
                 return await self._operate(name, args)
@@ -111,7 +111,7 @@ class ProgramDriver:
         return None
 
     def _check_budgets(self, kinds: Container[str] = KINDS) -> None:
-        """Checks before something is used: what uses up a budget completes.
+        """Checks budgets before something is used; an operation that uses one up completes.
 
         Raises: SessionExceeded, ScopeExceeded.
         """
@@ -129,7 +129,7 @@ class ProgramDriver:
         raise ScopeExceeded(*exceeded)
 
     async def _enter(self, request: Enter) -> None:
-        """A nested program needs permission, and is on record; a nested budget needs neither."""
+        """Opens a scope. A nested program needs permission, and is recorded; a budget is not."""
         program = facts = None
         if request.kind == "subeval":
             operation = OPERATIONS[request.kind]
@@ -146,7 +146,7 @@ class ProgramDriver:
         return await self._perform(operation, bound)
 
     async def _spawn_all(self, request: SpawnAll) -> Value:
-        """Waits for all, whatever becomes of one. Raises: the errors of `run` that end the turn."""
+        """Waits for all, even if one fails. Raises: the errors of `run` that end the turn."""
         spawning = (
             self._spawn(operation, call, len(request.operations))
             for operation, call in zip(request.operations, request.calls, strict=True)
@@ -193,7 +193,7 @@ class ProgramDriver:
         try:
             done = await self._timed(operation, args)
         except asyncio.CancelledError:
-            # Also at the end of a session, of which this is a part.
+            # It is recorded even while the session ends.
             await self._record(draft._replace(error="interrupted", stop=True), began, tokens)
             raise
         except (OperationFailed, Needed, ScopeExceeded, PaddockError) as error:
@@ -211,7 +211,7 @@ class ProgramDriver:
         return done.value
 
     def _place(self) -> Made:
-        """Where an operation is in the tree of programs."""
+        """The nested program in which the operation is."""
         program = self.context.scopes.program
         return NOTHING_MADE if program is None else Made(args={"within": program})
 
@@ -244,7 +244,7 @@ class ProgramDriver:
         )
 
     async def _record(self, draft: EventDraft, began: float, tokens: int) -> None:
-        """Records an operation, with what it took; what it used and said is stored with it."""
+        """Records an operation with its time and tokens; budget and timeline are stored with it."""
         session, used = self.context.session, self.context.log.tokens - tokens
         conversation = self.context.conversation
         if used:
@@ -262,7 +262,7 @@ class ProgramDriver:
 
 
 def recordable(value: Value) -> Any:
-    """A value as a record has it: in JSON's types, with texts for fractions, and not too deep."""
+    """A value as a record has it: in JSON's types, fractions as texts, of limited depth."""
     return _whole(plain(value), _MOST_DEPTH)
 
 

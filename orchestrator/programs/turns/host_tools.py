@@ -16,7 +16,7 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
 
 TOOL_URL = "tool-url"
-# Of the text that answers a call.
+# The longest text that answers a call.
 _MOST_ANSWER_BYTES = 256 * 1024
 
 
@@ -72,7 +72,7 @@ class HostTools:
     async def call(
         self, principal: Principal, session: Session, tool: HostTool, call: HostCall
     ) -> HostAnswer:
-        """Records the call, and then makes it. Its outcome is for the caller to record.
+        """Records the call, and then makes it. The caller records its outcome.
 
         Raises: HostToolError, AuditUnavailableError.
         """
@@ -101,7 +101,7 @@ class HostTools:
         return _answer(await self._posted(tool, body))
 
     async def _posted(self, tool: HostTool, body: bytes) -> Posted:
-        """Raises: HostToolError, without words of the host: they are not the tool's result."""
+        """Raises: HostToolError, whose message has no words of the host, which are no result."""
         try:
             return await signed_post(
                 tool.url,

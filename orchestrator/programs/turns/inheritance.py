@@ -23,7 +23,7 @@ from sandbox_agent.decide.variables import allowed_variable
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """A child to spawn; None means that it is as its parent.
+    """A child to spawn; None means that the child has what its parent has.
 
     `budget` has limits by kind, in the units of the API; `idle_timeout` is in seconds. `among` is
     how many children are spawned at once, which share what is left of the parent's budget.
@@ -53,9 +53,9 @@ def check_parent(parent: Session) -> None:
 
 
 def _check_lending(parent: Session) -> None:
-    """Raises: ConflictError for a session with secrets, which its files may contain.
+    """Raises: ConflictError for a session with secrets.
 
-    They are cut out of its own record only.
+    Its files may contain them, and they are cut out of its own record only, not out of the child's.
     """
     parent.secrets.check_known()
     if parent.secrets.message() is not None:
@@ -108,7 +108,7 @@ def new_child(
 
 
 def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
-    """Its parent's, without the names that the host has for the parent's own work."""
+    """The parent's terms, without the names that the host has for the parent's own work."""
     return replace(
         parent.terms,
         labels={},
@@ -126,7 +126,7 @@ def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
 
 
 def _policy(parent: Session, wanted: SpawnRequest, policies: SessionPolicies) -> SessionPolicy:
-    """Its parent's, or one that permits no more; who only reads a workspace may not write."""
+    """The parent's policy, or one that permits no more; without writes if it only reads."""
     policy = parent.policy
     if wanted.policy is not None:
         policy = child_policy(policy, policies.resolve(wanted.policy, "policy"))
@@ -138,7 +138,7 @@ def _policy(parent: Session, wanted: SpawnRequest, policies: SessionPolicies) ->
 
 
 def _own_rules(parent: Session, level: Level) -> OwnRules:
-    """What narrows the way out; what an admin has allowed besides is the parent's only."""
+    """The parent's narrowing of the way out; what an admin has added holds for the parent only."""
     return OwnRules(only=parent.own_rules.only) if level.network == "egress" else NO_OWN_RULES
 
 

@@ -28,7 +28,7 @@ class Notes:
     memos: dict[str, str] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
-        """The notes as JSON values, whose texts are those of the program."""
+        """The notes as JSON values, in which the program's texts stay as they are."""
         facts, memos = self.facts, self.memos
         return {
             "environment": self.environment,
@@ -57,7 +57,7 @@ class Notes:
         return True
 
     def forget_after(self, number: int | None) -> None:
-        """Keeps that many facts, the oldest; None: all."""
+        """Keeps the oldest facts, that many; None: all."""
         if number is not None:
             for text in list(self.facts)[number:]:
                 del self.facts[text]

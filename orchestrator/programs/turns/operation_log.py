@@ -8,9 +8,9 @@ from paddock.audit.chain import Event
 
 @dataclass(slots=True, eq=False)
 class OperationLog(EventFeed[Event]):
-    """What the turn has done so far, and the tokens and micro-dollars of its calls of models.
+    """The turn's operations so far, and the tokens and micro-dollars of its calls of models.
 
-    `earlier` is the number of operations of the turns before.
+    `earlier` is the number of operations of earlier turns.
     """
 
     earlier: int = 0

@@ -33,7 +33,7 @@ class Symbol(str):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What it took to reach an outcome, as far as it is known."""
+    """What an outcome has cost, as far as that is known."""
 
     iterations: int | None = None
     tokens: int | None = None
@@ -79,7 +79,7 @@ class Outcome:
             raise KeyError(name) from None
 
     def json(self) -> dict[str, Any]:
-        """Tag, members and metadata, in JSON's types. An error without a stack trace shows none."""
+        """Tag, members and metadata in JSON's types; an empty stack trace is left out."""
         shown: dict[str, Any] = plain(self)
         return shown
 
@@ -119,7 +119,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 def plain(value: Value) -> Any:
     """A value in JSON's types; a symbol becomes its text. It may be nested to any depth."""
     result: list[Any] = [value]
-    # What is still to be converted: a value, and its place in what is made.
+    # What is still to be converted: a value, and its place in the result.
     waiting: list[tuple[Value, Any, int | str]] = [(value, result, 0)]
     while waiting:
         each, around, at = waiting.pop()

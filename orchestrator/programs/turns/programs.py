@@ -31,7 +31,7 @@ class Leave(NamedTuple):
 
 
 class Breath(NamedTuple):
-    """Nothing is asked: others may run now. The answer is not used."""
+    """Asks for nothing: others may run now. The answer is not used."""
 
 
 class Tick(NamedTuple):
@@ -53,8 +53,8 @@ class TakeQueued(NamedTuple):
 class SpawnAll(NamedTuple):
     """Operations `spawn` that are done at the same time, and the calls of tools that ask for them.
 
-    The answer has for each one its result, or nil with what went wrong and the rule if one refused
-    it: `(value, problem, rule)`.
+    The answer has for each operation its result; or nil, what went wrong, and the rule that refused
+    it, if one did: `(value, problem, rule)`.
     """
 
     operations: tuple[Operation, ...]
@@ -67,7 +67,7 @@ _Made = TypeVar("_Made")
 
 
 def finished(working: Generator[Breath, object, _Made]) -> _Made:
-    """What is made, without letting others run."""
+    """What the generator makes, without letting others run."""
     while True:
         try:
             next(working)
@@ -79,7 +79,7 @@ def finished(working: Generator[Breath, object, _Made]) -> _Made:
 class OperationFailed(Exception):  # noqa: N818
     """An operation failed: the program ends with this message and says where it was.
 
-    `rule`: what refused it, if that was a rule of the session's level.
+    `rule` is the rule of the session's level that refused it, if one did.
     """
 
     def __init__(self, message: str, rule: str | None = None) -> None:
@@ -90,8 +90,8 @@ class OperationFailed(Exception):  # noqa: N818
 class PolicyViolation(Exception):  # noqa: N818
     """The policy refuses what was asked, by that rule.
 
-    It ends the program and is raised out of it, except of a run, whose model is told. `remedy`:
-    what to do instead.
+    It ends the program and is raised out of it; a run goes on, because its model gets the refusal.
+    `remedy` is what to do instead.
     """
 
     def __init__(self, message: str, rule: str | None = None, remedy: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Discards what a session has staged while a turn of it is running."""
+"""Rollbacks by turns: they discard what their session has staged."""
 
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.rules.access.keys import Principal
@@ -8,7 +8,7 @@ from orchestrator.work.proposals.proposals import Proposals
 
 
 class TurnRollbacks:
-    """Rollbacks of turns. One that has begun is finished, even if its turn is interrupted."""
+    """Rolls back for turns. A rollback completes even if its turn is interrupted meanwhile."""
 
     def __init__(self, proposals: Proposals) -> None:
         self._proposals = proposals
@@ -26,5 +26,5 @@ class TurnRollbacks:
         return await self._tasks.shield(self._proposals.rollback(principal, session, turn))
 
     async def drain(self) -> None:
-        """Waits for those that are running."""
+        """Waits for running rollbacks."""
         await self._tasks.drain()

@@ -21,9 +21,9 @@ Used = Callable[[], Mapping[str, int]]
 class NestedScope:
     """A part of the program that is running: its policy, and the totals at which it must stop.
 
-    `program`: the number of the event with which the nested program around it is on record.
-    `facts`: how many facts there were when it began; those of a nested program end with it. None:
-    it is a part of the same program.
+    `program` is the number of the event that records the nested program around it. `facts` is the
+    number of facts at its beginning, because those of a nested program end with it; None: it is a
+    part of the same program.
     """
 
     policy: SessionPolicy
@@ -33,7 +33,7 @@ class NestedScope:
 
 
 class Scopes:
-    """The scopes that are open, the outermost first; `used` tells what the turn has used so far."""
+    """The open scopes, the outermost first; `used` returns what the turn has used so far."""
 
     def __init__(self, policy: SessionPolicy, used: Used) -> None:
         self._used = used
@@ -46,7 +46,7 @@ class Scopes:
 
     @property
     def program(self) -> int | None:
-        """The event of the innermost nested program; None: the turn's own is running."""
+        """The number of the innermost nested program's event; None: the turn's own program runs."""
         return self._open[-1].program
 
     @property
@@ -81,17 +81,17 @@ class Scopes:
         )
 
     def leave(self) -> int | None:
-        """Closes the innermost scope. The facts that were there before it; None: all remain."""
+        """Closes the innermost scope; returns how many facts remain, None: all."""
         return self._open.pop().facts
 
     def unwind(self, scope: int) -> int | None:
-        """Closes that nested scope, counted from 1, and those inside it. Likewise."""
+        """Closes that nested scope, counted from 1, and those inside it; returns as `leave`."""
         closed = self._open[scope:]
         del self._open[scope:]
         return next((each.facts for each in closed if each.facts is not None), None)
 
     def exceeded(self, kinds: Container[str] = KINDS) -> tuple[int, str] | None:
-        """The outermost nested scope whose budget is used up, and of what; None: none is."""
+        """The outermost nested scope whose budget is used up, and the kind; None: there is none."""
         if len(self._open) == 1:
             return None
         used = self._used()

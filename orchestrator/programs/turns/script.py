@@ -15,7 +15,7 @@ from orchestrator.programs.turns.turn import AgentRun, LispCode, OperationCall, 
 
 
 class PreparedScript(NamedTuple):
-    """A program that can be driven. `finish` takes what it leaves into the notes."""
+    """A program that can be driven. `finish` keeps in the notes what it has defined."""
 
     program: Program
     printed: Callable[[], str]
@@ -25,7 +25,7 @@ class PreparedScript(NamedTuple):
 def prepared(
     script: Script, notes: Notes, conversation: Conversation | None = None
 ) -> PreparedScript:
-    """A run has a conversation.
+    """The program of a script; a run needs its conversation.
 
     Raises: ValidationError for a list that names an unknown operation or argument.
     """
@@ -84,7 +84,7 @@ def _operation(number: int, call: OperationCall) -> Operation:
 
 
 def described(script: Script) -> dict[str, Any]:
-    """What is recorded of it."""
+    """What is recorded of a script."""
     if isinstance(script, AgentRun):
         return {
             "messages": list(script.messages),

@@ -40,7 +40,7 @@ from paddock.audit.chain import Event
 from paddock.contract.turns import USUAL_TIMEOUT
 from paddock.contract.words import Kind
 
-# The end of a sandbox waits so long for the record of its turn.
+# The end of a sandbox waits at most so long for the record of its turn.
 _GONE_SECONDS = 10.0
 _RESTARTED = "the control plane was restarted"
 
@@ -61,7 +61,7 @@ class SessionTurns:
         self._budgets = budgets
         self._runner = TurnRunner(services, recorder, lag)
         self._running: dict[str, RunningTurn] = {}
-        # The sessions whose next turn is being started; set when it is, or can't be.
+        # By sessions whose next turn is being started; set when it is started, or can't be.
         self._starting: dict[str, asyncio.Event] = {}
         self.queue = RunQueue(database, recorder)
         self._tasks = TaskScope("a turn")
@@ -76,8 +76,8 @@ class SessionTurns:
     ) -> RunningTurn | TurnRecord:
         """Records and starts a turn; if no budget is left for it, returns its outcome.
 
-        After so many seconds it is stopped; a run says itself after how many.
-        Such a turn has no number, and is not kept. Raises: ConflictError if one is running;
+        A turn that is not run has no number, and is not kept. A turn is stopped after so many
+        seconds; a run has its own limit. Raises: ConflictError if one is running;
         ValidationError for a malformed list of operations; the errors of `Session.check_open` and
         of `Recorder.check_room`; AuditUnavailableError.
         """
@@ -149,7 +149,7 @@ class SessionTurns:
     async def _conversation(
         self, session: Session, number: int, script: Script
     ) -> Conversation | None:
-        """That of a run: the timeline with the new messages."""
+        """The conversation of a run: the timeline with the new messages; None for other scripts."""
         if not isinstance(script, AgentRun):
             return None
         entries = await self._database.read(partial(timeline_rows.all_of, session_key=session.key))
@@ -177,7 +177,7 @@ class SessionTurns:
         self._ends.spawn(self._budgets.end(session))
 
     async def _refused(self, principal: Principal, session: Session) -> TurnRecord:
-        """What a turn is told for which nothing is left."""
+        """The turn for which no budget is left."""
         before = await self._database.read(partial(turn_rows.before, session_key=session.key))
         return self._unnumbered(principal, session, nonconverged(None, before.number, "budget"))
 
@@ -266,7 +266,7 @@ class SessionTurns:
     async def on_gone(self, sandbox: Sandbox) -> None:
         """Ends the turn of a sandbox in which nothing runs any more.
 
-        A session that is in use is suspended by its turn only, which goes on.
+        If a session in use is suspended, its own turn did that, and goes on.
         """
         running = self._running.get(sandbox.session_key)
         if running is not None and running.session.suspension is not Suspension.BEGINNING:

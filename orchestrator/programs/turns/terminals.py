@@ -1,4 +1,4 @@
-"""The terminals of one turn: a tool's is opened by its first line, and all end with the turn."""
+"""The terminals of one turn: a tool's first line opens one, and all end with the turn."""
 
 from contextlib import suppress
 
@@ -14,7 +14,7 @@ _REASON = "turn_ended"
 
 
 class TurnTerminals:
-    """Opens tools of the operator for a turn, each once."""
+    """Opens terminals of the operator's tools for a turn, one for each tool."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class TurnTerminals:
         session: Session,
         tasks: TaskScope,
     ) -> None:
-        """`tasks` complete what has begun if the turn is stopped meanwhile."""
+        """`tasks` complete an opening that has begun, even if the turn is stopped meanwhile."""
         self._governed = governed
         self._terminals = terminals
         self._principal = principal
@@ -47,14 +47,14 @@ class TurnTerminals:
         return known
 
     async def close(self) -> None:
-        """Ends those that are open; the end of a sandbox ends its own."""
+        """Ends the open terminals; those of an ended sandbox have ended with it."""
         for known in self._opened.values():
             with suppress(PaddockError):
                 await self._terminals.close(self._session, known, _REASON)
         self._opened.clear()
 
     def _abandoned(self, opened: TerminalRecord) -> None:
-        """Ends one that was opened when the turn was already stopped."""
+        """Ends a terminal whose opening completed after the turn was stopped."""
         for live in self._terminals.live(self._session):
             if live.id == opened.id:
                 self._terminals.end(live, _REASON)

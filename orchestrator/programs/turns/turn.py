@@ -28,7 +28,7 @@ class LispCode(NamedTuple):
 class AgentRun(NamedTuple):
     """A model that calls tools, with new messages for it. An empty name is the first model.
 
-    `tools` are the host's, besides those that every run has. After so many seconds it is stopped.
+    `tools` are the host's, in addition to the built-in ones. It is stopped after so many `seconds`.
     """
 
     messages: tuple[str, ...] = ()
@@ -81,5 +81,5 @@ class TurnRecord:
 
     @property
     def ended(self) -> bool:
-        """Whether it runs no more."""
+        """Whether it has ended."""
         return self.ended_at is not None

@@ -30,9 +30,9 @@ def starting(session_key: str, turn: TurnRecord) -> Effect:
 
 
 def ending(session_key: str, turn: TurnRecord, notes: Notes | None) -> tuple[Effect, int]:
-    """Stores how a turn ended, and the notes that it leaves; None: they stay as they are.
+    """Stores how a turn ended, and the session's new notes; None: they stay as they are.
 
-    The number is what the turn takes in the database, in bytes.
+    Also returns how many bytes the turn takes in the database.
     """
     result = json.dumps(
         {
@@ -81,19 +81,19 @@ def notes_of(connection: sqlite3.Connection, session_key: str) -> Notes:
 
 
 class Before(NamedTuple):
-    """What was before a turn: the number of the latest, 0 for none, and what all of them used."""
+    """The turns before one: the latest one's number, 0 for none, and what all of them used."""
 
     number: int
     operations: int
     tokens: int
 
     def tokens_since(self, budget: Budget) -> int:
-        """The tokens that the session used since, also those that its host has reported."""
+        """The tokens that the session has used since then; its host has reported some of them."""
         return max(0, budget.used(Kind.TOKENS) - self.tokens)
 
 
 def before(connection: sqlite3.Connection, session_key: str) -> Before:
-    """What was before the session's next turn, or before one that has not ended."""
+    """The turns before the session's next one, or before one that has not ended."""
     query = (
         "SELECT coalesce(max(number), 0), coalesce(sum(json_extract(result, '$.operations')), 0),"
         " coalesce(sum(json_extract(result, '$.tokens_used')), 0)"
@@ -103,7 +103,7 @@ def before(connection: sqlite3.Connection, session_key: str) -> Before:
 
 
 def one(connection: sqlite3.Connection, session_key: str, number: int) -> TurnRecord | None:
-    """That turn."""
+    """The turn with that number, if there is one."""
     found, _ = page(connection, session_key, number - 1, 1)
     return found[0] if found and found[0].number == number else None
 

@@ -1,4 +1,4 @@
-"""One running turn: its program is driven to its end, which is recorded once."""
+"""Runs a turn: drives its program to the end, and records that once."""
 
 import asyncio
 import logging
@@ -55,15 +55,15 @@ class RunningTurn:
     notes: Notes
     log: OperationLog
     before: Before
-    # After these it is stopped.
+    # It is stopped after this time.
     seconds: int
-    # Of a run.
+    # None: it is no run.
     conversation: Conversation | None = None
     began: float = field(default_factory=time.monotonic)
-    # Its program, and all of it, with the record of its end.
+    # Its program, and the whole turn with the record of its end.
     work: asyncio.Task[Value] | None = None
     whole: asyncio.Task[TurnRecord] = field(init=False)
-    # Whether the program came to its end; why it is being stopped; which budget ended it.
+    # Whether the program came to its end, why the turn is being stopped, which budget ended it.
     finished: bool = False
     stopped: str | None = None
     exceeded: Kind | None = None
@@ -87,7 +87,7 @@ class RunningTurn:
         }
 
     def metadata(self) -> dict[str, int]:
-        """What it took."""
+        """What it has taken so far, as an outcome shows it."""
         used = self.used()
         return {
             "time_ms": used["time"] // 1000,

@@ -1,4 +1,4 @@
-// One line that waits for a person, with what it takes to decide.
+// One line that waits for a person, with what is needed to decide.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, ofSession, send } from "../api.js";

@@ -5,7 +5,7 @@ import { ofSession, request } from "../api.js";
 import { Raw, useLoaded } from "../parts.js";
 
 const MOST = 2000;
-// Sequences that colour text, move the cursor or set a title: a terminal obeys them, text has none.
+// Sequences that colour text, move the cursor or set a title; they are left out of the text.
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])/g;
 
 /** The entry of a recording's line, or nothing of a line that is still being written. */

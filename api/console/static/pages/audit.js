@@ -87,7 +87,7 @@ export function Audit({ query }) {
     } catch (failed) { setError(failed); }
     setBusy(false);
   }
-  // An address shows what it names, and without any condition the latest events.
+  // The address has the conditions; without any, the latest events are shown.
   useEffect(() => { search(false); }, []);
 
   return html`<h1>Audit</h1><${Form} asked=${asked} onChange=${setAsked} onSearch=${() => search(false)} busy=${busy} />

@@ -1,4 +1,4 @@
-// One file of a workspace, looked at: source text, an image, or bytes. Never as a page.
+// Shows one file of a workspace: as source text, an image, or bytes; never as a page.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { ofSession, request, withQuery } from "../api.js";
@@ -9,7 +9,7 @@ import { highlighted } from "../highlight.js";
 const MOST_SHOWN = 512 * 1024;
 // More coloured pieces would make the page slow.
 const MOST_COLOURED = 100 * 1024;
-// Not SVG: an image that has a language of its own is shown as its text.
+// Not SVG, which is shown as its source text.
 const IMAGES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp" };
 const HEX_BYTES = 4096;
 

@@ -1,4 +1,4 @@
-// API keys: who may call, how much they hold, new ones, and the end of old ones.
+// API keys: their roles and limits, what they use, how to create and to revoke one.
 
 import { html, useRef, useState } from "../vendor/preact.js";
 import { get, request, send } from "../api.js";
@@ -13,7 +13,7 @@ const ROLES = {
   admin: "does everything",
 };
 const GIB = 1024 ** 3;
-// By field: its title, what a person types, and what one of that is in the API's unit.
+// By field: its title, the unit in which a person types it, and how much of the API's unit that is.
 const QUOTAS = [
   ["max_sessions", "Live sessions", 1], ["max_cpus", "Cores together", 1], ["max_memory_bytes", "Memory together, GiB", GIB],
   ["max_workspaces", "Workspaces", 1], ["max_workspace_bytes", "Workspaces together, GiB", GIB],

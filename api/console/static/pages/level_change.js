@@ -1,4 +1,4 @@
-// A change of a session's level: what it ends and what it permits, and the question before it.
+// The question before a change of a session's level: what the change ends, and what it permits.
 
 import { html } from "../vendor/preact.js";
 import { get, ofSession, withQuery } from "../api.js";

@@ -1,4 +1,4 @@
-// The levels beside each other, with what each permits; a button changes to the one that is marked.
+// The levels beside each other, with what each permits; a button changes to the marked one.
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
@@ -16,7 +16,7 @@ function Card({ level, now, chosen, current, onChoose }) {
 
 export function LevelSelector({ session, levels, onChanged }) {
   const [picked, setPicked] = useState(null);
-  // `{to, ends}`: what a person is asked.
+  // `{to, ends}`: the change that a person is asked to confirm.
   const [asked, setAsked] = useState(null);
   const [failed, setFailed] = useState(null);
   const [busy, setBusy] = useState(null);

@@ -21,7 +21,7 @@ function mostUsed({ budget }) {
   return shares.sort((a, b) => b.share - a.share)[0];
 }
 
-// What a column sorts by; `class` says from which width on it is shown.
+// How a column is sorted; `class` says from which width on it is shown.
 const COLUMNS = [
   { name: "session", title: "Session", key: (session) => session.id },
   { name: "activity", title: "Activity", key: (session) => [activity(session), running(session)].join(" ") },

@@ -1,4 +1,4 @@
-// One call of a tool: a line that unfolds to its arguments, what was decided, and its output.
+// One call of a tool: a line that unfolds to its arguments, its decision and its output.
 
 import { html, useState } from "../vendor/preact.js";
 import { Badge, Decision, Raw } from "../parts.js";

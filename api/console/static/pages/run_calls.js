@@ -1,11 +1,11 @@
-// What is shown of a run's calls of tools: their arguments, their output, and what was decided. Pure.
+// Arguments, output and decisions of a run's calls of tools, as the page shows them. Pure.
 
 import { words } from "../format.js";
 
-// Longer ones are collapsed until they are looked at.
+// Longer texts are collapsed at first.
 const SHORT_CHARACTERS = 600;
 const SHORT_LINES = 8;
-// How the control plane says that a text is not whole.
+// The note of the control plane in a text that is not whole.
 const LEFT_OUT = /\n\[(\d+) (characters|bytes) are left out here[^\]\n]*\]\n/;
 const REFUSED = /^Refused by ([\w-]+): /;
 const SOME_LINES = /\[(\d+) lines in all\]$/;
@@ -101,7 +101,7 @@ function matched(calls, operations) {
   const without = (call) => call.result?.startsWith("Refused: ") ?? false;
   const before = calls.filter(without).length;
   if (calls.some(({ result }) => result === null)) {
-    // While the tick goes on, the record may be one ahead of the results.
+    // During a tick, the record may have one call more than the results.
     return before ? none : calls.map((_, at) => operations[at] ?? null);
   }
   if (before !== missing) return none;

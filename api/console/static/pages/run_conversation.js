@@ -1,4 +1,4 @@
-// A session's runs as a page has them: those that it has sent come as events, others as the timeline has them.
+// A session's runs: those that this page has sent come as events, others from the timeline.
 
 import { get, ofSession, send, streamed, withQuery } from "../api.js";
 import { hasEnded, heard, joined, newRun, own, withTimeline, withTurn } from "./run_thread.js";
@@ -13,9 +13,9 @@ const GATHER_MS = 50;
 export class Conversation {
   constructor(id) {
     Object.assign(this, { id, runs: new Map(), waiting: [], gone: 0, loaded: false, error: null });
-    // Of what was sent last: why it failed, the outcome of a run that did not begin, whether it is accepted.
+    // About the last message: why it failed, the outcome of a run that did not begin, whether it is accepted.
     Object.assign(this, { failed: null, refused: null, sending: false });
-    // What the timeline was read up to; counted anew in each round.
+    // How far the timeline was read; counted anew in each round.
     Object.assign(this, { seq: 0, round: 0 });
     this.listeners = new Set();
     this.stop = new AbortController();
@@ -141,7 +141,7 @@ export class Conversation {
       this.changed({});
       return false;
     }
-    // What others have said in a run that goes on is only in the timeline.
+    // Messages of others in a running run are in the timeline only.
     this.others = turn === others;
     const before = known ? opening(known) : [...this.waiting, ...texts];
     if (!this.others) this.waiting = [];

@@ -1,4 +1,4 @@
-// The permission level in the head of a session's runs: what is chosen here goes with each of them.
+// The permission level above a session's runs: each run is sent with the level that is chosen here.
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
@@ -43,7 +43,7 @@ function Hint({ session, levels, busy, reason }) {
 /** A level is chosen, and then changed to by a button. `onChanged` is called after a change. */
 export function RunLevel({ session, levels, onChanged }) {
   const [picked, setPicked] = useState(null);
-  // `{to, ends}`: what a person is asked.
+  // `{to, ends}`: the change that a person is asked to confirm.
   const [asked, setAsked] = useState(null);
   const [busy, setBusy] = useState(null);
   const [failed, setFailed] = useState(null);

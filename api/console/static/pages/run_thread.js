@@ -8,12 +8,12 @@
 //   {at, kind: "tick", tick, text, calls: [{id, tool, arguments, result, spawns}]}
 //   {at, kind: "spawn", spawn}, a child that no call has started.
 
-// What a page keeps of one run: an endless one loses its oldest entries.
+// What a page keeps of one run; a long one loses its oldest entries.
 const MOST_ENTRIES = 300;
 const MOST_CALLS = 32;
 const MOST_THREADS = 100;
 const MOST_CHARACTERS = 4 * 1024 * 1024;
-// Of one text, which the control plane bounds too.
+// Characters of one text, which the control plane limits, too.
 const MOST_TEXT = 128 * 1024;
 const OWN = "";
 
@@ -31,7 +31,7 @@ export const hasEnded = ({ outcome, problem, result }) => Boolean(outcome || pro
 /** The run after an event. */
 export function heard(run, name, data) {
   const key = data.spawn_path?.at(-1) ?? OWN;
-  // Of a child whose start was missed nothing is shown.
+  // A child whose start was missed is not shown.
   if (!CHANGES[name] || !run.threads.has(key)) return run;
   return bounded(CHANGES[name](run, key, data));
 }
@@ -92,7 +92,7 @@ function spawned(run, key, { spawn_id: id, child_session_id: session, label, cal
   const at = run.threads.get(key).entries.findLastIndex(of);
   if (at < 0) return added(started, key, { kind: "spawn", spawn: id });
   return edited(started, key, at, (entry) => {
-    // Endpoints may give calls of several ticks the same id, and those of one tick as well.
+    // Endpoints may give several calls the same id, even in one tick.
     const which = Math.max(entry.calls.findIndex((each) => each.id === call && each.result === null), 0);
     const found = entry.calls[which];
     return { ...entry, calls: entry.calls.with(which, { ...found, spawns: [...found.spawns, id] }) };

@@ -89,7 +89,7 @@ function Head({ session, state, brief }) {
     ${live(session) && !brief && html`<${Figures} session=${session} />`}</section>`;
 }
 
-// Terminals are large: they are loaded when they are first looked at.
+// The code of terminals is large, so it is loaded when one is opened first.
 const terminals = async () => (await import("./session_terminals.js")).Terminals;
 const shell = async () => (await import("./session_shell.js")).Shell;
 

@@ -1,4 +1,4 @@
-// A session's workspace: look at files, take them out, and put some in.
+// A session's workspace: its files are shown, downloaded and uploaded.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { ofSession, request, send, withQuery } from "../api.js";
@@ -61,7 +61,7 @@ function Chosen({ session, entry, work, ask }) {
         <button class="danger" onClick=${() => ask({ remove: entry.path })}>Delete</button></p></div>
     ${file && html`<${View} key=${entry.path} session=${session} entry=${entry} />`}
     ${entry.type === "symlink" && html`<p>It is a link to <code><${Raw} text=${entry.target ?? "something that is not text"} /></code>.</p>`}
-    ${entry.type === "directory" && html`<${Empty}>A directory. What is dropped on it goes into it.<//>`}</section>`;
+    ${entry.type === "directory" && html`<${Empty}>A directory. Files that are dropped on it are uploaded into it.<//>`}</section>`;
 }
 
 function Questions({ asked, ask, work, directory }) {
@@ -99,7 +99,7 @@ export function Files({ found, query }) {
   const entry = tree.find(path);
   const directory = !entry ? ROOT : entry.type === "directory" ? path : parent(path);
   useEffect(() => { tree.reveal(path); }, [session.id]);
-  // Looking is on record, too: the page says that something has changed, and looks again when asked.
+  // Reading is recorded, too, so the page only says that something has changed, and reads again when asked.
   const changed = found.events.find((event) => CHANGES.has(event.operation))?.seq ?? 0;
   useEffect(() => { looked.current = Math.max(changed, session.telemetry.events_emitted); }, [tree.loads]);
   const put = (into, files) => {

@@ -1,4 +1,4 @@
-// The commands of a session with their output as it comes, and the processes of its sandbox.
+// A session's commands with their live output, and the processes of its sandbox.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, ofSession, send, streamed } from "../api.js";

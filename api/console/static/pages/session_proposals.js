@@ -1,4 +1,4 @@
-// What a session has staged: look at it, commit it, or discard it.
+// What a session has staged: shown, committed or discarded.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { credential, get, ofSession, send, withQuery } from "../api.js";
@@ -7,7 +7,7 @@ import { number } from "../format.js";
 import { Change } from "./proposal_view.js";
 
 const PAGE = 50;
-// As many are unfolded at once.
+// At most this many are unfolded at the same time.
 const MOST_OPEN = 5;
 const ENDS = new Set(["proposal.end", "proposal.rollback"]);
 const CHANGES = /^(world\.(write|delete|run|exec)|shell|file\.|command\.exit|pty\.)/;
@@ -128,7 +128,7 @@ function Staged({ session, list, host }) {
 export function Proposals({ found }) {
   const list = useProposals(found);
   const { session } = found;
-  if (session.termination) return html`<${Empty}>The session has ended, and what it had staged with it.<//>`;
+  if (session.termination) return html`<${Empty}>The session has ended, and what it had staged is gone.<//>`;
   if (!list.items) return list.error ? html`<${Failure} error=${list.error} again=${list.reload} />` : html`<${Loading} what="proposals" />`;
   return html`${list.error && html`<${Failure} error=${list.error} again=${list.reload} />`}
     <${Staged} session=${session} list=${list} host=${!credential().session} />`;

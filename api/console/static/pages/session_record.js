@@ -1,4 +1,4 @@
-// A session and its record: the latest events as they come, and the way to earlier ones.
+// A session and its record: live events, and earlier ones on request.
 
 import { useEffect, useState } from "../vendor/preact.js";
 import { follow, get, ofSession, withQuery } from "../api.js";
@@ -6,7 +6,7 @@ import { follow, get, ofSession, withQuery } from "../api.js";
 const MOST_EVENTS = 1000;
 const PAGE = 200;
 const GATHER_MS = 500;
-// What a sandbox uses changes without an event, so it is read again while it is looked at.
+// A sandbox's use changes without an event, so it is read again while the page is shown.
 const USAGE_MS = 5000;
 
 /**

@@ -1,4 +1,4 @@
-// A session's runs: what was said, what goes on, and a field to say more.
+// A session's runs: the conversation, what goes on, and a field for a message.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { credential, get, ofSession, withQuery } from "../api.js";
@@ -12,14 +12,14 @@ import { End, Run, Waiting } from "./run_view.js";
 import { operationsIn } from "./turn_view.js";
 
 const MOST_TICKS = 100;
-// So near to the end, the reader follows what comes.
+// A reader this near to the end follows new entries.
 const NEAR_PX = 60;
 
 /** The session's runs, which are read again when its record says that they go on. */
 function useConversation({ session, events }) {
   const [conversation] = useState(() => new Conversation(session.id));
   const latest = events.find((event) => event.turn != null || event.operation.startsWith("turn."))?.seq ?? 0;
-  // What a run of this page does comes in by itself.
+  // Events of a run that this page has sent come by themselves.
   useEffect(() => { if (!conversation.running?.live) conversation.load(); }, [latest]);
   useEffect(() => () => conversation.close(), []);
   return useLive(conversation);
@@ -132,7 +132,7 @@ export function SessionRun({ found }) {
   if (failed ?? error) return html`<${Failure} error=${failed ?? error} again=${() => { again(); reload(); }} />`;
   if (reads) {
     return html`<section class="card run-head"><${RunLevel} session=${session} levels=${levels} onChanged=${found.refresh} /></section>
-      <${Empty}>What was said is for those who work with the session: a viewer's key only reads its record.<//>`;
+      <${Empty}>Only those who work with the session see its conversation; a viewer's key reads its record.<//>`;
   }
   if (!models) return html`<${Loading} what="the models" />`;
   return html`<${Conversing} key=${session.id} found=${found} levels=${levels} models=${models} />`;

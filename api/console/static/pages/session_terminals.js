@@ -1,4 +1,4 @@
-// The terminals of a session: as they are drawn now, as they were, and what was said in them.
+// A session's terminals: live, as recordings, and as transcripts.
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, get, ofSession, request, send } from "../api.js";
@@ -40,7 +40,7 @@ function Facts({ terminal }) {
 function Terminal({ session, terminal, view, watched, onView, onEnd }) {
   const own = credential().session;
   const known = views(terminal, own);
-  // What was watched to its end stays.
+  // A terminal that was watched to its end stays shown.
   const shown = known.some(([name]) => name === view) || watched ? view : view && known[0]?.[0];
   return html`<section class="card terminal-card" aria-label=${`${terminal.tool} ${terminal.id}`}><div class="file-head"><div>
       <h2><${Raw} text=${terminal.tool} /> <${Badge} kind=${STATUS[terminal.status]}>${terminal.status}<//></h2>

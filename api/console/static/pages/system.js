@@ -1,4 +1,4 @@
-// Whether sessions can be created, how the instance does, what was read again, the images and the hooks.
+// The instance: its checks, its metrics, files that were read again, images and hooks.
 
 import { html } from "../vendor/preact.js";
 import { Problem, get, withQuery } from "../api.js";

@@ -1,4 +1,4 @@
-// The instance's metrics as plots: the host's samples, and what /metrics says while one looks.
+// The instance's metrics as plots: the host's samples, and the values of /metrics while the page is open.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { get, request } from "../api.js";
@@ -71,7 +71,7 @@ function useReadings() {
       } catch (failed) { if (!stop.signal.aborted) setError(failed); }
     };
     read();
-    // What is plotted are changes, so there is nothing to see before the second reading.
+    // Changes are plotted, so there is nothing to see before the second reading.
     const soon = setTimeout(read, SOON_MS);
     const timer = setInterval(read, EVERY_MS);
     return () => { stop.abort(); clearTimeout(soon); clearInterval(timer); };

@@ -9,7 +9,7 @@ import { Event } from "./session_event.js";
 const MOST_OPERATIONS = 200;
 export const TAGS = { ok: "good", proposed: "good", error: "bad", needs: "warn", nonconverged: "warn", cycle: "warn" };
 const KINDS = { good: "allow", bad: "deny", warn: "pending" };
-// What an outcome says in a line, and in full; `value` and `context` are data.
+// An outcome in one line, and in full; `value` and `context` are data.
 const SAID = ["message", "error_type", "need_type", "description", "reason", "iterations", "cycle_length"];
 const DATA = ["value", "context", "signatures", "stacktrace"];
 

@@ -21,7 +21,7 @@ _LOOP = Symbol(" loop")
 
 
 def define(compiler: Compiler, located: Located) -> Rule:
-    """A definition: global, or of the body that it is in."""
+    """A definition: global, or in the body around it."""
     parts = located.form.tail
     target = parts.head
     if type(target) is Cons and target is not EMPTY:
@@ -76,7 +76,7 @@ def _lambda_of(compiler: Compiler, code: Code, located: Located) -> Expression:
 def _code(
     compiler: Compiler, parameters: Datum, body: Cons, located: Located, name: str
 ) -> Generator[Any, Expression, Code]:
-    """What `lambda` makes of parameters and a body."""
+    """The code of a function with these parameters and this body."""
     if type(parameters) is Symbol:
         fixed: list[str] = []
         rest = [compiler.bindable(parameters, located.place)]
@@ -109,7 +109,7 @@ def _parameters(compiler: Compiler, parameters: Cons) -> tuple[list[str], list[s
 def scoped_body(
     compiler: Compiler, forms: Cons, names: Names, place: Place
 ) -> Generator[Any, Expression, tuple[Expression, int]]:
-    """A body, whose definitions become variables of its frame; and how many these are."""
+    """A body, and the number of its definitions, which become variables of its frame."""
     further = 0
     cells = [forms]
     while cells:
@@ -164,7 +164,7 @@ def different(names: list[str]) -> None:
 
 
 def _named_let(compiler: Compiler, located: Located) -> Rule:
-    """A function that is defined for its own body, and called with the first values."""
+    """A function that its own body can call; it is called with the first values."""
     parts = located.form.tail
     place = located.place
     bound = list(bound_names(compiler, parts.tail.head, parts.tail.place, "the variables of let"))
@@ -203,7 +203,7 @@ def let_in_order(compiler: Compiler, located: Located) -> Rule:
 
 
 def letrec(compiler: Compiler, located: Located) -> Rule:
-    """Variables without values, which the definitions at the beginning of the body give them."""
+    """Variables whose values are defined at the beginning of the body."""
     parts = located.form.tail
     bound = list(bound_names(compiler, parts.head, parts.place, "the variables of letrec"))
     different([name for name, _, _ in bound])

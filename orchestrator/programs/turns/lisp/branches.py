@@ -16,7 +16,7 @@ _TEST = Symbol(" test")
 
 
 def if_(compiler: Compiler, located: Located) -> Rule:
-    """One of two."""
+    """One of two forms."""
     test, then, *others = yield from compiler.parts(located.form.tail, located.names)
     other = others[0] if others else compiler.constant(None, located.place, located.names)
     return compiler.choice(test, then, other, located)
@@ -53,7 +53,7 @@ def cond(compiler: Compiler, located: Located) -> Rule:
 
 
 def _clause(cells: Cons, form: str) -> tuple[Cons, Located]:
-    """The first of clauses. Raises: Problem if it is none."""
+    """The first clause. Raises: Problem if it is none."""
     clause, place = cells.head, cells.place or (1, 1)
     if type(clause) is not Cons or clause is EMPTY:
         raise Problem(f"a clause of {form} is (test form …), and not {short(clause)}", place)
@@ -130,5 +130,5 @@ def sequence(
 
 
 def is_named(form: Datum, name: str) -> bool:
-    """Whether a form is the symbol of that name."""
+    """Whether a form is the symbol with that name."""
     return type(form) is Symbol and form == name

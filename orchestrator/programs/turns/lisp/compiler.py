@@ -1,4 +1,4 @@
-"""Compiles forms into expressions: names are looked up once, and mistakes are found before a start.
+"""Compiles forms into expressions: names are looked up once, and mistakes are found early.
 
 Nothing recurses: a rule is a generator that yields the parts that it needs compiled, and one loop
 runs all rules with a stack.
@@ -27,11 +27,11 @@ from orchestrator.programs.turns.lisp.variables import SetGlobal, SetLocal
 from orchestrator.programs.turns.outcome import Symbol
 from orchestrator.programs.turns.programs import Breath
 
-# Rules that wait for others: `let*` and quotes nest more deeply than the text.
+# Rules that wait for others; `let*` and quotes nest them more deeply than the text.
 _MOST_WAITING = 2500
 # Others may run after so many parts.
 _AT_ONCE = 300
-# And after so many forms of a program, which may all be short.
+# And after so many forms of a program, because all of them may be short.
 _FORMS_AT_ONCE = 100
 _MOST_NAME = 1000
 
@@ -45,7 +45,7 @@ class Located(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The function that it is in."""
+        """The function in which the form is."""
         return TOP if self.names is None else self.names.owner
 
 
@@ -119,7 +119,7 @@ class Compiler:
         return self.in_order(items, (1, 1), TOP)
 
     def part(self, form: Datum, place: Place | None, names: Names | None) -> Expression | Rule:
-        """A part of a form, compiled or still to be. Raises: Problem."""
+        """A part of a form: compiled, or the rule that compiles it. Raises: Problem."""
         place = place or (1, 1)
         if type(form) is Symbol:
             return self._variable(form, place, names)
@@ -133,7 +133,7 @@ class Compiler:
     def parts(
         self, forms: Cons, names: Names | None
     ) -> Generator[Any, Expression, list[Expression]]:
-        """All parts of a form, in a rule by `yield from`."""
+        """All parts of a form; a rule calls this by `yield from`."""
         made = []
         while forms.length:
             made.append((yield self.part(forms.head, forms.place, names)))
@@ -142,7 +142,7 @@ class Compiler:
 
     @staticmethod
     def _placed(rule: Rule, place: Place) -> Rule:
-        """The rule; its problems are where the form is."""
+        """The rule, whose problems get the form's place."""
         made: Expression | None = None
         try:
             while True:
@@ -155,7 +155,7 @@ class Compiler:
             raise
 
     def constant(self, value: Datum, place: Place | None, names: Names | None) -> Expression:
-        """A value that is there already."""
+        """An expression that always has this value."""
         owner = TOP if names is None else names.owner
         get = stackless.constant(value)
         return Quick(place or (1, 1), owner, get, operand=Operand(is_local=False, content=value))
@@ -266,13 +266,13 @@ class Compiler:
 
 
 def _check_name(name: Symbol, place: Place | None) -> None:
-    """A symbol as data may be longer; each use of a name looks at all of it. Raises: Problem."""
+    """Limits names, because each use looks at the whole name. Raises: Problem."""
     if len(name) > _MOST_NAME:
         raise Problem(f"a variable has at most {_MOST_NAME} characters", place)
 
 
 def _quick(parts: Sequence[Expression]) -> list[stackless.Getter] | None:
-    """How to get the parts of a quick expression; None if it would be too large for one."""
+    """How to get the parts of an expression without a stack; None if it would be too large."""
     found = [part.get for part in parts if part.get is not None]
     if len(found) < len(parts) or sum(part.parts for part in parts) >= MOST_PARTS:
         return None
@@ -280,7 +280,7 @@ def _quick(parts: Sequence[Expression]) -> list[stackless.Getter] | None:
 
 
 def _next(waiting: list[Rule], made: Expression | None) -> Expression | Rule:
-    """What the innermost rule needs next; or what it has made, and it ends."""
+    """What the innermost rule needs next; or what it has made, if it has ended."""
     try:
         wanted: Expression | Rule = waiting[-1].send(made)  # type: ignore[arg-type]
     except StopIteration as end:

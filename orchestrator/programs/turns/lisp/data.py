@@ -72,8 +72,8 @@ def placed(items: Iterable[Datum], place: Place | None) -> Cons:
 class Body(Protocol):
     """What all functions of one `lambda` have in common; `source` is its form.
 
-    `body` is what the machine enters, in a frame of the call: if it has `plain` values with its
-    function, these are the frame, else `frame` makes it.
+    The machine enters `body` in a frame of the call. If the function and its arguments are `plain`
+    values in number, they are the frame; otherwise `frame` makes it.
     """
 
     name: str
@@ -96,12 +96,12 @@ class Function:
 
     @property
     def name(self) -> str:
-        """As it was defined."""
+        """The name in its definition."""
         return self.code.name
 
 
 class DriverFunction:
-    """An operation as a function: its driver does it."""
+    """An operation as a function, which the driver performs."""
 
     __slots__ = ("name",)
 
@@ -115,7 +115,7 @@ def is_false(value: Datum) -> bool:
 
 
 def kind(value: Datum) -> str:
-    """What it is, with its article, for messages."""
+    """The kind of a value with its article, for messages."""
     return _KINDS.get(type(value), "a function")
 
 
@@ -160,7 +160,7 @@ def equal(one: Datum, other: Datum, allowance: Allowance) -> bool:
             elif one != other:
                 return False
         else:
-            return False  # functions are the same only if they are one
+            return False  # two functions are never the same
     return True
 
 
@@ -173,7 +173,7 @@ def same_text(one: str, other: str, allowance: Allowance) -> bool:
 
 
 def _weight(metadata: Metadata) -> int:
-    """What a comparison of it looks at."""
+    """The cost of a comparison."""
     return len(metadata.signature or "") >> 6
 
 

@@ -15,7 +15,7 @@ from orchestrator.programs.turns.lisp.stackless import UNSET
 from orchestrator.programs.turns.outcome import Symbol
 from orchestrator.programs.turns.programs import Breath
 
-# How much more memory than text the definitions may take while they are written.
+# While definitions are written, they may take so many times their text as memory.
 _FACTOR = 64
 
 
@@ -29,8 +29,8 @@ class Definitions(NamedTuple):
 def stored(compiler: Compiler, limits: LispLimits) -> Definitions:
     """The definitions that can be kept, in the order of their first use.
 
-    Functions that use variables of other functions can't, nor can values with functions in them,
-    nor what does not fit.
+    Left out are functions that use variables of other functions, values with functions in them, and
+    what does not fit.
     """
     most = limits.stored_characters
     allowance = Allowance(replace(limits, memory_bytes=most * _FACTOR))
@@ -63,7 +63,7 @@ def _definition(name: str, value: Datum, allowance: Allowance, most: int) -> str
         form = Symbol(value.name)
     else:
         form = chain([Symbol("quote"), value])
-    outward(form, allowance)  # which counts it, and refuses what is nested too deeply
+    outward(form, allowance)  # counts the form, and refuses it if it is nested too deeply
     return written(chain([Symbol("define"), Symbol(name), form]), most, allowance)
 
 

@@ -19,7 +19,7 @@ from orchestrator.programs.turns.programs import Breath, Enter, Operation
 if TYPE_CHECKING:
     from orchestrator.programs.turns.lisp.compiler import Compiler
 
-# What reading and compiling cost: characters, and elements of lists, for one step.
+# How many characters are read, and elements of lists compiled, for one step.
 _CHARACTERS = 4
 _ELEMENTS = 4
 
@@ -27,7 +27,7 @@ Steps = Generator[Any, Datum, Datum]
 
 
 class WithBudget(Guided):
-    """`(with-budget ((kind n) …) form …)`: the driver counts for it until it ends."""
+    """`(with-budget ((kind n) …) form …)`: the driver counts its budget until it ends."""
 
     __slots__ = ("_amounts", "_body")
 
@@ -156,7 +156,7 @@ class Memo(Guided):
 
 
 def _place(form: Datum, place: Place) -> Place:
-    """Where a form was read, if it was."""
+    """The place where a form was read; the other one if it was made."""
     return form.place or place if type(form) is Cons else place
 
 

@@ -27,7 +27,7 @@ class Expression:
     def __init__(self, place: Place, owner: str) -> None:
         self.place = place
         self.owner = owner
-        # Of a quick expression: how to get its value, how many parts it has, how they are nested.
+        # Without a stack: how to get its value, how many parts it has, how deep they are nested.
         self.get: Getter | None = None
         self.parts = 0
         self.nested = 0

@@ -13,11 +13,11 @@ FUNCTION = 128
 # A character of a program that is read.
 FORM = 16
 
-# Built-in functions that look at many things count them: so many cost one step. After more than
-# `BURST` of them, others run first.
+# Built-in functions count the things that they look at: so many cost one step. After more than
+# `BURST` of them, others may run first.
 PER_STEP = 8
 BURST = 20_000
-# One function that would look at more without a break is refused, so that others never wait long.
+# A function that would look at more without a break is refused, so that others never wait long.
 _MOST_AT_ONCE = 150_000
 
 
@@ -49,7 +49,7 @@ class Allowance:
         self.burst = 0
         self._output: list[str] = []
         self._printed = 0
-        self._looked_at = 0  # too little for a step so far
+        self._looked_at = 0  # things that are not enough for a step yet
 
     @property
     def output(self) -> str:
@@ -85,7 +85,7 @@ class Allowance:
         self.spend(steps)
 
     def rest(self) -> Generator[Breath, object, None]:
-        """Lets others run, if much was looked at since they last could."""
+        """Lets others run, if much was looked at since they could run last."""
         if self.burst > BURST:
             self.burst = 0
             yield Breath()

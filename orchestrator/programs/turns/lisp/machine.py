@@ -34,14 +34,14 @@ _MOST_CALLS = 20
 
 
 class Evaluate(NamedTuple):
-    """What guided forms ask the machine for: the value of an expression."""
+    """The value of an expression, which a guided form asks the machine for."""
 
     expression: Expression
     frame: Frame
 
 
 class Scoped(NamedTuple):
-    """What guided forms ask the machine for: the value of an expression in a nested scope."""
+    """The value of an expression in a nested scope, which a guided form asks the machine for."""
 
     request: Enter
     expression: Expression
@@ -183,7 +183,7 @@ class Machine(Registers):
         self._scopes.pop()
 
     def _unwound(self, exceeded: ScopeExceeded) -> Datum:
-        """The value of a scope whose budget is used up; what waited inside it is dropped."""
+        """The value of a scope whose budget is used up; drops what waits inside it."""
         if not 1 <= exceeded.scope <= len(self._scopes):
             raise exceeded
         scope = self._scopes[exceeded.scope - 1]
@@ -204,7 +204,7 @@ class Driven(Expression):
 
 
 class Guided(Driven):
-    """A form that is evaluated by a generator: it yields what it needs a value for."""
+    """A form that a generator evaluates: it yields what it needs the value of."""
 
     __slots__ = ()
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from orchestrator.programs.turns.lisp.errors import Problem
 
-# The owner of what is in no function.
+# The owner of forms that are in no function.
 TOP: Final = "program"
 # Finding a variable looks through all frames around it; `let*` nests one for each of its own.
 _MOST_NESTED: Final = 1000
@@ -28,7 +28,7 @@ class Names:
         self._defined: set[str] = set()
 
     def define(self, name: str) -> bool:
-        """Adds a variable that has no value yet; whether it is new."""
+        """Adds a variable that has no value yet; returns whether it is new."""
         self._defined.add(name)
         new = name not in self._places
         self._places.setdefault(name, len(self._places) + 1)
@@ -49,7 +49,7 @@ class Names:
         return self._further_out + len(self._places) + 1
 
     def find(self, name: str) -> tuple[int, int, bool] | None:
-        """How many frames further out, its place there, and whether it may have no value yet."""
+        """How many frames further out, at which place, and whether it may have no value yet."""
         names: Names | None = self
         depth = 0
         while names is not None:

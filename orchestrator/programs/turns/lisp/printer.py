@@ -56,7 +56,7 @@ def short(value: Datum) -> str:
 
 
 def _beginning(atom: Datum) -> str:
-    """Enough of an atom for a message; to escape all of a long text takes long."""
+    """The beginning of an atom, for messages: to escape a whole long text takes long."""
     return _atom(type(atom)(atom[: _SHORT + 1]) if type(atom) in TEXTS else atom, functions=True)
 
 

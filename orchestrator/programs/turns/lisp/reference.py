@@ -1,4 +1,4 @@
-"""What the language has, for documents and completion."""
+"""The forms and functions of the language, for documents."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Expressions that need no stack: constants, variables, and built-in functions of such.
+"""Expressions that need no stack: constants, variables, and built-in functions of these.
 
 They are compiled into Python functions from a frame to a value, so evaluating one is one step.
 Their size and nesting are bounded; a larger expression is evaluated part by part, on the machine's
@@ -158,7 +158,7 @@ def listed(parts: Sequence[Getter]) -> Getter:
 
 
 def _of_one(primitive: Primitive, part: Getter, allowance: Allowance, place: Place) -> Getter:
-    """Without a check of the argument, which the function makes itself."""
+    """Calls a function of one argument that any value may be, so that it needs no check."""
     function = primitive.function
 
     def get(frame: Frame) -> Datum:
@@ -172,7 +172,7 @@ def _of_one(primitive: Primitive, part: Getter, allowance: Allowance, place: Pla
 
 
 def caller(primitive: Primitive, allowance: Allowance) -> _General:
-    """How to call a built-in function with values; sums and comparisons of integers need less."""
+    """How to call a built-in function with values; quicker for sums and comparisons of integers."""
     operation = _ON_INTEGERS.get(primitive.name)
     if operation is None:
         return partial(primitive.call, allowance)

@@ -59,7 +59,7 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
 async def _output(
     context: OperationContext, command: Command, total: int
 ) -> dict[str, HeadAndTail]:
-    """What it printed: delivered with its end, or else requested page by page."""
+    """What the command printed: delivered with its end, or requested page by page."""
     kept = {name: HeadAndTail(_MOST_OUTPUT) for name in ("stdout", "stderr")}
     delivered, command.output = command.output, None
     position = _keep(kept, delivered or (), 0)
@@ -74,7 +74,7 @@ async def _output(
 
 
 def _keep(kept: Mapping[str, HeadAndTail], chunks: Iterable[Chunk], position: int) -> int:
-    """Where the next bytes begin. Of long output, the agent keeps both ends."""
+    """Keeps chunks of output, of which the agent may leave out the middle; where the next begin."""
     for name, offset, data in chunks:
         if name in kept:
             kept[name].skip(offset - position)

@@ -45,7 +45,7 @@ class SpawnedChild(Protocol):
         """How its run ended."""
 
 
-# The caller, the parent, the child to spawn, the run in it, where it is told, and the tool's call.
+# The caller, the parent, the child to spawn, the run in it, the feed for its events, the call's id.
 Spawn: TypeAlias = Callable[
     [Principal, Session, SpawnRequest, AgentRun, RunFeed | None, str | None],
     Awaitable[SpawnedChild],
@@ -78,7 +78,7 @@ class Services(NamedTuple):
 class OperationContext:
     """One turn of a session, on behalf of a caller.
 
-    `terminals` are the turn's own; `conversation` is that of a run. `staged`: what it proposes,
+    `terminals` are the turn's own; `conversation` is a run's. `staged` has what the turn proposes,
     with times.
     """
 

@@ -49,7 +49,7 @@ async def call_model(
     model: str,
     on_text: Callable[[str], None] = lambda _: None,
 ) -> tuple[Completion, dict[str, Any]]:
-    """The answer, and what is recorded of the call, which is paid for however it ends.
+    """Calls a model; returns its answer and what is recorded. The call is paid for however it ends.
 
     `on_text` gets the pieces of its text. Raises: Needed, OperationFailed.
     """
@@ -76,7 +76,7 @@ async def call_model(
 
 
 def _most_tokens(context: OperationContext, asked: int) -> int:
-    """What the answer may have: what is asked for, within the policy and what is left."""
+    """The most tokens of the answer: as asked, within the policy and what is left of budgets."""
     most = context.scopes.policy.llm_rules.max_tokens_per_call
     left = (context.session.budget.left(Kind.TOKENS), context.scopes.left("tokens"))
     return max(1, min(asked if asked > 0 else most, most, *(n for n in left if n is not None)))

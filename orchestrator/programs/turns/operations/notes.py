@@ -7,7 +7,7 @@ from orchestrator.programs.turns.stored_values import from_text
 
 
 class Unset:
-    """No argument, where nil is one."""
+    """Stands for an argument that is not given, because nil may be given."""
 
 
 _UNSET = Unset()

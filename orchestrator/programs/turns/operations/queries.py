@@ -32,7 +32,7 @@ async def output(context: OperationContext, command_id: str, after: int = 0) -> 
         raise OperationFailed("session/output: the policy permits no commands")
     try:
         command = running_command.find(context.session, command_id)
-        # Whoever waits for it, or for its evidence, gets it all the same.
+        # Whoever waits for the output, or for its evidence, gets it all the same.
         page = await running_command.read_output(
             context.session, command, max(0, after), 0, looks=True, whole=True
         )
@@ -125,7 +125,7 @@ async def roll_back(context: OperationContext) -> Done:
     """Discards what is staged, by this turn and earlier ones; returns how many changes."""
     if context.scopes.policy is not context.session.policy:
         raise OperationFailed("a program within subeval can't discard what is staged")
-    # They would keep the sandbox in use.
+    # Open terminals would keep the sandbox in use.
     await context.terminals.close()
     counts = await context.services.roll_back(context.principal, context.session, context.number)
     context.staged.clear()

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from orchestrator.programs.turns.outcome import Outcome, Symbol, Value
 from orchestrator.programs.turns.programs import OperationFailed
 
-# What the types of parameters are called in errors.
+# How errors call the types of parameters.
 _NAMES: Mapping[type, str] = {str: "a string", int: "a whole number", tuple: "a list"}
 
 
@@ -65,8 +65,8 @@ class Parameter(NamedTuple):
 class TurnOperation:
     """An operation.
 
-    `query`: it asks about the session itself, which no policy refuses and nothing records. `form`:
-    it belongs to a form of the Lisp, so a list of operations can't have it.
+    `query`: it asks about the session itself; no policy refuses that, and it is not recorded.
+    `form`: it belongs to a form of the Lisp, so a list of operations can't have it.
     """
 
     name: str
@@ -104,8 +104,8 @@ def turn_operation(
 ) -> TurnOperation:
     """The operation that a function performs; its signature has the parameters.
 
-    The first parameter is the `OperationContext`; those by keyword only are the driver's, not the
-    program's. The docstring is the summary.
+    The first parameter is the `OperationContext`. The driver gives those that are by keyword only;
+    the program gives the others. The docstring is the summary.
     """
     _, *parameters = inspect.signature(perform).parameters.values()
     read = tuple(
@@ -118,7 +118,7 @@ def turn_operation(
 
 
 def _type(annotation: Any) -> type | None:
-    """The type that is checked; that of `X | None` is X's, and other unions are any value."""
+    """The type that is checked: X for `X | None`; None for other unions, which take any value."""
     if isinstance(annotation, UnionType):
         others = [each for each in get_args(annotation) if each is not NoneType]
         annotation = others[0] if len(others) == 1 else None

@@ -13,10 +13,10 @@ from orchestrator.work.files.file_entries import FileEntry
 from orchestrator.work.files.files import FileDownload
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 
-# A file that a program reads as a whole.
+# Of a file that a program reads as a whole.
 _MOST_FILE_BYTES = 4 * 1024 * 1024
 _DEPTH = 64
-# What one search looks at, and what it finds.
+# Of one search: what it looks at, and what it finds.
 _MOST_SEARCHED_FILES = 1000
 _MOST_SEARCHED_BYTES = 16 * 1024 * 1024
 _MOST_MATCHES = 500
@@ -101,7 +101,7 @@ async def delete(context: OperationContext, ref: str) -> Done:
 
 
 async def _open(context: OperationContext, ref: str) -> FileDownload:
-    """Patterns are about names, so no link may lead to what another name stands for."""
+    """Opens a file without following links: the policy's patterns are about names."""
     return await context.services.files.read(context.principal, context.session, ref, links=False)
 
 

@@ -33,12 +33,12 @@ _NONE = AnswerCalls()
 class Conversation:
     """One run of a session.
 
-    `cut` removes the session's secrets from JSON values. `queued` gives what waits for it after a
-    message of the queue. `tick` is the number of the latest call of the model; `text` and `called`
-    are what it answered; `cut_off`: that has no end, because it had the most tokens. `open`: the
-    run takes what is queued before it ends; `arrived` counts what was queued for it, `taken` is the
-    last that it has. `tools` are those that the model may call since its latest tick, and `calling`
-    is the id of the call that is being done.
+    `cut` removes the session's secrets from JSON values. `queued` returns the messages that wait
+    after one of the queue. `tick` is the number of the latest call of the model; `text` and
+    `called` are its answer, and `cut_off` says that the answer reached the most tokens. `open`: the
+    run still takes what is queued; `arrived` counts the messages queued for it, `taken` is the
+    number of the last one that it took. `tools` are those that the model may call since its latest
+    tick; `calling` is the id of the call that is being done.
     """
 
     run: AgentRun
@@ -57,10 +57,10 @@ class Conversation:
     open: bool = True
     arrived: int = 0
     taken: int = 0
-    # What the memory has for its beginning; None: it was not asked yet.
+    # What the memory has for the beginning of a run; None: the memory was not asked yet.
     remembered: str | None = None
     _unsaved: int = 0
-    # The size of what it has taken and still is in the queue.
+    # The size of the messages that it has taken but that are still stored in the queue.
     _left: int = 0
 
     @property
@@ -95,7 +95,7 @@ class Conversation:
         return bool(waiting)
 
     async def take_last(self) -> bool:
-        """Takes what is queued; if nothing is, the run takes nothing any more, and may end."""
+        """Takes what is queued; if nothing is, closes the conversation, and the run may end."""
         while True:
             arrived = self.arrived
             if await self.take():
@@ -115,7 +115,7 @@ class Conversation:
             )
 
     def _of_tick(self) -> int:
-        """How many entries the latest answer of the model and what followed it are."""
+        """The number of entries from the model's latest answer on."""
         roles = [each.message.role for each in reversed(self.entries)]
         return roles.index("assistant") + 1 if "assistant" in roles else 1
 

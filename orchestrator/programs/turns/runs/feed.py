@@ -8,7 +8,7 @@ from orchestrator.programs.turns.event_feed import EventFeed
 
 # Text is passed on in pieces of at least so many characters, which bounds their number.
 _PIECE = 24
-# Of the events that are kept for those who follow; an event takes at least so many.
+# Of all kept events; each counts for at least so many.
 _MOST_CHARACTERS = 2 * 1024 * 1024
 _LEAST_CHARACTERS = 256
 
@@ -22,7 +22,7 @@ class RunEvent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunFeed(EventFeed[RunEvent]):
-    """The latest events, counted from the first of the run: who is slow misses the oldest."""
+    """The latest events, counted from the run's first one; slow followers miss the oldest."""
 
     _events: deque[tuple[RunEvent, int]] = field(default_factory=deque)
     _size: int = 0
@@ -31,7 +31,7 @@ class RunFeed(EventFeed[RunEvent]):
     _text: list[str] = field(default_factory=list)
 
     def say(self, tick: int, piece: str) -> None:
-        """A piece of the model's text."""
+        """Adds a piece of the model's text."""
         self._text.append(piece)
         if sum(map(len, self._text)) >= _PIECE:
             self.flush(tick)

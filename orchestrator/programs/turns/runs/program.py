@@ -72,7 +72,7 @@ def _done(call: ToolCall, conversation: Conversation) -> Generator[Request, Valu
 def _spawned(
     calls: Sequence[ToolCall], conversation: Conversation
 ) -> Generator[Request, Value, dict[ToolCall, str]]:
-    """Does all calls of a tick that spawn children, at the same time; what each one is told."""
+    """Does all calls of a tick that spawn children at the same time; the result of each."""
     found: dict[ToolCall, str] = {}
     read: dict[ToolCall, tuple[RunTool, Any]] = {}
     for call in calls:

@@ -95,7 +95,7 @@ def removing(session_key: str, until: int, size: int) -> Effect:
 
 
 def _adding(session_key: str, rows: Sequence[str], numbers: list[int]) -> Effect:
-    """Adds rows; `numbers` receives theirs."""
+    """Adds rows; their numbers are put into `numbers`."""
 
     def effect(connection: sqlite3.Connection) -> None:
         numbers.clear()

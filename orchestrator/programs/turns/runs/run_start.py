@@ -1,4 +1,4 @@
-"""Sends that meet a run which is going on: they join it, and get its result."""
+"""Starts runs. Messages that are sent during a run join it, and get its result."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from orchestrator.state.session import Session
 async def run_or_join(
     turns: SessionTurns, principal: Principal, session: Session, run: AgentRun
 ) -> RunningTurn | TurnRecord:
-    """Starts a run; or queues the messages for the one that is going on, which takes them in.
+    """Starts a run, or queues the messages for the run that is going on.
 
     Raises: the errors of `SessionTurns.start` and `RunQueue.add`; ConflictError while another turn
     runs.

@@ -1,4 +1,4 @@
-"""What a tool of a run is: what it takes, the operation that a call is, and what is told. Pure."""
+"""Tools of runs: their arguments, the operation that a call becomes, and its result. Pure."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ _REST = ": read_output returns them"
 
 
 class ToolArgumentsError(ValueError):
-    """What the model wrote as arguments is none; the message is for the model."""
+    """The model's text is no valid arguments; the message is for the model."""
 
 
 class ToolArguments(Protocol):
-    """What a tool takes."""
+    """The arguments that a tool takes."""
 
     def described(self) -> Mapping[str, Any]:
         """The JSON schema."""
@@ -91,7 +91,7 @@ def shortened(text: str, most: int, where: str = "") -> str:
 
 
 def output_of(_: Any, value: Value) -> str:
-    """What is told of a command: both ends of each stream, and how to read the rest."""
+    """A command's result for the model: both ends of each stream, and how to read the rest."""
     found = dict(plain(value))
     streams = {name: found[name] for name in ("stdout", "stderr")}
     shown = {name: shortened(text, _MOST_STREAM, _REST) for name, text in streams.items()}

@@ -11,12 +11,12 @@ from orchestrator.work.models.messages import ModelMessage, ToolCall
 # The newest entries that are kept, if a run wants no fewer, and their characters as stored.
 MAX_TIMELINE_ENTRIES = 500
 MOST_CHARACTERS = 2 * 1024 * 1024
-# What a model is sent of them: more does not fit into what usual models read at once.
+# Of what is sent to a model: usual models can't read more at once.
 _MOST_SENT = 384 * 1024
 # Of one message, and of the arguments of one call.
 _MOST_CONTENT = 64 * 1024
 _MOST_ARGUMENTS = 32 * 1024
-# More than the note of how much there is.
+# More characters than the note that says how long a text was.
 _NOTE = 64
 _INTERRUPTED = "The run was interrupted before the result of this call was known."
 
@@ -67,7 +67,7 @@ def kept(message: ModelMessage) -> ModelMessage:
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, or its beginning and how much there is; what was clipped stays as it is."""
+    """The text, or its beginning and its length; clipping a clipped text changes nothing."""
     return (
         text if len(text) <= most + _NOTE else f"{text[:most]}\n[{most} of {len(text)} characters]"
     )
@@ -103,7 +103,7 @@ def as_messages(entries: Iterable[TimelineEntry]) -> list[ModelMessage]:
 
 
 def sent(entries: Sequence[TimelineEntry], turn: int) -> list[TimelineEntry]:
-    """What a turn sends to its model: the newest entries, and what users have said in the turn."""
+    """The entries that a turn sends to its model: the newest, and users' messages of the turn."""
     found: list[TimelineEntry] = []
     left = _MOST_SENT
     for each in reversed(entries):
@@ -119,9 +119,9 @@ def _unanswered(calls: Iterable[str]) -> list[ModelMessage]:
 
 
 def surplus(sizes: Sequence[int], most: int = MAX_TIMELINE_ENTRIES, spared: int = 1) -> int:
-    """How many of the oldest entries with these sizes are to go.
+    """How many of the oldest entries, which have these sizes, must be removed.
 
-    `most` are to stay, and at least as many as are `spared`; of long ones, the newest one.
+    `most` may stay, and at least `spared` of them; if they are long, at least the newest.
     """
     count, left = max(0, len(sizes) - max(most, spared)), sum(sizes)
     left -= sum(sizes[:count])

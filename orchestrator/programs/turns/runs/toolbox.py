@@ -1,4 +1,4 @@
-"""All tools of a run: those that every run has, the operator's, and the host's. Pure."""
+"""All tools of a run: the built-in ones, the operator's, and the host's. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _LONGEST_DESCRIPTION = 1024
 
 
 def toolbox(listed: Sequence[ListedTool], host: Sequence[HostTool]) -> dict[str, RunTool]:
-    """The tools that a model may name; of two with one name, the first one counts."""
+    """The tools that a model may name; if two have one name, the first counts."""
     found = dict(TOOLS)
     names = offered_names((each.name for each in listed), found)
     for tool in (*(_of_operator(each, names[each.name]) for each in listed), *map(_of_host, host)):
@@ -37,7 +37,7 @@ def named(tools: Mapping[str, RunTool], name: str) -> RunTool | None:
 
 
 def offered(tools: Mapping[str, RunTool], policy: SessionPolicy, level: Level) -> list[RunTool]:
-    """The tools that policy, level and manifests could permit."""
+    """The tools of which policy, level and manifests could permit a call."""
     network = level.network != "none"
     found = [
         tool

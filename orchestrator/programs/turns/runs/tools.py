@@ -192,7 +192,7 @@ def _child_s_text(_: Any, value: Value) -> str:
     return f"{text}\nIts last text: {result['text']}" if result["text"] else text
 
 
-# Others have a row here.
+# Each further tool is a row here.
 TOOLS: dict[str, RunTool] = {
     each.name: each
     for each in (

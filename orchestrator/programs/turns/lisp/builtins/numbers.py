@@ -16,7 +16,7 @@ Number = int | float
 
 # An integer of more bits is counted as memory.
 _SMALL = 63
-# So many of its bits are one thing to look at; fewer for functions that take the square of them.
+# So many bits count as one thing; fewer where the time grows with the square of the bits.
 _BITS = 256
 _BITS_HARD = 32
 _HARD = ("*", "/", "quotient", "remainder", "modulo", "expt", "sqrt", "number->string")

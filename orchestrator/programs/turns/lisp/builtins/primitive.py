@@ -37,7 +37,7 @@ Steps: TypeAlias = Generator[Applied | Operation | Breath, Any, Datum]
 
 
 class _Builtin:
-    """What both kinds of built-in functions have.
+    """The common part of both kinds of built-in functions.
 
     In a signature like `(nth n list)` or `(f a [b] text ...)`, arguments in brackets may be left
     out, and the last one before dots may be given any number of times, or not at all.
@@ -59,12 +59,12 @@ class _Builtin:
         self._unchecked = not any(checks) and self._last is None
 
     def takes(self, count: int) -> bool:
-        """Whether so many arguments of any kind can be given without a check."""
+        """Whether that many arguments of any kind are valid, so that none needs a check."""
         enough = self.least <= count and (self.most is None or count <= self.most)
         return enough and self._unchecked
 
     def checked(self, arguments: list[Datum]) -> None:
-        """Raises: Problem for a wrong number of arguments, or a wrong one."""
+        """Raises: Problem for a wrong number of arguments, or an argument of a wrong type."""
         count = len(arguments)
         if count < self.least or (self.most is not None and count > self.most):
             raise Problem(f"{self.name} is {self.signature}; it was given {counted(count)}")

@@ -83,7 +83,7 @@ def _merged_by(less: Datum, one: list[Datum], other: list[Datum]) -> _Merged:
 
 
 def _weight(item: Datum) -> int:
-    """What a comparison with it looks at, besides the two."""
+    """The cost of a comparison with the item, besides that of looking at two."""
     if type(item) in TEXTS:
         return len(item) >> 6
     # A large integer is slow to compare with a decimal.

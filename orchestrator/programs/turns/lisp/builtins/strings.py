@@ -1,4 +1,4 @@
-"""Functions on strings: each counts its result before it makes it."""
+"""Functions on strings; each counts its result before it makes it."""
 
 import re
 from typing import Final

@@ -13,8 +13,8 @@ from typing import Any
 LONGEST_TEXT = 1024
 LONGEST_WORDS = 4096
 MOST_WORDS = 64
-# The limits for `paths`, which may be those of a whole archive. The bytes are counted in JSON, where
-# a character may take six.
+# The limits for `paths`, which may be those of a whole archive. The bytes are those of JSON,
+# where a character may take six.
 LONGEST_PATHS = 32 * 1024
 MOST_PATHS = 1000
 # The most bytes of any other value, in its JSON form.

@@ -24,8 +24,8 @@ from paddock.audit.chain import verify_chain
 PACKAGE = "click==8.1.8"
 TEST_NEEDS = ("pytest==8.3.5",)
 TEST_SECONDS = 120
-# How many of the programs that a package's tests start are shown.
-EXECUTED_SHOWN = 4
+# How many of the programs that a package's tests start the example prints.
+MOST_PRINTED = 4
 LABELS = {"example": "governed-package"}
 
 # Commands that an agent might try at low, and the rule that refuses each one.
@@ -138,7 +138,7 @@ async def show_record(out: Terminal, used: Session, receipt: Receipt) -> None:
     lines = await used.audit_export()
     events = [json.loads(line) for line in lines]
     executed = [event for event in events if event["operation"] == "command.exec"]
-    hidden = executed[EXECUTED_SHOWN:]
+    hidden = executed[MOST_PRINTED:]
     rows = audit_rows([event for event in events if event not in hidden])
     out.table(AUDIT_HEADER, rows, {"allow": GREEN, "deny": RED})
     if hidden:

@@ -49,7 +49,7 @@ class Presence(NamedTuple):
 
 
 def inventory(listed: Sequence[str] = (), default_image: str = SANDBOX.image) -> list[Presence]:
-    """All images that can be built, present or not, and the others of `listed`.
+    """All images that can be built, whether they exist or not, and the other images of `listed`.
 
     Raises: BuildError without an engine.
     """

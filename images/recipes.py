@@ -77,10 +77,10 @@ CONTROL_PLANE = Recipe(
 
 
 def recipes(root: Path = ROOT, default_image: str = SANDBOX.image) -> dict[str, Recipe]:
-    """All images that can be built without a list of one's own, by name.
+    """All images that can be built without an operator's own list, by name.
 
-    The recipe of `default_image`, `PADDOCK_IMAGE`, has that very name for its image. An image in a
-    repository that is not Paddock's own belongs to no recipe.
+    `default_image` is the value of `PADDOCK_IMAGE`. If it is in the repository of a recipe's image,
+    it replaces the name of that image; an image in another repository belongs to no recipe.
     """
     lists = (_with_packages(read_list(path)) for path in sorted((root / LISTS).glob("*.toml")))
     found = {recipe.name: recipe for recipe in (SANDBOX, *lists, CONTROL_PLANE)}

@@ -56,10 +56,11 @@ class Agent:
         self._greeted = False
         self.secrets = SessionSecrets()
         self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut_reported)
-        # Until it is configured, every request but that one is refused.
+        # Until there is a session, every request but `prepare` and `configure` is refused.
         self._session: Session | None = None
-        self._told = False
-        # The commands that were announced, and what they need.
+        # Whether `configure` has come: it is taken only once.
+        self._configuring = False
+        # The commands that `prepare` has announced, and what they need.
         self._announced: tuple[list[str], Libraries] | None = None
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -76,16 +77,16 @@ class Agent:
         return self._exit_code
 
     def _prepare(self, params: Message, reply: Reply) -> None:
-        """Finds what the commands need that its session will have, before it has one."""
+        """Finds in advance what the commands of the coming session need."""
         commands = given.texts(params, "commands")
         self._announced = commands, profile.programs_of(commands)
         reply({})
 
     def _configure(self, params: Message, reply: Reply) -> None:
         """Takes the session's configuration, once; an agent that can't enforce it ends."""
-        if self._told:
+        if self._configuring:
             raise AgentError("conflict", "the sandbox is already configured")
-        self._told = True
+        self._configuring = True
         try:
             configuration = parse(params)
             commands, programs = self._announced or (None, None)
@@ -105,8 +106,8 @@ class Agent:
             self._serve(session)
             # Only now: a sandbox that can't confine commands must not count as started.
             reply({})
-            # Everything that exists now stays forever. Without collections, its memory stays
-            # shared with forks.
+            # Everything that exists now stays forever. The collector would write to its memory,
+            # which forks could then no longer share.
             gc.freeze()
             session.prepare()
 
@@ -173,7 +174,7 @@ class Agent:
         try:
             self._session.notices[word](params)
         except Exception as error:  # noqa: BLE001 - any error ends this connection only
-            # Whoever waits for the command's start learns that the connection is lost.
+            # The lost connection tells the caller that waits for the command's start.
             raise FrameError(f"{word} failed: {type(error).__name__}") from None
 
     def _on_greeting(self, message: Message) -> None:
@@ -193,7 +194,7 @@ class Agent:
         params = message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, dict):
             raise FrameError("not a JSON-RPC 2.0 request")
-        # Who waits for a command's end has no use for the news that it is ready.
+        # A caller that waits for the command's end does not need to know at once that it is ready.
         soon = method == "exec" and params.get("collect") is True
         send = self._connection.send_soon if soon else self._connection.send
         reply = functools.partial(self._reply, send, request_id)

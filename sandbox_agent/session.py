@@ -68,7 +68,7 @@ class Session:
             "file.push": self._transfers.push,
             "file.close": self._transfers.close,
         }
-        # Those without an answer.
+        # The messages that get no answer.
         self.notices: dict[str, Callable[[Message], None]] = {
             "go": self._executor.go,
             "drop": self._executor.drop,
@@ -98,7 +98,7 @@ class Session:
         return self._terminals.running
 
     def forget_callers(self) -> None:
-        """The connection is lost: nobody waits for answers any more."""
+        """Drops the callers that wait, after the connection was lost: they can get no answer."""
         self._executor.forget_callers()
         self._terminals.forget_callers()
         self._transfers.close_all()

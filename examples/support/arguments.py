@@ -17,7 +17,7 @@ def parser_for(description: str) -> argparse.ArgumentParser:
     Raises: ConfigError.
     """
     settings = load_settings()
-    # Not the default address: whoever listens there would get the key.
+    # The default address is no default here: any program that listens there would get the key.
     url = os.environ.get("PADDOCK_URL") or announced_url(settings)
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument(

@@ -24,9 +24,9 @@ ANSWERS = (
 
 
 def scripted() -> Ask:
-    """A model that gives its answers in order, whatever it is asked, and then the last one again.
+    """A model that gives its answers in order, whatever the prompt is, and then repeats the last.
 
-    As a host that calls a model itself, it reports the tokens: four characters each, as a guess.
+    Like a host that calls a model itself, it reports the tokens: it guesses four characters each.
     """
     answers = iter(ANSWERS)
 

@@ -1,4 +1,4 @@
-"""A person's review of what a session staged; where nobody can be asked, a rule decides."""
+"""A person's review of what a session staged; without a person, a rule decides."""
 
 import sys
 
@@ -9,7 +9,7 @@ _MOST_LINES = 10
 
 
 def review(out: Terminal, staged: Proposals, *, yes: bool = False) -> bool:
-    """Shows the changes, and whether they are approved: by `yes`, by a person, or by the rule."""
+    """Shows the changes; returns whether `yes`, a person or the rule approves them."""
     for item in staged.items:
         out.step(f"proposed: {item.type} {item.ref}")
         out.diff(item.diff or f"({item.kind} of {item.size} bytes)")

@@ -125,5 +125,5 @@ def _pip(arguments: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise SourceError(f"pip did not end within {PIP_SECONDS} s") from None
     if done.returncode != 0:
-        said = [line for line in done.stdout.splitlines() if line.strip()]
-        raise SourceError("\n".join(["pip failed", *said[-2:]]))
+        lines = [line for line in done.stdout.splitlines() if line.strip()]
+        raise SourceError("\n".join(["pip failed", *lines[-2:]]))

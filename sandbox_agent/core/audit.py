@@ -10,12 +10,12 @@ from sandbox_agent.decide import excerpts
 from sandbox_agent.decide.protocol import Message, notification
 from sandbox_agent.decide.repeats import Repeats
 
-# Above this number, new work is refused. The end events of running work are always accepted.
+# While so many events are pending, new work is refused. Running work can always record its end.
 _MOST_EVENTS = 1024
 # Identical events that are recorded individually: per second, and in one burst.
 _RATE, _BURST = 50, 200
 # The members that contain command words, paths and error texts.
-_TELLING = ("args", "result", "error")
+_TEXT_MEMBERS = ("args", "result", "error")
 
 
 class EventBuffer:
@@ -65,14 +65,14 @@ class EventBuffer:
     ) -> int:
         """Records that `operation` happened and returns the event's number.
 
-        `once` holds members that are sent only once: a replay does not include them. `whole` are
+        `once` has members that are sent only once: a replay does not include them. `whole` has
         further members of `args`, which are not shortened.
         """
         self.tell_repeats()
-        told = self._told(fields)
+        recorded = self._recordable(fields)
         if whole is not None:
-            told["args"] = {**self._cut(whole), **_members(told["args"])}
-        return self._emit(operation, told, once)
+            recorded["args"] = {**self._cut(whole), **_members(recorded["args"])}
+        return self._emit(operation, recorded, once)
 
     def emit_often(self, operation: str, **fields: object) -> int | None:
         """Records an operation that programs can repeat; above a rate, repeats are only counted.
@@ -80,12 +80,12 @@ class EventBuffer:
         Returns None if the event was only counted. The caller must then call `tell_repeats` soon.
         """
         # Shorten it first, so that what is kept for counting is bounded too.
-        event = operation, self._told(fields)
+        event = operation, self._recordable(fields)
         like = hashlib.sha256(repr(event).encode("utf-8", "backslashreplace")).hexdigest()
-        told = self._repeats.take(like, event, time.monotonic())
+        individually = self._repeats.take(like, event, time.monotonic())
         if self._repeats.crowded:
             self.tell_repeats()
-        return self._emit(*event) if told else None
+        return self._emit(*event) if individually else None
 
     def tell_repeats(self) -> None:
         """Records one event for each counted operation, with `args.repeats` as the count."""
@@ -94,9 +94,9 @@ class EventBuffer:
             if isinstance(args, dict):
                 self._emit(operation, {**fields, "args": {**args, "repeats": count}})
 
-    def _told(self, fields: dict[str, object]) -> dict[str, object]:
+    def _recordable(self, fields: dict[str, object]) -> dict[str, object]:
         """The fields without secrets, with long values shortened."""
-        short = {name: _short(self._cut(fields[name])) for name in _TELLING if name in fields}
+        short = {name: _short(self._cut(fields[name])) for name in _TEXT_MEMBERS if name in fields}
         return {**fields, **short}
 
     def _emit(self, operation: str, fields: dict[str, object], once: Message | None = None) -> int:

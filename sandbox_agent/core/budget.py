@@ -12,8 +12,8 @@ from sandbox_agent.decide.protocol import CPU_BUDGET, OUTPUT_BUDGET, Configurati
 
 # The sandbox's own control group as seen from inside: version 2, then version 1.
 _FILES = ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpuacct/cpuacct.usage")
-# A budget may be exceeded by the CPU time used in this period. Without it, the timer for the last
-# microseconds of a budget would fire endlessly.
+# The shortest time between two checks: a session may exceed its budget by the CPU time that it uses
+# in it. Without this bound, the timer for the last microseconds of a budget would fire endlessly.
 _SLACK_SECONDS = 0.05
 
 
@@ -54,7 +54,9 @@ class CpuClock:
 class Budget:
     """The agent's part of a session's budget.
 
-    `on_exceeded` is called once, with the kind, the limit and the consumption. Raises: BudgetError.
+    `on_exceeded` is called once, with the kind, the limit and the consumption.
+
+    Raises: BudgetError if the CPU time is limited and can't be measured.
     """
 
     def __init__(

@@ -7,15 +7,15 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.manifest import MODES, Consume
 from sandbox_agent.decide.protocol import Configuration, Confinement, Message
 
-# Of a session: commands never run as root.
+# The uids that a session may have: commands never run as root.
 _LEAST_UID = 1
 _LARGEST_UID = 2**32 - 2
 
 
 def parse(params: Message) -> Configuration:
-    """Reads a `configure` request, all of whose members must be there, and no others.
+    """Reads a `configure` request, which must have all members of `Configuration` and no others.
 
-    Raises: AgentError that names the member that is wrong.
+    Raises: AgentError, which names the wrong member.
     """
     _check_members("configure", params, Configuration._fields)
     confinement = given.group(params, "confinement")

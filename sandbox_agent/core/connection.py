@@ -14,8 +14,8 @@ _LONGEST_DELAY = 1.0
 _SOON_SECONDS = 0.02
 # A larger buffer would be mapped and unmapped for every message.
 _RECEIVE_BYTES = 64 * 1024
-# A control plane that stops reading is disconnected at this size. It gets what it missed after the
-# next dial.
+# The agent ends the connection to a control plane that has not read so many bytes. After the next
+# dial, the control plane gets the events that it missed.
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
 
 
@@ -48,9 +48,10 @@ class Connection:
         self._delay = _FIRST_DELAY
 
     def dial(self) -> None:
-        """Connects now, or later with growing delays of at most one second."""
+        """Connects now; after a failure, tries again with growing delays of at most one second."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.setblocking(False)  # do not wait for a control plane that does not accept
+        # A control plane that does not accept must not stall the agent.
+        connection.setblocking(False)
         try:
             connection.connect(self._path)
         except OSError:
@@ -134,7 +135,7 @@ class Connection:
             return
         for message in messages:
             if self._socket is not connection:
-                return  # an earlier message has ended it
+                return  # an earlier message has ended this connection
             try:
                 self._on_message(message)
             except FrameError as error:

@@ -22,8 +22,8 @@ _FULL_BYTES = 64 * 1024
 class Counters(NamedTuple):
     """What the kernel has counted since the sandbox started; 0 for what it does not report.
 
-    Processes killed for lack of memory, refused process creations, and the peak number of
-    processes.
+    `killed` are processes killed for lack of memory, `refused` are refused creations of processes,
+    and `peak` is the peak number of processes.
     """
 
     killed: int
@@ -55,8 +55,8 @@ def struck(before: Counters, after: Counters, now: int, most: int, *, full: bool
     """The limit that was hit between the two readings; None if the kernel reports none. Pure.
 
     `now` is the current number of processes and threads, after one has just ended. `most` is their
-    limit per uid, whose refusals the kernel does not count, so the peak number shows them. `full`:
-    a disk was full.
+    limit per uid; the kernel does not count what this limit refuses, so the peak number shows it.
+    `full`: a disk was full.
     """
     if after.killed > before.killed:
         return OOM

@@ -11,8 +11,6 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 # Kernel timers accept at most 24 days.
 _LONGEST_SECONDS = 86_400.0
-
-
 # Cancelled timers are removed once there are this many and they are the majority.
 _MOST_CANCELLED = 64
 
@@ -54,7 +52,7 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
-        # The number of cancelled timers among them.
+        # How many of the timers are cancelled.
         self._cancelled = 0
         self._children: dict[int, Callable[[], None]] = {}
         self._stopped = False

@@ -17,10 +17,11 @@ STDERR = "stderr"
 # streams byte by byte could make the agent hold many times the limit.
 _CHUNK_COST = 128
 _LARGEST_CHUNK = 64 * 1024
-# Divisors: all commands share this part of the sandbox's memory, and one may use a part of that.
+# Divisors: the stored output of all commands may take this part of the sandbox's memory, and one
+# command's may take this part of that room.
 _PART_OF_MEMORY = 16
 _PART_OF_ROOM = 4
-# The cost of each change from one stream to the other, for which a number is kept.
+# What a change from one stream to the other costs, because its offset is kept.
 _CHANGE_COST = 16
 
 
@@ -104,8 +105,8 @@ class StoredOutput:
     Storing never waits and never fails: if there is no more room, the rest is left out, and `size`
     shows how much was stored.
 
-    It exists as long as its sandbox, and moves to the session's next one. No process of the session
-    can reach it.
+    It exists as long as its sandbox; the control plane restores it in the session's next sandbox.
+    No process of the session can reach it.
     """
 
     def __init__(self, room: Room) -> None:
@@ -120,7 +121,7 @@ class StoredOutput:
         self.size = 0
 
     def add(self, stream: str, data: bytes | bytearray) -> None:
-        """Adds what there is room for; after the first omission, nothing more is added."""
+        """Adds the bytes that there is room for; after the first omission, it adds nothing more."""
         if not self.begun:
             self.begun = True
             self._fd = self._room.open()
@@ -185,7 +186,7 @@ class Output:
 
     @classmethod
     def restored(cls, stored: StoredOutput, total: int) -> "Output":
-        """Output of `total` bytes whose content is only what `restore` will store."""
+        """Output of `total` bytes, whose content comes through `restore` alone."""
         output = cls(0, keep_tail=True, stored=stored)
         output.total = total
         return output

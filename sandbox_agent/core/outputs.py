@@ -10,7 +10,12 @@ from sandbox_agent.core import params as given
 from sandbox_agent.core.loop import Loop, Timer
 from sandbox_agent.core.output import Chunk, Output, Room, StoredOutput
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.protocol import CHUNK_BYTES, MOST_TOLD_BYTES, MOST_TOLD_CHUNKS, Message
+from sandbox_agent.decide.protocol import (
+    CHUNK_BYTES,
+    MOST_EVENT_OUTPUT_BYTES,
+    MOST_EVENT_OUTPUT_CHUNKS,
+    Message,
+)
 
 Reply = Callable[[Message | AgentError], None]
 
@@ -18,8 +23,8 @@ Reply = Callable[[Message | AgentError], None]
 # connection.
 _KEPT_COMMANDS = 8
 _KEPT_BYTES = 8 * 1024 * 1024
-# A foreground command's output stays until its caller has read it, whatever else ends. Callers that
-# never read it are waited for within these limits.
+# A foreground command's output stays until its caller has read it, even if many other commands end.
+# These limits are for callers that never read it.
 _UNREAD_SECONDS = 30.0
 _UNREAD_COMMANDS = 256
 # The most callers that may wait at once, over all commands. A caller that has gone away still
@@ -32,12 +37,12 @@ def encoded(chunks: Iterable[Chunk]) -> list[list[str | int]]:
     return [[stream, offset, base64.b64encode(data).decode()] for stream, offset, data in chunks]
 
 
-def told(output: Output) -> list[list[str | int]] | None:
-    """All kept output; None if it is too large for an event."""
-    if output.kept > MOST_TOLD_BYTES:
+def event_output(output: Output) -> list[list[str | int]] | None:
+    """All kept output, as an exit event has it; None if it is too large for an event."""
+    if output.kept > MOST_EVENT_OUTPUT_BYTES:
         return None
-    chunks, _ = output.read(0, MOST_TOLD_BYTES)
-    return encoded(chunks) if len(chunks) <= MOST_TOLD_CHUNKS else None
+    chunks, _ = output.read(0, MOST_EVENT_OUTPUT_BYTES)
+    return encoded(chunks) if len(chunks) <= MOST_EVENT_OUTPUT_CHUNKS else None
 
 
 class _Waiting(NamedTuple):
@@ -45,7 +50,7 @@ class _Waiting(NamedTuple):
 
     after: int
     limit: int
-    # Not the caller that the output is kept for.
+    # Whether this is another caller than the one that the output is kept for.
     looks: bool
     whole: bool
     reply: Reply
@@ -89,7 +94,7 @@ class Outputs:
         return output.restore(chunks)
 
     def progress(self, command_id: str) -> None:
-        """Answers the waiting callers, as the command has printed something."""
+        """Answers the waiting callers, because the command has printed something."""
         if command_id in self._waiting:
             self._answer(command_id)
 
@@ -103,9 +108,9 @@ class Outputs:
         self.progress(command_id)
 
     def read(self, params: Message, reply: Reply) -> None:
-        """Answers with the output from `after` on; waits until there is some.
+        """Answers with the output from `after` on; waits at most `wait_ms` until there is some.
 
-        Raises: AgentError not_found if it is no longer kept, busy if too many callers wait.
+        Raises: AgentError not_found if the output is no longer kept, busy if too many callers wait.
         """
         command_id, after = given.text(params, "command_id"), given.number(params, "after")
         limit, looks = min(given.number(params, "limit", 1), CHUNK_BYTES), bool(params.get("looks"))

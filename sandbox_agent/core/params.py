@@ -1,6 +1,6 @@
 """Checks the form of request parameters before anything else happens. Pure.
 
-Every function here raises AgentError `validation_error`, which names the member.
+Every function here raises an AgentError `validation_error` that names the member.
 """
 
 import base64

@@ -5,11 +5,12 @@ import os
 from sandbox_agent.decide.protocol import CA_BUNDLE_NAME, CA_DIR, CA_NAME, EGRESS_PORT, HOST_NAME
 
 _PROXY = f"http://127.0.0.1:{EGRESS_PORT}"
-# What leads to the sandbox itself. Not all programs read ranges.
+# The addresses of the sandbox itself. Some programs do not understand ranges, so 127.0.0.1 is
+# listed, too.
 _LOCAL = f"localhost,127.0.0.1,127.0.0.0/8,0.0.0.0,::1,{HOST_NAME}"
-# Without it, Node's clients ignore the others.
+# Without this variable, Node's clients ignore the others.
 _NODE = {"NODE_USE_ENV_PROXY": "1"}
-# Which file each program takes its roots from.
+# The variables that name the file with the roots that a program trusts.
 _BUNDLE = (
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
@@ -19,13 +20,15 @@ _BUNDLE = (
     "AWS_CA_BUNDLE",
     "CARGO_HTTP_CAINFO",
 )
-_MORE = "NODE_EXTRA_CA_CERTS"  # in addition to its own
+# Node trusts the certificates of this file in addition to its own roots.
+_NODE_ROOTS = "NODE_EXTRA_CA_CERTS"
 
 
 def proxy_variables(egress: bool, directory: str = CA_DIR) -> dict[str, str]:
-    """In both cases: programs differ in which one they read. Empty without a way out.
+    """The variables, those of the proxy in lower and upper case; empty without a way out.
 
-    `directory` has the certificates, if TLS is inspected.
+    Some programs read the lower-case names only, others the upper-case ones. `directory` has the
+    certificates, if TLS is inspected.
     """
     if not egress:
         return {}
@@ -35,5 +38,5 @@ def proxy_variables(egress: bool, directory: str = CA_DIR) -> dict[str, str]:
     bundle = os.path.join(directory, CA_BUNDLE_NAME)
     if os.path.exists(bundle):
         values |= dict.fromkeys(_BUNDLE, bundle)
-        values[_MORE] = os.path.join(directory, CA_NAME)
+        values[_NODE_ROOTS] = os.path.join(directory, CA_NAME)
     return values

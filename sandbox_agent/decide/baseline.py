@@ -19,5 +19,5 @@ BASELINE = (
     "/usr/share/ca-certificates",
     "/usr/share/zoneinfo",
 )
-# These are writable as well: they keep nothing.
+# Commands may also write to these, because they keep nothing.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")

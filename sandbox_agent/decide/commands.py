@@ -1,7 +1,7 @@
 """Decides from a command's words alone whether it may run: allowlist, options and paths.
 
-Nothing here reads the file system, so symbolic links are not followed. The mounts and the kernel's
-rules are the boundary; these rules only explain a refusal early and clearly.
+Nothing here reads the file system, so symbolic links are not followed. The boundary is what the
+mounts and the kernel enforce; these rules only explain a refusal early and clearly.
 """
 
 import posixpath
@@ -24,7 +24,7 @@ from sandbox_agent.decide.options import (
     parse_find,
     parse_options,
 )
-from sandbox_agent.decide.writable import places
+from sandbox_agent.decide.writable_places import places
 
 WORKSPACE = "/workspace"
 
@@ -75,7 +75,7 @@ def parse_command(text: str) -> list[str]:
     if operator is not None:
         raise DeniedError(
             "shell-operators",
-            f"shell operators are not allowed: {_shown(operator[0])}; no shell runs a command, "
+            f"shell operators are not allowed: {_printable(operator[0])}; no shell runs a command, "
             "pass words with such characters in argv",
         )
     if not text.isascii():
@@ -146,7 +146,7 @@ def _decide_listed(
         where = f"permission level {level}" if level else "this permission level"
         return _deny(
             "command-allowlist",
-            f"command not allowed for {where}: {_shown(name)}; "
+            f"command not allowed for {where}: {_printable(name)}; "
             f"allowed are, by bare name: {' '.join(sorted(commands))}",
         )
     table = SAFE.get(name)
@@ -156,13 +156,13 @@ def _decide_listed(
     if parsed.refused is not None:
         return _deny(
             "option-not-allowed",
-            f"option not allowed for {name}: {_shown(parsed.refused)}; at this level an option "
+            f"option not allowed for {name}: {_printable(parsed.refused)}; at this level an option "
             "must be spelled out and be known to run, read and write nothing else",
         )
     refused = operands.refusal(name, table, parsed)
     if refused is not None:
         rule, text, culprit = refused
-        return _deny(rule, f"{text}: {_shown(culprit)}")
+        return _deny(rule, f"{text}: {_printable(culprit)}")
     reads, writes = _paths(name, table, parsed)
     outside = _first_outside([*reads, *writes], workspace, cwd)
     if outside is None:
@@ -170,7 +170,7 @@ def _decide_listed(
     return _deny(
         "path-outside-workspace",
         "path escapes workspace under current permission level: "
-        f"{_shown(outside)}; use a path under {workspace}",
+        f"{_printable(outside)}; use a path under {workspace}",
     )
 
 
@@ -195,7 +195,7 @@ def _decide_any(argv: Sequence[str], workspace: str, cwd: str, mounts: Sequence[
     )
     return _deny(
         "write-outside-workspace",
-        f"{text}: {_shown(outside)}; use a path under {', '.join(most)} or {last}",
+        f"{text}: {_printable(outside)}; use a path under {', '.join(most)} or {last}",
     )
 
 
@@ -241,7 +241,8 @@ def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
 def _stays_inside(path: str, workspace: str, cwd: str) -> bool:
     """Whether `path` is in the workspace and reaches it without leaving it first.
 
-    A directory outside may be a link, and then a `..` after it leads elsewhere than the text says.
+    A directory outside may be a link. A `..` after it then leads to another place than the text
+    says.
     """
     return _inside(resolve(path, cwd), workspace) and _inside(_literal(path, cwd), workspace)
 
@@ -264,12 +265,11 @@ def paths_to_resolve(
     workspace: str = WORKSPACE,
     cwd: str = WORKSPACE,
 ) -> list[tuple[str, bool]]:
-    """The paths of an allowed command that must stay where it may be once links are followed.
+    """The paths of an allowed command that must stay in permitted places once links are followed.
 
-    Each path is relative to the workspace, exactly as it will be resolved, and comes with whether
-    the command follows a link in its last component. Where any command is allowed, only written
-    paths are returned, and one in another place that may be written is absolute. Raises:
-    CommandError.
+    Each path is relative to the workspace, exactly as it will be resolved. The flag beside it is
+    true if the command follows a link in the last component. Where any command is allowed, only
+    written paths are returned; a path in another writable place is absolute. Raises: CommandError.
     """
     name = argv[0]
     if commands is None:
@@ -331,7 +331,7 @@ def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = Fals
         raise CommandError("cwd has a NUL character")
     path = resolve(cwd, workspace)
     if not anywhere and not _inside(path, workspace):
-        raise CommandError(f"cwd must stay under {workspace}: {_shown(cwd)}")
+        raise CommandError(f"cwd must stay under {workspace}: {_printable(cwd)}")
     return path
 
 
@@ -349,7 +349,7 @@ def _deny(rule: str, message: str) -> Decision:
     return Decision(False, rule, message)
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """A short, printable form of `text` for a message."""
     short = text if len(text) <= 80 else f"{text[:77]}..."
     return short if short.isprintable() else repr(short)[1:-1]

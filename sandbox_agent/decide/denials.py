@@ -17,10 +17,10 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 
 
 class Denials:
-    """Tells misses from what programs try without harm.
+    """Distinguishes misses from opens that programs try without harm.
 
-    `absent` are directories of the image in which names that don't exist may be looked for.
-    `refused` are files and directories that are refused without being a miss. Both are absolute.
+    In the directories `absent` of the image, programs may look for names that don't exist. Refusing
+    the files and directories `refused` is no miss. All are absolute paths.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class Denials:
     def is_miss(self, path: str, number: int, parent: str, *, permitted: bool = True) -> bool:
         """Whether the error `number` for that resolved path is a miss.
 
-        `parent` is the nearest directory above it that exists: who may list that directory may
-        learn that a name is not there. `permitted`: the file's own permission bits would have
-        allowed it. If they do, and the manifest too, the kernel has refused a file that took a
-        listed one's place.
+        `parent` is the nearest directory above it that exists: a program that may list this
+        directory may learn that a name is not in it. `permitted` means that the file's own
+        permission bits allow the open. If the manifest allows it, too, the kernel has refused a
+        file that took the place of a listed one.
         """
         if number in _NO_DENIALS:
             return False

@@ -1,4 +1,4 @@
-"""Texts with one encoding undone, and where each of their bytes was before. Pure.
+"""Undoes one encoding of a text, and knows where each byte was before. Pure.
 
 The time is proportional to the text's length, and the work per escape is left to the interpreter's
 own loops.
@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-# Escapes, each as one group. A text that ends within an escape may match a shorter one there.
+# Escapes, each as one group. At the end of a text, an incomplete escape may match as a shorter one.
 _PERCENT = re.compile(rb"(%[0-9A-Fa-f]{2})")
 _BACKSLASH = re.compile(
     rb"(\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
@@ -35,7 +35,7 @@ class Layer:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        # The same with spaces for plus signs, in a text that may be percent-encoded.
+        # The same text with spaces for plus signs, if it may be percent-encoded; else empty.
         self.spaced = b""
 
     def span(self, start: int, end: int) -> Span:
@@ -61,7 +61,7 @@ class _Replaced(Layer):
             before, after = self._lengths
             self._places = list(accumulate(before, initial=0)), list(accumulate(after, initial=0))
         first, then = self._places
-        # If several pieces begin there, the last one applies: the others are empty.
+        # If several pieces begin at this position, the last one counts: the others are empty.
         number = bisect_right(then, position) - 1
         if number % 2:
             return first[number], first[number + 1]

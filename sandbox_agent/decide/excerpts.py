@@ -1,7 +1,7 @@
 """Shortens long values for the record: the beginning, plus the size and digest of the whole. Pure.
 
-The control plane and the agent both use this, always after secrets were removed: a digest that
-covers a secret would allow guesses to be checked.
+The control plane and the agent both use this, always after secrets were removed: with a digest of a
+secret, anyone could check guesses.
 """
 
 import hashlib
@@ -9,14 +9,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-# UTF-8 bytes that are kept of one text, and of all words of a list together.
+# The most UTF-8 bytes that are kept of one text, and of all words of a list together.
 LONGEST_TEXT = 1024
 LONGEST_WORDS = 4096
 MOST_WORDS = 64
-# Of `paths`, which are those of a whole archive: in JSON, where a character may take six bytes.
+# The limits for `paths`, which may be those of a whole archive. The bytes are those of JSON,
+# where a character may take six.
 LONGEST_PATHS = 32 * 1024
 MOST_PATHS = 1000
-# For any other value, in its JSON form.
+# The most bytes of any other value, in its JSON form.
 _LONGEST_VALUE = 4096
 # Room for the note that says how much was cut.
 _MARKER_BYTES = 40

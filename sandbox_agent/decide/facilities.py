@@ -1,13 +1,13 @@
 """What a kernel offers to confine commands, and what takes its place where it is missing. Pure.
 
-Agent, control plane and documentation use this one table. A substitute keeps the same promise; a
-facility without one is missing, and what needs it is refused.
+Agent, control plane and documentation use this one table. A substitute keeps the same promise.
+Without facility and substitute, sessions that need the facility are refused.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# For tests only: names of facilities that the kernel is said to lack, with commas between them.
+# For tests only: the kernel counts as lacking these facilities; names with commas between them.
 WITHOUT = "PADDOCK_TEST_WITHOUT"
 
 
@@ -47,11 +47,11 @@ class Kernel(NamedTuple):
         return bool(getattr(self, facility))
 
     def within(self, other: "Kernel") -> "Kernel":
-        """The facilities that both have: those of a host that a runtime may offer less of."""
+        """The facilities that both have: a runtime may offer fewer than its host."""
         return Kernel._make(map(min, self, other))
 
 
-# What is certain of a kernel that can't be examined.
+# The facilities that are certain for a kernel that can't be examined: none.
 UNKNOWN_KERNEL = Kernel(landlock=0, notification=False, undisturbed=False, mdwe=False)
 
 

@@ -1,6 +1,6 @@
 """Decides whether a session that is limited to a context pack may use a path. Pure.
 
-Paths are judged by their text alone. Whoever opens a file must have resolved its links before.
+Only the text of a path counts. The caller must resolve links before it opens a file.
 """
 
 import posixpath
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 # Private to the sandbox and empty at its start, so it is no way to a file outside the pack.
 SCRATCH = "/tmp"  # noqa: S108
-# A read outside the manifest is allowed and reported; is denied; is denied and ends the session.
+# A read outside the manifest is allowed and reported; or it is denied; or it is denied and ends the
+# session.
 WARN, SOFT_FAIL, HARD_FAIL = "warn", "soft_fail", "hard_fail"
 MODES = (WARN, SOFT_FAIL, HARD_FAIL)
 
@@ -48,7 +49,7 @@ class ReadManifest:
         self.manifest_id = consume.manifest_id
         self._entries = _absolute(consume.entries, workspace)
         digests = zip(consume.entries, consume.digests, strict=False)
-        # The contents of entries, by absolute path; without those that may have any.
+        # The digests of entries, by absolute path, without entries that may have any content.
         self.digests = {
             posixpath.normpath(f"{workspace}/{path}"): digest for path, digest in digests if digest
         }
@@ -70,7 +71,7 @@ class ReadManifest:
         return path in self._entries
 
     def may_list(self, path: str) -> bool:
-        """Whether the directory's names may be read; those of what the session writes may, too."""
+        """Whether the directory may be listed, as all below what the session may write."""
         plain = _normalised(path)
         return plain is not None and (
             plain in self._directories or self._is_of_image(plain) or beneath(plain, self._changed)

@@ -1,6 +1,6 @@
 """Checks operands and dates at levels that list their commands.
 
-Other code checks that paths are in the workspace; the operands here are refused anywhere.
+Other code checks that paths are in the workspace. This code refuses operands wherever they lead.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def _zoned_date(dates: Sequence[str]) -> str | None:
 def _climbs(path: str) -> bool:
     """Whether `..` comes after a name.
 
-    The command itself might create a directory of that name after links were checked.
+    The command itself might create a directory of that name after the check of links.
     """
     return any(part == ".." and before != ".." for before, part in pairwise(_parts(path)))
 
@@ -55,7 +55,7 @@ def _climbs(path: str) -> bool:
 def _in_the_way(sources: Sequence[str]) -> str | None:
     """The first source whose path contains a name that an earlier source brings along.
 
-    The earlier source may bring a link that did not exist when links were checked.
+    The earlier source may bring a link that did not exist at the check of links.
     """
     brought: set[str] = set()
     for source in sources:

@@ -54,7 +54,7 @@ def parse_options(args: Sequence[str], table: Table, lenient: bool = False) -> P
     unknown option is a flag and a long option may be abbreviated, so nothing is refused.
     """
     parsed = Parsed([], [])
-    # In their order: the first one that begins like an abbreviation counts.
+    # In the table's order: an abbreviation stands for the first name that begins with it.
     names = dict.fromkeys(table.long.split())
     rest = iter(args)
     for word in rest:
@@ -140,7 +140,7 @@ _FIND_FILE = "-anewer -cnewer -newer -samefile"
 
 _INFO = " help version"
 
-# find has its own language: see parse_find. echo is absent because it can only print its arguments.
+# find has its own language: see parse_find. echo has no table: it only prints its arguments.
 SAFE: Mapping[str, Table] = {
     "pwd": Table(ANY, "LP", "logical physical" + _INFO),
     # -H and -L are left out: they follow symbolic links.
@@ -189,10 +189,10 @@ SAFE: Mapping[str, Table] = {
     "mkdir": Table(WRITE, "m:pv", "mode= parents verbose" + _INFO),
     # -r is left out: it names a file.
     "touch": Table(WRITE, "acd:fhmt:", "date= no-create no-dereference time=" + _INFO),
-    # Left out: -t, as it names the destination; -l and -s, as they make links; -H and -L, as they
-    # follow links; --parents, as a `..` in a source then leaves the destination; the back-up
-    # options; and --attributes-only, as cp gets an option to remove what it replaces and would
-    # leave an empty file.
+    # Left out: -t, because it names the destination; -l and -s, because they make links; -H and -L,
+    # because they follow links; --parents, because a `..` in a source would then leave the
+    # destination; the options for back-ups; and --attributes-only, because cp also gets
+    # --remove-destination and would leave an empty file.
     "cp": Table(
         COPY,
         "adfinpPrRTuvx",
@@ -211,9 +211,10 @@ SAFE: Mapping[str, Table] = {
         "dfiIrRv",
         "dir force interactive=? one-file-system preserve-root=? recursive verbose" + _INFO,
     ),
-    # Values that begin with @ are refused elsewhere, because curl would read a file. Left out: -o,
-    # -O, -D, -c and other options that write; -d, -F, -T, -K, -b, -E, -n and -z, which may read;
-    # and options that choose another way to the server (-x, --resolve, --proto, --unix-socket).
+    # Other code refuses values that begin with @, because curl would read a file. Left out: -o, -O,
+    # -D, -c and other options that write files; -d, -F, -T, -K, -b, -E, -n and -z, which may read
+    # them; and options that choose another way to the server (-x, --resolve, --proto,
+    # --unix-socket).
     "curl": Table(
         URL,
         "#046A:e:fgGH:iIkLm:Nqr:sSu:vVw:X:",
@@ -251,9 +252,9 @@ DATES: Mapping[str, tuple[str, ...]] = {
     "touch": ("d", "date"),
 }
 
-# At levels that allow any command and option, only the place where a guarded command writes
-# matters. These tables list every option that takes a value, so that values are not read as
-# operands. head, netrc, … are flags that would otherwise be read as abbreviations of a longer name.
+# For levels that allow any command and option: there, only the paths matter that a guarded command
+# writes. These tables list every option that takes a value, so that no value is read as an operand.
+# head, netrc and others are flags that would otherwise be read as abbreviations of a longer name.
 VALUES: Mapping[str, Table] = {
     "mkdir": Table(WRITE, "m:", "mode="),
     "touch": Table(WRITE, "d:r:t:", "date= reference= time="),

@@ -6,17 +6,18 @@ encoded as base64, except in `file.pull` and `file.push`: their `data` follows t
 that begins with a NUL and the 4-byte length of the JSON.
 
 Host → agent, requests
-    prepare {commands} → {}: what its session may run; once or more, before configure
+    prepare {commands} → {}: the commands that its session may run; before configure, any number of
+              times
     configure {level, uid, …: the members of Configuration} → {}
-              once: before it the agent refuses every request but prepare. A malformed one, or one
-              that it can't enforce, ends the agent
+              sent once; before it, the agent refuses every request but prepare. A configuration
+              that is malformed, or that the agent can't enforce, ends the agent
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
               collect, unread, held} → {}
-              answered when the command is ready; it ends with a `command.exit` event. `held`: it
-              starts when `go` comes. If the connection is lost before, the command is dropped:
-              nothing runs whose start is not on record
+              answered when the command is ready; it ends with a `command.exit` event. `held`: the
+              command waits for `go`. If the connection is lost before, the command is dropped:
+              nothing runs before its start is on record
               `collect`: that event includes the output if it is short; `unread`: the output is
-              kept for its reader, as that of a command in the foreground is
+              kept for its reader, as for a command in the foreground
     output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
               next, ended}  `looks`: the reader is not the command's caller, for whom output is
               kept; `whole`: include the stored part of long output
@@ -48,25 +49,25 @@ Host → agent, requests
     file.open {op: read|write|append, path, permissions, modified, parents, links} → {stream, size,
               permissions, modified, links}
               `permissions`: the nine permission bits of a written file; null: those of the existing
-              file, or else 0644; in the answer, those of a file that is read. `modified`: seconds
-              since the epoch of its last change; null: now. `parents`: the
-              commit creates missing directories. `links` false: a path through a symbolic link is
+              file, or else 0644; the answer has those of a file that is read. `modified`: the
+              time of its last change in seconds since the epoch; null: now. `parents`: the commit
+              creates missing directories. `links` false: a path through a symbolic link is
               not read; the answer repeats the value. Paths are relative to the workspace; absolute
               paths lie outside it and are only for levels that allow any command
     file.open {op: pack|unpack, path, format: tar|zip, most_bytes} → {stream, summary}
               the tree beneath a directory as one stream. The summary is {files, directories, links,
               bytes, paths_words, paths_sha256}: the last two are the number and digest of the
-              paths; also {skipped, skipped_names}: what can't be packed, or is left out
+              paths. It also has {skipped, skipped_names}: the entries that are left out
     file.pull {stream, limit} → {data}     no data at the end
     file.push {stream, data} → {}
               up to MOST_AHEAD requests of a stream may be under way; they are handled in order
     file.close {stream, commit} → {bytes, summary, more}
-              `more`: an archive is not unpacked completely yet, and this must be asked again
+              `more`: an archive is not unpacked completely yet, and this request must be repeated
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
     file.digest {paths} → {digests: [64 hex digits or null]}
               the sha256 of the first of these files, at least one; null: there is no regular file,
-              or a link leads to it. It is not recorded
+              or a link leads to it. This request is not recorded
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
     file.symlink {path, target} → {}
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
@@ -78,24 +79,24 @@ Host → agent, requests
                                         alone), and waits until their events are acknowledged
 Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
-    go        {command_id}     starts a held command
-    drop      {command_id}     a held command never starts
+    go        {command_id}     starts a command that waits for it
+    drop      {command_id}     the command never starts
 Agent → host
     hello (request)  {protocol, boot_id, configured, running, finished, terminals, landlock_abi,
                       seccomp, undisturbed, mdwe, session_cpu_us, session_output_bytes, secrets}
                      → {committed_seq}
-                     `landlock_abi` to `mdwe` are its kernel's facilities;
-                     without session_cpu_us and session_output_bytes until it is configured
+                     `landlock_abi` to `mdwe` are its kernel's facilities; an agent
+                     that is not configured sends no session_cpu_us and session_output_bytes
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms, output}
 
 `secrets` in hello are the secrets that the agent holds, in the form of the `secrets` request. In
 exec they are {NAME: [value, seal]}. Only the control plane uses seals; the agent stores them.
-`output` in a `command.exit` is [[stream, offset, data]], all that is kept. It is sent only once: a
-replayed event omits it, and the control plane then requests it like longer output. `session_cpu_us`
-and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`, are the totals of
-the session so far, earlier sandboxes included. `budget.exceeded` has the args {kind, limit,
-consumed}, and precedes the end events of what it stopped.
+`output` in a `command.exit` is [[stream, offset, data]], all the kept output. It is sent only once:
+a replayed event omits it, and the control plane then requests it, as it requests longer output.
+`session_cpu_us` and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`,
+are the totals of the session so far, earlier sandboxes included. `budget.exceeded` has the args
+{kind, limit, consumed}, and precedes the end events of what it stopped.
 """
 
 import json
@@ -109,19 +110,19 @@ PROTOCOL_VERSION = 11
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
-# Requests of one file stream that may be under way at once.
+# The most requests of one file stream that may be under way at once.
 MOST_AHEAD = 4
 # Copies of the files that a terminal's line names: this prefix, 16 hex digits, / and a name.
 KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the agent owns the directories
-# Of output, in one answer: messages with very many values are not read.
+# The most chunks of output in one answer: messages with more values are not read.
 MOST_CHUNKS = 4096
-# Of output in a command's exit event.
-MOST_TOLD_BYTES = 64 * 1024
-MOST_TOLD_CHUNKS = 256
+# The most output in a command's exit event.
+MOST_EVENT_OUTPUT_BYTES = 64 * 1024
+MOST_EVENT_OUTPUT_CHUNKS = 256
 # The number of commands per sandbox whose long output is stored.
 MOST_STORED = 64
 SOCKET_NAME = "control.sock"
-# The name of every sandbox for itself, which leads to its loopback if it has no network.
+# The host name of every sandbox. In a sandbox without a network, it leads to the loopback.
 HOST_NAME = "sandbox"
 RUN_DIR = "/run/paddock"
 # The way out: the socket of the proxy on the host, for the forwarder's user only, and the port at
@@ -167,7 +168,8 @@ AGENT_OPERATIONS = frozenset(
     }
 )
 
-# The members of an event's `args` and `result`. Their names are no secrets, whatever a secret is.
+# The members of an event's `args` and `result`. These names are never cut out, even if they contain
+# the value of a secret.
 _EVENT_MEMBERS = (
     *("command_id", "terminal_id", "path", "real_path", "by", "argv", "argv_partly", "repeats"),
     *("mode", "depth", "limit", "source", "destination", "target", "entries", "bytes"),
@@ -177,7 +179,7 @@ _EVENT_MEMBERS = (
     *("max_rss_bytes", "session_cpu_us", "session_output_bytes"),
     *("manifest_id", "syscall", "program", "pid"),
 )
-# What is long comes with its measures.
+# A value that was shortened comes with its measures.
 EVENT_MEMBERS = frozenset(_EVENT_MEMBERS) | {
     f"{name}_{measure}" for name in _EVENT_MEMBERS for measure in ("bytes", "words", "sha256")
 }
@@ -224,7 +226,7 @@ class Confinement(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the control plane tells an agent of its session, in `configure`."""
+    """What an agent must know of its session, as `configure` has it."""
 
     level: str
     uid: int
@@ -247,7 +249,8 @@ class Configuration(NamedTuple):
     output_budget_bytes: int | None = None
     # Writable mounts besides the workspace.
     writable: tuple[str, ...] = ()
-    # Where any command may run: commands known to write are held to the workspace by their words.
+    # Where any command may run: whether commands that are known to write may name only paths that
+    # they may write.
     guard_writes: bool = True
     # Whether the sandbox has the way out through the proxy.
     egress: bool = False

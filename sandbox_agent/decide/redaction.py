@@ -85,10 +85,10 @@ class Redactor:
     def members(
         self, members: Mapping[str, Any], known: Container[str] | None = None
     ) -> dict[str, Any]:
-        """The members with the values cut out of all but the names that are `known`; None: all are.
+        """The members with the values cut out of them, but not out of `known` names.
 
-        Those are names that programs look for, and nobody chose. Names within a member's value are
-        searched like all else.
+        Known names are part of a format; None stands for all names. Names within a member's value
+        are always searched.
         """
         values = self.value(list(members.values()))
         names = (name if known is None or name in known else self.text(name) for name in members)
@@ -155,28 +155,28 @@ class RedactedStream:
     """Cuts values out of a stream, including values spread over several pieces.
 
     It holds back as many bytes as an occurrence may take. `current` returns the redactor, which may
-    know more values later. The caller gets a window, searches it and releases it, one window at a
+    know more values later. The caller takes a window, searches it and releases it, one window at a
     time.
     """
 
     def __init__(self, current: Callable[[], Redactor]) -> None:
         self._current = current
-        self._held = bytearray()
-        # The number of held bytes that belong to an occurrence already cut out.
+        self._buffer = bytearray()
+        # The number of buffered bytes that belong to an occurrence already cut out.
         self._covered = 0
 
     def add(self, data: bytes) -> None:
         """Adds a piece of the stream."""
-        self._held += data
+        self._buffer += data
 
     def window(self, *, last: bool = False) -> Window | None:
         """The part to search now; with `last`, everything, and what follows is a new stream."""
         redactor = self._current()
         margin = 0 if last else redactor.margin
         # Wait for enough bytes, so that each byte is searched only a few times.
-        if not self._held or len(self._held) < 2 * margin:
+        if not self._buffer or len(self._buffer) < 2 * margin:
             return None
-        return Window(redactor, bytes(self._held), len(self._held) - margin)
+        return Window(redactor, bytes(self._buffer), len(self._buffer) - margin)
 
     def release(self, window: Window, spans: Iterable[Span]) -> bytes:
         """Releases the window's bytes without the values, given their positions."""
@@ -188,12 +188,12 @@ class RedactedStream:
                 break
             if end > position:
                 if start >= position:
-                    pieces += [self._held[position:start], _MARK]
+                    pieces += [self._buffer[position:start], _MARK]
                 position = end
         if position < count:
-            pieces.append(self._held[position:count])
+            pieces.append(self._buffer[position:count])
         self._covered = max(0, position - count)
-        del self._held[:count]
+        del self._buffer[:count]
         return b"".join(pieces)
 
 

@@ -48,7 +48,7 @@ class Repeats(Generic[T]):
         """The counted events that are not reported yet: kind, last event and number."""
         return [(like, event, count) for like, (count, event) in self._known.items() if count]
 
-    def told(self, like: str, number: int) -> None:
+    def mark_reported(self, like: str, number: int) -> None:
         """Marks `number` events of a kind as reported."""
         if like in self._known:
             count, event = self._known[like]
@@ -58,7 +58,7 @@ class Repeats(Generic[T]):
         """Returns and clears the counted events: the last one of each kind and their number."""
         counted = self.counted()
         for like, _, count in counted:
-            self.told(like, count)
+            self.mark_reported(like, count)
         while len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
         return [(event, count) for _, event, count in counted]

@@ -1,13 +1,14 @@
-"""Characters that no line may contain, whatever its pattern allows: rejected, never stripped. Pure.
+"""Rejects characters that no line may contain, whatever its pattern allows. Pure.
 
-The control plane decides by it, and the agent checks again before it writes anything.
+Nothing is stripped. The control plane decides by this, and the agent checks again before it writes
+anything.
 """
 
 import re
 import unicodedata
 
 MAX_TEXT = 8192  # characters of one input
-# For a line that is sent: any 8,192 characters of up to three bytes, and a margin.
+# The most bytes of a line: room for 8,192 characters of up to three bytes, and a margin.
 MAX_LINE_BYTES = 28 * 1024
 # What shells and similar programs treat as syntax.
 INJECTION = frozenset(";|&$`(){}[]<>!\n\r")

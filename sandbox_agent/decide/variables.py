@@ -22,8 +22,8 @@ def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
 def allowed_secret(name: str, patterns: Collection[str] | None) -> bool:
     """Whether a command may receive a secret under that name.
 
-    Where variables are listed, a secret's other name must not be one that programs act on. No
-    program gives a meaning to names that begin with `SECRET_`.
+    If the name is not in `patterns`, it must be one that programs do not act on: no program gives a
+    meaning to names that begin with `SECRET_`.
     """
     return allowed_variable(name, patterns) or (
         name.startswith(INERT_PREFIX) and allowed_variable(name, None)

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sandbox_agent.core.builtin import NAMES as BUILTINS
+from sandbox_agent.core.builtin_commands import NAMES as BUILTINS
 from sandbox_agent.decide.baseline import BASELINE, DEVICES
 from sandbox_agent.decide.denials import Denials
 from sandbox_agent.decide.manifest import Consume, ReadManifest
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
-from sandbox_agent.decide.writable import places
+from sandbox_agent.decide.writable_places import places
 from sandbox_agent.enforce import landlock
 from sandbox_agent.enforce.filters import read_filter, seccomp
 from sandbox_agent.enforce.kernel import Kernel

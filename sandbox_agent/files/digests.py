@@ -10,31 +10,32 @@ from sandbox_agent.files.files import Reader
 from sandbox_agent.files.places import Place
 
 _PIECE = 1024 * 1024
-# After this time, what is known is the answer, so that a request takes no longer than one file.
+# After this time, the answer has the digests that are known, so a request can take longer only for
+# its first file.
 _SECONDS = 2.0
 
 
 def digests(
-    workspace: Place, paths: list[str], held: Sequence[Sequence[int] | None]
+    workspace: Place, paths: list[str], identities: Sequence[Sequence[int] | None]
 ) -> list[str | None]:
-    """The sha256 of the first of these files, at least one; None: there is no such file.
+    """The sha256 of the first of these files, at least one; None for a file that does not exist.
 
-    No link is followed, and no file that is not a regular one is opened for long. `held` has the
-    device and inode that each must have; None: any.
+    No link is followed, and only regular files are read. `identities` has the device and inode that
+    each file must have; None allows any.
     """
     until = time.monotonic() + _SECONDS
     found: list[str | None] = []
-    for path, wanted in zip(paths, held, strict=True):
+    for path, identity in zip(paths, identities, strict=True):
         if found and time.monotonic() > until:
             break
-        found.append(_digest(workspace, path, wanted))
+        found.append(_digest(workspace, path, identity))
     return found
 
 
-def _digest(workspace: Place, path: str, held: Sequence[int] | None) -> str | None:
+def _digest(workspace: Place, path: str, identity: Sequence[int] | None) -> str | None:
     try:
         with closing(Reader(workspace, path, links=False)) as reader:
-            if held is not None and reader.identity != tuple(held):
+            if identity is not None and reader.identity != tuple(identity):
                 return None
             digest = hashlib.sha256()
             while piece := reader.pull(_PIECE):

@@ -17,12 +17,12 @@ from sandbox_agent.files.file_worker import HEADER
 
 # A helper that has not answered within this time is killed, and the request fails.
 ANSWER_SECONDS = 30.0
-# The members that are checked here; the control plane checks the rest.
+# The members of an answer that are checked here; the control plane checks the rest.
 _FORMS = {
     **{"error": dict, "entries": list, "size": int, "bytes": int},
     **{"summary": dict, "more": bool, "digests": list},
 }
-# Of an archive's summary.
+# The members of an archive's summary, by their type.
 _COUNTS = ("files", "directories", "links", "bytes", "paths_words", "skipped")
 _MOST_COUNT = 2**53
 _LISTS = ("paths", "skipped_names")
@@ -62,7 +62,7 @@ class FileHelper:
         self._socket: socket.socket | None = ours
         self._received = bytearray()
         self._unsent = bytearray()
-        # Of the requests that are not answered yet.
+        # The callbacks of the requests that are not answered yet, in their order.
         self._answers: deque[_Answer] = deque()
         self._timer: Timer | None = None
         self._on_end = on_end
@@ -134,24 +134,24 @@ class FileHelper:
     def _take(self, kind: bytes, payload: bytes) -> None:
         """Handles an answer, which may be anything: commands run as the same user."""
         if not self._answers:
-            self._kill()  # nothing was asked
+            self._kill()  # there is no request that it could answer
             return
         if kind == b"D":
             self._deliver({}, payload)
             return
         try:
-            said = parse_answer(payload)
+            members = parse_answer(payload)
         except ValueError:
             self._kill()
         else:
-            self._deliver(said, b"")
+            self._deliver(members, b"")
 
-    def _deliver(self, said: dict[str, Any], data: bytes) -> None:
+    def _deliver(self, members: dict[str, Any], data: bytes) -> None:
         answer = self._answers.popleft()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.after(ANSWER_SECONDS, self._kill) if self._answers else None
-        answer(said, data)
+        answer(members, data)
 
     def _ended(self) -> None:
         """Fails the unanswered requests, because the process is gone or closing."""
@@ -166,7 +166,7 @@ class FileHelper:
         self._on_end(self)
 
     def close(self) -> None:
-        """Lets the process end; it rolls back what was not committed."""
+        """Ends the process, which rolls back what was not committed."""
         self._ended()
 
     def _kill(self) -> None:
@@ -177,22 +177,22 @@ class FileHelper:
 def parse_answer(payload: bytes) -> dict[str, Any]:
     """The members of a worker's JSON answer. Raises: ValueError if it is malformed."""
     try:
-        said = json.loads(payload)
+        members = json.loads(payload)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    if not isinstance(said, dict):
+    if not isinstance(members, dict):
         raise ValueError("not an object")
     for name, form in _FORMS.items():
-        if not isinstance(said.get(name, form()), form):
+        if not isinstance(members.get(name, form()), form):
             raise ValueError(f"{name} has the wrong type")
-    _check_summary(said.get("summary", {}))
-    if not all(told is None or isinstance(told, str) for told in said.get("digests", [])):
+    _check_summary(members.get("summary", {}))
+    if not all(each is None or isinstance(each, str) for each in members.get("digests", [])):
         raise ValueError("digests has something that is no digest")
-    return said
+    return members
 
 
 def _check_summary(summary: dict[str, Any]) -> None:
-    """Raises: ValueError for anything that an event could not hold."""
+    """Raises: ValueError for a summary that an event can't have."""
     if not {*_COUNTS, *_LISTS, *_TEXTS}.issuperset(summary):
         raise ValueError("the summary has unknown members")
     for name, value in summary.items():

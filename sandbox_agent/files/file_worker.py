@@ -60,7 +60,7 @@ class _Worker:
         self._agent = agent
         self._places = places
         self._cut = cut
-        # What is read, written or unpacked in chunks.
+        # The file or archive that is read, written or unpacked in chunks.
         self._source: files.Reader | Packing | None = None
         self._target: files.Writer | files.Appender | None = None
         self._unpacking: Unpacking | None = None
@@ -102,14 +102,14 @@ class _Worker:
         self._agent.sendall(HEADER.pack(kind, len(payload)) + payload)
 
     def _fail(self, error: AgentError) -> None:
-        self._answer(b"J", json.dumps({"error": _told(error)}).encode())
+        self._answer(b"J", json.dumps({"error": _error_members(error)}).encode())
 
     def _push(self, data: bytes) -> dict[str, Any]:
         if self._unpacking is None:
             self._pushing().push(data)
             return {}
         self._unpacking.push(data)
-        # For the record, if this process is killed before the end.
+        # The agent records this if the process is killed before the end.
         return {"summary": self._unpacking.news()}
 
     def _pushing(self) -> "files.Writer | files.Appender":
@@ -139,14 +139,14 @@ class _Worker:
             files.move(*(self._places.find(name, writes=True) for name in names))
             return {}
         if method == "digest":
-            return self._digest(request["paths"], request["held"])
+            return self._digest(request["paths"], request["identities"])
         reads = method in ("read", "list", "stat", "pack")
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
             reader = files.Reader(place, path, links=request.get("links") is not False)
             self._source = reader
-            told = {"permissions": reader.permissions, "modified": reader.modified}
-            return {"size": reader.size, **told}
+            kept = {"permissions": reader.permissions, "modified": reader.modified}
+            return {"size": reader.size, **kept}
         if method == "pack":
             return self._pack(place, path, request["format"])
         if method == "unpack":
@@ -161,9 +161,10 @@ class _Worker:
             return {"size": 0}
         if method == "list":
             entries, cut = listing.list_entries(place, path, request["depth"], request["limit"])
-            return {"entries": [_shown(place, entry) for entry in entries], "truncated": cut}
+            listed = [_entry_members(place, entry) for entry in entries]
+            return {"entries": listed, "truncated": cut}
         if method == "stat":
-            return _shown(place, listing.stat_entry(place, path))
+            return _entry_members(place, listing.stat_entry(place, path))
         if method == "mkdir":
             files.make_directory(place, path)
         elif method == "delete":
@@ -174,11 +175,11 @@ class _Worker:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}
 
-    def _digest(self, paths: list[str], held: list[Any]) -> dict[str, Any]:
+    def _digest(self, paths: list[str], identities: list[Any]) -> dict[str, Any]:
         from sandbox_agent.files.digests import digests  # only here: it takes memory
 
         workspace, _ = self._places.find(".", writes=False)
-        return {"digests": digests(workspace, paths, held)}
+        return {"digests": digests(workspace, paths, identities)}
 
     def _pack(self, place: Place, path: str, kind: str) -> dict[str, Any]:
         from sandbox_agent.files.archives.packing import Packing  # only here: it takes memory
@@ -200,7 +201,7 @@ class _Worker:
         return {}
 
     def _unpacked(self, *, finishes: bool) -> dict[str, Any]:
-        """What was unpacked so far; `more` if it is not done, and must be asked for again."""
+        """What was unpacked so far; with `more`, it is not done and must be asked again."""
         if self._unpacking is None:
             raise AgentError("conflict", "no archive is being unpacked")
         answer: dict[str, Any] = {"more": False}
@@ -210,11 +211,11 @@ class _Worker:
             else:
                 self._unpacking.stop()
         except AgentError as error:
-            answer["error"] = _told(error)
+            answer["error"] = _error_members(error)
         return answer | {"summary": self._unpacking.members()}
 
 
-def _told(error: AgentError) -> dict[str, str | None]:
+def _error_members(error: AgentError) -> dict[str, str | None]:
     return {"code": error.code, "message": error.message, "rule": error.rule}
 
 
@@ -222,8 +223,8 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ARCHIVE_MEMORY, _ARCHIVE_MEMORY))
 
 
-def _shown(place: Place, entry: Entry) -> dict[str, Any]:
-    """An entry with its path relative to the workspace, or absolute."""
+def _entry_members(place: Place, entry: Entry) -> dict[str, Any]:
+    """An entry's members; its path is absolute if it is in the image, else relative."""
     members = entry._asdict()
     if place.image:
         members["path"] = "/" + ("" if entry.path == "." else entry.path.lstrip("/"))

@@ -91,7 +91,7 @@ class Reader:
         return os.read(self._fd, limit)
 
     def close(self) -> None:
-        """Closes the file; a worker that ends need not do that."""
+        """Closes the file; a worker that ends need not close it."""
         os.close(self._fd)
 
 
@@ -123,7 +123,7 @@ class _Upload:
         self.size = 0
 
     def push(self, data: bytes) -> None:
-        """More bytes."""
+        """Adds bytes."""
         write_all(self._fd, data)
         self.size += len(data)
 
@@ -144,7 +144,7 @@ class Writer(_Upload):
         parents: bool = False,
         modified: int | None = None,
     ) -> None:
-        """`modified`: seconds since the epoch; None: now."""
+        """`modified` is in seconds since the epoch; None means now."""
         super().__init__(workspace, path, parents=parents)
         self._modified = modified
         mode = 0o644 if self._missing else self._current_mode()

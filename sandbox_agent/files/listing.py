@@ -9,7 +9,7 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, Entry
 from sandbox_agent.files.places import Place, open_in
 
-# Bytes of one answer: most of a frame; and what an entry takes in addition to its path.
+# The most bytes of one answer, and what an entry takes in addition to its path and target.
 _MOST_LISTED_BYTES = MAX_FRAME_BYTES * 3 // 4
 _ENTRY_BYTES = 100
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}

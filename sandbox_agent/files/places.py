@@ -1,7 +1,7 @@
-"""Where file operations act: the workspace, and whatever else the level leaves to its commands.
+"""Where file operations act: in the workspace, and where else the level allows it.
 
-Levels that allow any command can read the files of the image and write to /tmp, as commands can
-there. Views of the kernel and devices are not files of the image.
+At levels that allow any command, file operations can read the files of the image and write to /tmp,
+as commands can. Views of the kernel and devices are not files of the image.
 """
 
 import os
@@ -18,8 +18,8 @@ RULE = "path-outside-workspace"
 class Place(NamedTuple):
     """A directory beneath which paths are resolved.
 
-    `image`: it is the root of the image, whose links may lead anywhere in it. Without `links`, no
-    symbolic link is followed.
+    With `image`, it is the root of the image, and links may lead anywhere in the image. Without
+    `links`, no symbolic link is followed.
     """
 
     directory: int

@@ -30,7 +30,7 @@ _OPERATIONS = {
     **{"pack": "file.pack", "unpack": "file.unpack"},
 }
 _ARCHIVES = ("pack", "unpack")
-# Of a file that is read.
+# The members that describe a file that is read.
 _FACTS = ("permissions", "modified")
 # Seconds since the epoch.
 _LATEST_TIME = 2**40
@@ -40,7 +40,7 @@ _TEXTS = {"move": ("source", "destination"), "symlink": ("path", "target")}
 
 
 class _Stream:
-    """A file or tree that is read or written in chunks; `args` are those of its event."""
+    """A file or tree that is read or written in chunks; `args` are the arguments in its event."""
 
     def __init__(self, helper: FileHelper, mode: str, args: Message) -> None:
         self.helper = helper
@@ -49,12 +49,12 @@ class _Stream:
         self.timer: Timer | None = None
         # Why an archive can't be unpacked.
         self.failure: AgentError | None = None
-        # The summary of what was unpacked so far, as far as it is known.
+        # The last known summary of what was unpacked.
         self.unpacked: Message = {}
         self._room = LONGEST_PATHS
 
     def note(self, summary: Message) -> None:
-        """Takes the summary so far, with the paths that are new in it."""
+        """Stores the latest summary, and adds its new paths to the earlier ones."""
         paths = self.unpacked.get("paths", [])
         for path in summary.get("paths", ()):
             self._room -= json_size(path)
@@ -78,7 +78,7 @@ class Transfers:
         self._loop = loop
         self._cut = cut
         self._uid = configuration.uid
-        # What is outside a context pack is out of reach, also by a link.
+        # With a context pack, no link may lead to a file outside the pack.
         self._links = configuration.consume is None
         self._anywhere = configuration.commands is None and self._links
         self._events = events
@@ -133,11 +133,11 @@ class Transfers:
 
         helper.ask({"method": method, **args}, answered)
 
-    def digest(self, held: Held, params: Message, reply: Reply) -> None:
+    def digest(self, permitted: Held, params: Message, reply: Reply) -> None:
         """Answers with the digests of some files; this is not recorded. Raises: AgentError.
 
-        `held` are the files that the session's rules permit; another in the place of one has no
-        digest.
+        `permitted` are the files that the session's rules permit; a file that has taken the place
+        of one of them has no digest.
         """
         paths = given.texts(params, "paths")
         helper = self._helper()
@@ -146,8 +146,9 @@ class Transfers:
             helper.close()
             reply(_error_of(answer) or {"digests": answer.get("digests", [])})
 
-        files = [held.get(path, (0, 0)) if held else None for path in paths]
-        helper.ask({"method": "digest", "paths": paths, "held": files}, answered)
+        identities = [permitted.get(path, (0, 0)) if permitted else None for path in paths]
+        request = {"method": "digest", "paths": paths, "identities": identities}
+        helper.ask(request, answered)
 
     def _record(
         self, operation: str, args: Message, result: Message, error: AgentError | None
@@ -159,7 +160,7 @@ class Transfers:
             rule=error.rule if error else None,
             command_id=None,
             args=args,
-            # A refused archive was unpacked up to there.
+            # Even a refused archive was unpacked in part.
             result=None if error and operation != "file.unpack" else result,
             error=error.message if error else None,
             duration_ms=0,
@@ -172,15 +173,15 @@ class Transfers:
         mode, path = given.text(params, "op"), given.text(params, "path")
         if mode not in _OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
-        request = {"method": mode, "path": path, **_asked(mode, params)}
-        told = "format" if mode in _ARCHIVES else "mode"
-        args = {"path": path, told: request.get("format", mode)}
+        request = {"method": mode, "path": path, **_worker_params(mode, params)}
+        how = "format" if mode in _ARCHIVES else "mode"
+        args = {"path": path, how: request.get("format", mode)}
         helper = self._helper()
 
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
             if error is not None or mode in ("read", "pack"):
-                result = {"bytes": answer.get("size", 0)} if mode == "read" else _counted(answer)
+                result = {"bytes": answer.get("size", 0)} if mode == "read" else _for_event(answer)
                 self._record(_OPERATIONS[mode], args, result, error)
             if error is not None:
                 helper.close()
@@ -191,7 +192,7 @@ class Transfers:
             self._touch(number)
             known: Message = {name: answer[name] for name in _FACTS if name in answer}
             if mode == "pack":
-                known["summary"] = _answered(answer)
+                known["summary"] = _for_caller(answer)
             links = {"links": False} if "links" in request else {}
             reply({"stream": number, "size": answer.get("size", 0), **known, **links})
 
@@ -241,7 +242,7 @@ class Transfers:
     def _end_unpacking(self, stream: _Stream, answer: Message, error: AgentError | None) -> None:
         stream.helper.close()
         known = {"summary": stream.unpacked} | answer
-        self._record("file.unpack", stream.args, _counted(known), error)
+        self._record("file.unpack", stream.args, _for_event(known), error)
 
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
@@ -290,7 +291,7 @@ class Transfers:
         stream.helper.ask({"method": "commit"}, answered)
 
     def _finish_unpacking(self, number: int, stream: _Stream, reply: Reply) -> None:
-        """Unpacks the rest, for some time."""
+        """Unpacks the rest for some time; answers with `more` if it is not done yet."""
 
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
@@ -301,7 +302,7 @@ class Transfers:
             if number in self._streams:
                 self._forget(number)
                 self._end_unpacking(stream, answer, error)
-            reply(error or {"bytes": 0, "more": False, "summary": _answered(answer)})
+            reply(error or {"bytes": 0, "more": False, "summary": _for_caller(answer)})
 
         stream.helper.ask({"method": "finish"}, answered)
 
@@ -314,8 +315,8 @@ class Transfers:
             helper.close()
 
 
-def _asked(mode: str, params: Message) -> Message:
-    """What a worker is told besides the path. Raises: AgentError."""
+def _worker_params(mode: str, params: Message) -> Message:
+    """The parameters of a worker's request besides the path. Raises: AgentError."""
     if mode in _ARCHIVES:
         kind = given.text(params, "format")
         if kind not in _FORMATS:
@@ -327,19 +328,19 @@ def _asked(mode: str, params: Message) -> Message:
     modified = params.get("modified")
     if modified is not None:
         modified = given.number(params, "modified", 0, _LATEST_TIME)
-    told = {"permissions": permissions, "modified": modified}
+    facts = {"permissions": permissions, "modified": modified}
     links = {"links": False} if params.get("links") is False else {}
-    return {**told, "parents": params.get("parents") is True, **links}
+    return {**facts, "parents": params.get("parents") is True, **links}
 
 
-def _counted(answer: Message) -> Message:
-    """The summary of an archive, as its event has it."""
+def _for_event(answer: Message) -> Message:
+    """The summary of an archive as its event has it: without the names of skipped entries."""
     summary: Message = answer.get("summary", {})
     return {name: value for name, value in summary.items() if name != "skipped_names"}
 
 
-def _answered(answer: Message) -> Message:
-    """The summary of an archive, as the caller gets it."""
+def _for_caller(answer: Message) -> Message:
+    """The summary of an archive as the caller gets it: without the paths."""
     summary: Message = answer.get("summary", {})
     return {name: value for name, value in summary.items() if name != "paths"}
 

@@ -1,4 +1,4 @@
-"""Which program has a connection to a loopback port: from /proc, as the session's own user.
+"""Finds in /proc which program has a connection to a loopback port, as the session's user.
 
 The answer is advice: a program can run under any name, and can pass its connection on.
 """
@@ -8,12 +8,12 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
-# At most so many descriptors are looked at, and for so long.
+# The most descriptors that a search looks at, and its longest time.
 _MOST_DESCRIPTORS = 8192
 _SECONDS = 0.1
 _LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-# Programs that run a script, which is the program then.
+# Programs that run a script; the script's name is then the answer.
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|php|bash|dash|sh|busybox)[0-9.]*")
 _GIT_TRANSPORT = "git-remote-"
 
@@ -21,7 +21,7 @@ _GIT_TRANSPORT = "git-remote-"
 def program_of(port: int, server: int, uid: int, proc: str = "/proc") -> str | None:
     """The name of the program that is connected from `port` to `server`, both on loopback.
 
-    None: it is not known, also if it is not the user's. `proc` is for tests.
+    None if it is unknown, or does not belong to the user. `proc` is for tests.
     """
     inode = None
     for table in ("tcp", "tcp6"):
@@ -44,7 +44,7 @@ def program_of(port: int, server: int, uid: int, proc: str = "/proc") -> str | N
 
 
 def inode_of(table: str, port: int, server: int, uid: int) -> int | None:
-    """The inode of the user's connection, from a table of the kernel's. Raises: ValueError."""
+    """The inode of the user's connection in one of the kernel's tables. Raises: ValueError."""
     for line in table.splitlines()[1:]:
         fields = line.split()
         if len(fields) < 10 or not (_is_at(fields[1], port) and _is_at(fields[2], server)):
@@ -54,7 +54,7 @@ def inode_of(table: str, port: int, server: int, uid: int) -> int | None:
     return None
 
 
-def held_ports(table: str, server: int) -> Iterator[int]:
+def live_ports(table: str, server: int) -> Iterator[int]:
     """The ports of connections to `server`, both on loopback, that a process still has.
 
     `table` is one of the kernel's. Raises: ValueError.
@@ -67,7 +67,7 @@ def held_ports(table: str, server: int) -> Iterator[int]:
 
 
 def name_of(executable: str, words: Sequence[str]) -> str | None:
-    """A program's name, from its file and its words; None for one that can't be shown."""
+    """A program's name, from its file and its words; None if the name has unusual characters."""
     name = os.path.basename(executable)
     if _INTERPRETER.fullmatch(name):
         name = _script(words) or name
@@ -77,8 +77,8 @@ def name_of(executable: str, words: Sequence[str]) -> str | None:
 
 
 def _script(words: Sequence[str]) -> str | None:
-    """What an interpreter runs: a script, a module, or what it calls itself."""
-    if len(words) == 1 and " " in words[0]:  # such as npm, which replaces its words
+    """What an interpreter runs: a script, a module, or the name that it gives itself."""
+    if len(words) == 1 and " " in words[0]:  # a program such as npm replaces its words
         return os.path.basename(words[0].partition(" ")[0])
     arguments = iter(words[1:])
     for word in arguments:

@@ -2,7 +2,7 @@
 
 The process starts at the first connection: a session that never uses the way out pays nothing. It
 is the agent's child, so that nothing that it does stalls the agent's loop. It has a uid of its own,
-which no command has: no command can signal or trace it, or open the proxy's socket.
+so no command can signal it, trace it, or open the proxy's socket.
 """
 
 import os
@@ -36,7 +36,7 @@ class Forwarder:
             raise
 
     def start(self) -> None:
-        """Waits for a connection, whose arrival starts the process; also when it has ended."""
+        """Waits for a connection, whose arrival starts the process; the same follows its end."""
         self._loop.watch(self._listener.fileno(), READ, self._run)
 
     def _run(self, _events: int) -> None:

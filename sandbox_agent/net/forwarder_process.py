@@ -1,8 +1,9 @@
 """The forwarder's own process: relays bytes between loopback and the proxy's socket.
 
-It looks at no byte. The proxy decides, and knows the session by the socket. The forwarder's side of
-the socket is named after the program that has the connection, which is advice. A connection that no
-process has any more ends, so that programs that have ended leave the way out to others.
+The forwarder does not read the bytes. The proxy decides, and knows the session by the socket. The
+forwarder's side of the socket is named after the program that has the connection; this name is only
+advice. The forwarder ends connections that no process has any more, so that they don't take the
+room of others.
 """
 
 import contextlib
@@ -16,29 +17,29 @@ from typing import NamedTuple, NoReturn
 from sandbox_agent.decide.protocol import EGRESS_DIR, EGRESS_SOCKET_NAME, FORWARDER_UID
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.net import program_finder
-from sandbox_agent.net.held_connections import HeldConnections
+from sandbox_agent.net.connection_tables import ConnectionTables
 from sandbox_agent.net.relay import Relay, run_confined
 
 # The proxy serves no more at once; further connections wait in the backlog.
 MOST_CONNECTIONS = 64
-# After that, a connection goes on without its program's name.
+# After this time, a connection goes on without its program's name.
 _FINDING_SECONDS = 0.5
-# How often to look for the clients from which nothing is read: their end causes no event.
-# The first look waits for answers that come at once, so that most clients cost none.
-_LOOK_SECONDS, _FIRST_LOOK_SECONDS = 1.0, 0.1
-# For what a client that is gone has sent, if the proxy is slow.
-_PASSING_LOOKS = 5
+# How often to check whether clients from which nothing is read still exist: their end causes no
+# event. The first check comes later than most answers, so that most clients need none.
+_CHECK_SECONDS, _FIRST_CHECK_SECONDS = 1.0, 0.1
+# After so many checks, what a client that is gone has sent is dropped if the proxy is slow.
+_PASSING_CHECKS = 5
 
 
 def run(listener: socket.socket, kernel: Kernel, uid: int) -> NoReturn:
     """Runs in a new child of the agent; `uid` is the session's."""
     proxy = os.path.join(EGRESS_DIR, EGRESS_SOCKET_NAME)
     finder = program_finder.start(uid)
-    held = HeldConnections(listener.getsockname()[1])
-    kept = [listener.fileno(), *held.descriptors, *([] if finder is None else [finder.fileno()])]
+    tables = ConnectionTables(listener.getsockname()[1])
+    kept = [listener.fileno(), *tables.descriptors, *([] if finder is None else [finder.fileno()])]
 
     def work() -> None:
-        Relays(listener, proxy, held, finder).run()
+        Relays(listener, proxy, tables, finder).run()
 
     run_confined("forwarder", FORWARDER_UID, kernel, kept, work)
 
@@ -58,23 +59,26 @@ class Relays:
         self,
         listener: socket.socket,
         proxy: str,
-        held: HeldConnections,
+        tables: ConnectionTables,
         finder: socket.socket | None = None,
     ) -> None:
-        """`finder` is that of `program_finder`; None: no program is known. It closes `held`."""
+        """`finder` is the socket of `program_finder`; without it, no program is known.
+
+        `close` closes `tables` and `finder`.
+        """
         self._listener = listener
         self._proxy = proxy
-        self._held = held
+        self._tables = tables
         self._finder = finder
         self._selector = selectors.DefaultSelector()
-        # With the ports of their clients.
+        # The relays, with the ports of their clients.
         self._open: dict[Relay, int] = {}
-        # Those from whose client nothing is read: how often it was found to be gone.
+        # The relays that read nothing from their client: how many checks have found it gone.
         self._unread: dict[Relay, int] = {}
-        self._next_look = 0.0
-        # How often it has looked for them.
-        self.looks = 0
-        # By the numbers of the questions, the oldest first.
+        self._next_check = 0.0
+        # The number of checks.
+        self.checks = 0
+        # The open questions by their number, the oldest first.
         self._asked: dict[int, _Asked] = {}
         self._numbers = itertools.count()
         self._accepting = False
@@ -96,8 +100,8 @@ class Relays:
                 self._answered()
             elif key.data in self._open:
                 self._serve(key.data, key.fileobj, events)
-        if self._unread and self._next_look <= time.monotonic():
-            self._look()
+        if self._unread and self._next_check <= time.monotonic():
+            self._check_clients()
         while self._asked and next(iter(self._asked.values())).until <= time.monotonic():
             self._connect(next(iter(self._asked)), "")
 
@@ -109,7 +113,7 @@ class Relays:
             asked.client.close()
         self._open.clear()
         self._unread.clear()
-        self._held.close()
+        self._tables.close()
         if self._finder is not None:
             self._finder.close()
         self._selector.close()
@@ -123,8 +127,8 @@ class Relays:
         self._accepting = room
 
     def _patience(self, timeout: float | None) -> float | None:
-        """How long to wait for an event: a name may take too long, or a client may be gone."""
-        times = [self._next_look] if self._unread else []
+        """How long to wait for an event, until a name takes too long or a check is due."""
+        times = [self._next_check] if self._unread else []
         if self._asked:
             times.append(next(iter(self._asked.values())).until)
         if not times:
@@ -137,24 +141,24 @@ class Relays:
             self._forget(relay)
         elif relay.first_unread and relay not in self._unread:
             if not self._unread:
-                self._next_look = time.monotonic() + _FIRST_LOOK_SECONDS
+                self._next_check = time.monotonic() + _FIRST_CHECK_SECONDS
             self._unread[relay] = 0
 
-    def _look(self) -> None:
+    def _check_clients(self) -> None:
         """Ends the connections whose clients are gone, once what they sent has passed."""
-        self._next_look = time.monotonic() + _LOOK_SECONDS
-        self.looks += 1
+        self._next_check = time.monotonic() + _CHECK_SECONDS
+        self.checks += 1
         try:
-            held = self._held.ports()
-        except (OSError, ValueError):  # nothing is known about them
+            live_ports = self._tables.ports()
+        except (OSError, ValueError):  # the clients' state is unknown
             return
         for relay in list(self._unread):
             if not relay.first_unread:
                 del self._unread[relay]
                 continue
-            self._unread[relay] = 0 if self._open[relay] in held else self._unread[relay] + 1
+            self._unread[relay] = 0 if self._open[relay] in live_ports else self._unread[relay] + 1
             gone = self._unread[relay] > 0
-            if gone and (relay.passed_on or self._unread[relay] > _PASSING_LOOKS):
+            if gone and (relay.passed_on or self._unread[relay] > _PASSING_CHECKS):
                 relay.close()
                 self._forget(relay)
 
@@ -165,7 +169,7 @@ class Relays:
     def _accept(self) -> None:
         try:
             client, (_, port) = self._listener.accept()
-        except OSError:  # it is gone already
+        except OSError:  # the client is gone already
             return
         number = next(self._numbers)
         self._asked[number] = _Asked(client, port, time.monotonic() + _FINDING_SECONDS)
@@ -183,7 +187,7 @@ class Relays:
             number, program = program_finder.answer(self._finder)
         except BlockingIOError:
             return
-        except (OSError, ValueError):  # it has ended
+        except (OSError, ValueError):  # the finder has ended
             self._selector.unregister(self._finder)
             self._finder.close()
             self._finder = None
@@ -195,7 +199,7 @@ class Relays:
         client, port, _ = self._asked.pop(number)
         proxy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Or parts of an answer wait 40 ms for the client to acknowledge earlier ones.
+            # Without it, parts of an answer wait 40 ms until the client acknowledges earlier ones.
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if program:
                 with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """The agent's side of ports: the process that connects to them, started at the first use.
 
-Like the forwarder, it is the agent's child with a uid of its own, so that it stalls nothing and no
-command can signal or trace it, or open its socket.
+Like the forwarder, it is the agent's child, so it does not stall the agent's loop. It has a uid of
+its own, so no command can signal it, trace it, or open its socket.
 """
 
 import os
@@ -15,7 +15,7 @@ from sandbox_agent.net import ports_process
 
 
 class Ports:
-    """Starts the process when the control plane asks for it; it ends when nobody listens to it."""
+    """Starts the process when the control plane asks. It ends when the control plane is gone."""
 
     def __init__(self, loop: Loop, kernel: Kernel) -> None:
         self._loop = loop

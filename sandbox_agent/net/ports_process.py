@@ -1,8 +1,8 @@
 """The ports' own process: connects the control plane to ports on the sandbox's loopback.
 
 Nothing outside can connect into a sandbox. Instead, this process keeps connections to the control
-plane's socket ready. When the control plane names a port on one, that connection becomes the
-port's. It looks at no other byte.
+plane's socket ready. When the control plane names a port on one of them, this
+process connects it to the port. It does not read the bytes that follow.
 """
 
 import errno
@@ -21,7 +21,7 @@ from sandbox_agent.decide.protocol import (
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.net.relay import Relay, run_confined
 
-# Connections that wait for a port, and all connections.
+# The most connections that wait for a port, and the most in all.
 MOST_READY = 4
 MOST_CONNECTIONS = 64
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
@@ -34,7 +34,7 @@ def run(kernel: Kernel) -> NoReturn:
 
 
 class PortRelays:
-    """All connections. `run` returns when there are none: the control plane does not listen."""
+    """All connections. Without any, `run` returns: then the control plane does not listen."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class PortRelays:
 
 
 class _Ready:
-    """A connection of the control plane that has no port yet, or whose port is being connected."""
+    """A connection to the control plane that is not yet connected to a port."""
 
     def __init__(self, selector: selectors.BaseSelector, host: socket.socket) -> None:
         self.host = host
@@ -102,7 +102,10 @@ class _Ready:
         selector.register(host, selectors.EVENT_READ, self)
 
     def serve(self, ready: object) -> bool:
-        """Goes on; returns False once it is closed or connected, and not watched any more."""
+        """Takes the next step; returns False once the connection is closed or has its port.
+
+        Then the selector does not watch its sockets any more.
+        """
         try:
             if ready is self.host:
                 self._read_port()
@@ -135,13 +138,16 @@ class _Ready:
         self._try_next()
 
     def _try_next(self) -> None:
-        """Begins to connect to the next address. Raises: OSError if none is left, once said."""
+        """Begins to connect to the next address.
+
+        Raises: OSError if none is left, after it has sent the refusal.
+        """
         while self._left:
             family, address = self._left.pop(0)
             try:
                 self._trying = socket.socket(family, socket.SOCK_STREAM)
                 self._trying.setblocking(False)
-                # Or parts of a request wait for the program to acknowledge earlier ones.
+                # Without it, parts of a request wait until the program acknowledges earlier ones.
                 self._trying.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 code = self._trying.connect_ex((address, self._port))
             except OSError:  # the sandbox has no IPv6

@@ -1,7 +1,7 @@
-"""A process that knows the programs of connections, because it has the session's user.
+"""A process that finds the programs of connections, which only the session's user may do.
 
-The forwarder asks it and serves others meanwhile. It is in no Landlock domain, so that it may look
-at commands, and commands, which are in theirs, can neither trace nor signal it.
+The forwarder asks it, and serves others meanwhile. It is in no Landlock domain, so it may look at
+commands. Commands are in domains of their own, so they can neither trace nor signal it.
 """
 
 import os
@@ -18,9 +18,9 @@ _MOST_BYTES = 128
 
 
 def start(uid: int) -> socket.socket | None:
-    """Starts it as a child, and returns the socket for `ask` and `answer`; None: it can't be.
+    """Starts it as a child, and returns the socket for `ask` and `answer`.
 
-    It ends when the socket is closed.
+    Returns None if there is no room for the process. The process ends when the socket is closed.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -43,7 +43,7 @@ def ask(finder: socket.socket, number: int, port: int) -> None:
 
 
 def answer(finder: socket.socket) -> tuple[int, str]:
-    """An answer: the number of the question, and a name or nothing. Raises: OSError at the end."""
+    """An answer: the question's number, and a name or "". Raises: OSError, also after the end."""
     data = finder.recv(_MOST_BYTES)
     if not data:
         raise ConnectionResetError
@@ -51,20 +51,20 @@ def answer(finder: socket.socket) -> tuple[int, str]:
     return int(number), name
 
 
-def _run(asked: socket.socket, uid: int) -> NoReturn:
+def _run(forwarder: socket.socket, uid: int) -> NoReturn:
     try:
-        descriptor = asked.fileno()
+        descriptor = forwarder.fileno()
         os.closerange(3, descriptor)
         os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
-        # A process that changes its user can't be traced by others of the new one.
+        # Processes of the new user can't trace a process that has changed its user.
         privileges.drop_to(uid)
         syscalls.gain_no_privileges()
         privileges.dump_no_core()
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-        while data := asked.recv(_MOST_BYTES):
+        while data := forwarder.recv(_MOST_BYTES):
             number, port = map(int, data.split())
             name = program_of(port, EGRESS_PORT, uid) or ""
-            asked.send(b"%d %s" % (number, name.encode("ascii")))
+            forwarder.send(b"%d %s" % (number, name.encode("ascii")))
     except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's code
         print(f"program finder failed: {type(error).__name__}", file=sys.stderr, flush=True)
     finally:

@@ -1,4 +1,4 @@
-"""What the processes that connect a sandbox with the host have in common: relays, and no rights."""
+"""Shared by the processes that connect a sandbox with the host: their relays and confinement."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from typing import NoReturn
 from sandbox_agent.enforce import landlock, privileges, syscalls
 from sandbox_agent.enforce.kernel import Kernel
 
-# What is kept of a connection while its other side is slow, per direction.
+# How many bytes are kept per direction while the receiving side is slow.
 BUFFER_BYTES = 64 * 1024
 _FAILED = 70
 
@@ -65,7 +65,7 @@ class Relay:
         *,
         follows_first: bool = False,
     ) -> None:
-        """`follows_first`: the end of what the first one sends ends both directions."""
+        """With `follows_first`, the end of what the first one sends ends both directions."""
         self._selector = selector
         self._follows_first = follows_first
         self._sides = _Side(first), _Side(second)
@@ -73,7 +73,7 @@ class Relay:
 
     @property
     def first_unread(self) -> bool:
-        """Whether nothing is read from the first one: it has ended, or the second one is slow."""
+        """Whether nothing is read from the first one: it has ended, or the second is slow."""
         return self._sides[0].ended or len(self._sides[1].waiting) >= BUFFER_BYTES
 
     @property

@@ -26,21 +26,21 @@ def main() -> int:
 
 
 def _ask(words: Sequence[str]) -> dict[str, object]:
-    """Raises: OSError, ValueError."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(_SECONDS)
-        asking.connect(os.path.join(QUESTIONS_DIR, QUESTIONS_SOCKET_NAME))
-        asking.sendall(json.dumps(words).encode() + b"\n")
+    """The control plane's answer. Raises: OSError, ValueError, TypeError."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS)
+        connection.connect(os.path.join(QUESTIONS_DIR, QUESTIONS_SOCKET_NAME))
+        connection.sendall(json.dumps(words).encode() + b"\n")
         answer = b""
         while not answer.endswith(b"\n"):
-            data = asking.recv(_MOST_ANSWER_BYTES)
+            data = connection.recv(_MOST_ANSWER_BYTES)
             if not data:
                 raise ValueError("it closed the connection: too many or too long questions")
             answer += data
-    told = json.loads(answer)
-    if not isinstance(told, dict):
+    members = json.loads(answer)
+    if not isinstance(members, dict):
         raise TypeError("the answer is malformed")
-    return told
+    return members
 
 
 def _print(answer: dict[str, object]) -> int:

@@ -1,7 +1,7 @@
 """The pseudo-terminal device. All descriptors but the slave stay in the agent.
 
-The slave belongs to root, so no process of the session can open it by its path: a tool has its own
-terminal by inheritance only.
+The slave belongs to root, so no process of the session can open it by its path. A tool has its
+terminal only because it inherits the descriptors.
 """
 
 import fcntl
@@ -9,7 +9,7 @@ import os
 import struct
 import termios
 
-# Including the line's end. The kernel cuts longer lines while it does the line editing.
+# The longest line with its end: the kernel cuts longer ones while it does the line editing.
 MOST_COOKED_BYTES = 4095
 _LOCAL_FLAGS = 3
 _TIOCGSID = 0x5429

@@ -1,4 +1,4 @@
-"""The environment of a terminal's program: always the same, independent of the workspace."""
+"""The environment of a terminal's program, which does not depend on the workspace."""
 
 from sandbox_agent.enforce.programs import PATH
 
@@ -27,5 +27,5 @@ _BASE = {
 
 
 def environment(own: dict[str, str]) -> dict[str, str]:
-    """The base environment with a tool's own variables, which take precedence."""
+    """The base environment with a program's own variables, which take precedence."""
     return {**_BASE, **own}

@@ -26,7 +26,7 @@ def check(
     """
     if command not in declared:
         raise RefusedError("unknown-tool", f"the tool has no command {command!r}")
-    # A newline is refused too: a line gets only its terminator.
+    # A newline is refused, too: a line ends with its terminator only.
     if (reason := control_characters(text)) is not None:
         raise RefusedError("control-character", reason)
     for name in sanitize:

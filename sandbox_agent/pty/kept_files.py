@@ -1,6 +1,6 @@
-"""Copies of the files that a line names, out of reach of everything else in the session.
+"""Copies of the files that a line names. Nothing in the session can change them.
 
-The agent owns them, in its own directories below /tmp. The session's user can read them, but can't
+The agent owns them, and their directories below /tmp. The session's user can read them, but can't
 change, replace or remove them.
 """
 
@@ -20,7 +20,10 @@ class KeptFiles:
     """The copies for one line of a terminal, until they are released."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        """Makes the copies, keyed by path. Raises: AgentError, and then none is left."""
+        """Makes the copies of `files`, contents by path.
+
+        Raises: AgentError; then no copy is left.
+        """
         if len(files) > _MOST_FILES or not all(map(_PATH.fullmatch, files)):
             raise AgentError("validation_error", "files must be few, each with a path for a copy")
         self._paths: list[str] = []

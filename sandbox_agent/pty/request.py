@@ -17,8 +17,8 @@ class Request(NamedTuple):
     """A request to open a terminal.
 
     `tool` is what the program may do in addition to commands. `commands` are the names under which
-    lines may be sent; None means that any bytes may be
-    written: it is a shell. Limits are in milliseconds.
+    lines may be sent; None means that any bytes may be written, as to a shell. `lifetime_ms` and
+    `idle_ms` are limits in milliseconds.
     """
 
     terminal_id: str
@@ -34,8 +34,8 @@ class Request(NamedTuple):
     idle_ms: int
 
 
-def parse(params: Message, outside: dict[str, str]) -> Request:
-    """Parses the parameters; `outside` are variables of the sandbox, which its own replace.
+def parse(params: Message, sandbox: dict[str, str]) -> Request:
+    """Parses the parameters. A terminal's own variables replace those of the `sandbox`.
 
     Raises: AgentError if they are malformed.
     """
@@ -46,7 +46,7 @@ def parse(params: Message, outside: dict[str, str]) -> Request:
     plan = Plan(
         program=argv[0],
         argv=argv,
-        env=environment({**outside, **given.mapping(params, "env")}),
+        env=environment({**sandbox, **given.mapping(params, "env")}),
         cwd=".",
         inside=[],
         workspace=WORKSPACE_DIR,

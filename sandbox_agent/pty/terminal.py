@@ -17,13 +17,13 @@ from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.tree import Tree
 from sandbox_agent.pty import device, gate
 from sandbox_agent.pty.kept_files import KeptFiles
+from sandbox_agent.pty.prompt_detector import Program, PromptDetector
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.unread_output import UnreadOutput
 from sandbox_agent.pty.untaken_input import UntakenInput
-from sandbox_agent.pty.waiting import Program, Waiting
 
 _READ_BYTES = 65536
-# Reads in one go before others are served.
+# How often a terminal is read in one go, before others are served.
 _ROUNDS = 16
 
 
@@ -39,8 +39,9 @@ class _Reader(NamedTuple):
 class Terminal:
     """A program and its terminal, until nothing of the program is left.
 
-    `on_progress` is called when there is new output, `on_end` once, when there can be no more.
-    Raises: OSError from the constructor if it can't be started; the guard is then released.
+    `on_progress` is called when there is new output; `on_end` is called once, when there can be no
+    more. Raises: OSError from the constructor if the program can't be started; the guard is then
+    released.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class Terminal:
         loop: Loop,
         guard: Guard,
         request: Request,
-        waiting: Waiting,
+        prompts: PromptDetector,
         on_progress: Callable[[], None],
         on_end: Callable[["Terminal"], None],
     ) -> None:
         self.id = request.terminal_id
         self._loop = loop
         self._request = request
-        self._waiting = waiting
+        self._prompts = prompts
         self._on_progress = on_progress
         self._on_end = on_end
         self.output = UnreadOutput()
@@ -101,14 +102,14 @@ class Terminal:
     def read(self, params: Message, reply: Reply) -> None:
         """Answers with output from `after` on, once there is some or the time is up.
 
-        Raises: AgentError, also for an offset that is no longer held, or not yet.
+        Raises: AgentError, also if the output no longer has that offset, or does not have it yet.
         """
         after = given.number(params, "after")
         limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
         wait = given.number(params, "wait_ms", 0, given.MOST_MS) / 1000
         self._used = time.monotonic()
         self._answer()  # an earlier caller is gone
-        self._check_held(after)
+        self._check_offset(after)
         self._fill()
         if self.output.total > after or self._ended is not None or not wait:
             reply(self._page(after, limit))
@@ -116,7 +117,7 @@ class Terminal:
             self._reader = _Reader(after, limit, reply, self._loop.after(wait, self._answer))
         self._watch()
 
-    def _check_held(self, after: int) -> None:
+    def _check_offset(self, after: int) -> None:
         try:
             self.output.take(after, 0)
         except ValueError as error:
@@ -137,13 +138,14 @@ class Terminal:
     def _waits(self) -> bool:
         """Whether the program has taken every line, has printed all, and waits for another line.
 
-        What it printed before it began to wait is readable by the time it is seen to wait.
+        Everything that it printed before it began to wait can be read by the time it is found
+        waiting.
         """
         if self._input or self._hung_up:
             return False
-        said = self.output.total
-        found = self._waiting.for_input(self._master, self._device, self._program)
-        waits = found is not None and self._fill() and self.output.total == said
+        printed = self.output.total
+        found = self._prompts.waiting_program(self._master, self._device, self._program)
+        waits = found is not None and self._fill() and self.output.total == printed
         if waits:
             self._reader_program = found
         return waits
@@ -210,8 +212,8 @@ class Terminal:
     def send(self, command: str, text: str, files: dict[str, bytes]) -> int:
         """Writes one line; returns how many bytes had been printed before it.
 
-        `files` are the files that it names, by path. Raises: AgentError, and then nothing was
-        written.
+        `files` are the contents of the files that the line names, by path. Raises: AgentError; then
+        nothing was written.
         """
         line = self._line(command, text)
         if self._input:
@@ -229,9 +231,9 @@ class Terminal:
         return self.output.total
 
     def write(self, data: bytes, reply: Reply) -> None:
-        """Writes bytes as they are, where any may be written; answers once they are taken.
+        """Writes bytes as they are; answers once the kernel has taken them.
 
-        Raises: AgentError, and then nothing was written.
+        Raises: AgentError, also if the terminal takes lines only; then nothing was written.
         """
         self._check_free()
         self._input.check(data)
@@ -247,7 +249,7 @@ class Terminal:
         device.resize(self._master, rows, columns)
 
     def _check_free(self) -> None:
-        """Raises: AgentError unless any bytes may be written."""
+        """Raises: AgentError if the terminal has ended, or takes lines only."""
         if self._ended is not None or self._hung_up:
             raise AgentError("conflict", "the terminal has ended")
         if self._request.commands is not None:
@@ -300,7 +302,7 @@ class Terminal:
             self.tree.after(left, self._check_idle)
 
     def _on_left(self) -> None:
-        """Ends the remaining processes after the program's end; they have lost the terminal."""
+        """Kills what is left after the program's end: it has lost the terminal."""
         self.tree.kill()
 
     def _on_gone(self) -> None:
@@ -320,7 +322,7 @@ class Terminal:
             while data := os.read(self._master, _READ_BYTES):
                 self.output.add(data)
                 self._on_progress()
-        except OSError:  # also if nothing is left, which looks the same
+        except OSError:  # the error is the same when nothing is left
             pass
         self._hung_up = True
 
@@ -329,7 +331,7 @@ class Terminal:
         return {**self.tree.result(), "output_bytes": self.output.total}
 
     def end(self, outcome: dict[str, Any]) -> None:
-        """Stores the outcome and answers the reader; the exit event is on its way."""
+        """Stores the outcome and answers the reader, after the exit event."""
         self._ended = outcome
         self._answer()
 

@@ -13,13 +13,13 @@ from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.profile import ConfinementError
+from sandbox_agent.pty.prompt_detector import PromptDetector
 from sandbox_agent.pty.request import LARGEST_SIDE, parse
 from sandbox_agent.pty.terminal import Terminal
-from sandbox_agent.pty.waiting import Waiting
 from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.run.work import Work
 
-# How long the last output of ended terminals stays readable, and of how many of them.
+# For how long the last output of an ended terminal stays readable, and for how many terminals.
 _KEPT_SECONDS = 30.0
 _KEPT_TERMINALS = 16
 
@@ -45,7 +45,7 @@ class Terminals:
         self._events = events
         self._work = work
         self._guards = guards
-        self._waiting = Waiting(configuration.uid)
+        self._prompts = PromptDetector(configuration.uid)
         self._running: dict[str, Terminal] = {}
         self._ended: OrderedDict[str, Terminal] = OrderedDict()
 
@@ -68,7 +68,7 @@ class Terminals:
         try:
             guard = self._guards.take_for(request.tool)
             terminal = Terminal(
-                self._loop, guard, request, self._waiting, self._work.printed, self._end
+                self._loop, guard, request, self._prompts, self._work.printed, self._end
             )
         except ConfinementError as error:
             raise AgentError("conflict", f"the tool can't be confined: {error}") from None
@@ -79,14 +79,14 @@ class Terminals:
         reply({})
 
     def _variables(self, shell: bool) -> dict[str, str]:
-        """The sandbox's variables for a terminal; a shell has those of commands."""
+        """The sandbox's variables for a terminal; a shell also has those that commands have."""
         configuration = self._configuration
-        outside = proxy_variables(configuration.egress)
+        proxy = proxy_variables(configuration.egress)
         if not shell:
-            return outside
+            return proxy
         return {
             "HOME": configuration.home,
-            **outside,
+            **proxy,
             **configuration.variables,
             **self._secrets.variables(configuration.environment),
         }

@@ -1,11 +1,11 @@
 """Output of a terminal that no one has read yet: lossless and bounded."""
 
 # Above this size the terminal is not read, and a program that writes to it waits.
-HELD_BYTES = 256 * 1024
+MOST_BYTES = 256 * 1024
 
 
 class UnreadOutput:
-    """The output from offset `start` to `end`."""
+    """The output from offset `start` to `total`."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -18,8 +18,8 @@ class UnreadOutput:
 
     @property
     def room(self) -> int:
-        """Bytes that may still be held."""
-        return max(0, HELD_BYTES - len(self._data))
+        """Bytes that may still be added."""
+        return max(0, MOST_BYTES - len(self._data))
 
     def add(self, data: bytes) -> None:
         """Adds output."""
@@ -29,7 +29,7 @@ class UnreadOutput:
         """Returns bytes from `after` on; earlier bytes count as received and are dropped.
 
         The same offset can be requested again, as after a lost answer. Raises: ValueError for an
-        offset that is not held.
+        offset before `start` or after `total`.
         """
         if not self.start <= after <= self.total:
             raise ValueError(f"after must be between {self.start} and {self.total}")

@@ -1,4 +1,4 @@
-"""What was typed for a terminal's program and the kernel has not taken yet: bounded."""
+"""Input for a terminal's program that the kernel has not taken yet: bounded."""
 
 import os
 
@@ -6,9 +6,10 @@ from sandbox_agent.core.loop import Loop, Timer
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide.errors import AgentError
 
-# Of one request to type; the next one waits until the kernel has taken it.
+# The most bytes of one request. The next request waits until the kernel has taken them.
 MOST_BYTES = 64 * 1024
-# How long a caller waits for that, less than the control plane's own time-out.
+# How long a caller waits until the kernel has taken its bytes: less than the control plane's own
+# time-out.
 PATIENCE_SECONDS = 20.0
 
 
@@ -17,38 +18,38 @@ class UntakenInput:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._held = bytearray()
+        self._untaken = bytearray()
         self._waiting: tuple[Reply, Timer] | None = None
 
     def __bool__(self) -> bool:
         """Whether the kernel has not taken everything yet."""
-        return bool(self._held)
+        return bool(self._untaken)
 
     def add(self, data: bytes) -> None:
-        """Holds bytes for `write`."""
-        self._held += data
+        """Keeps bytes for `write`."""
+        self._untaken += data
 
     def check(self, data: bytes) -> None:
-        """Raises: AgentError if the bytes can't be typed now, or not at once."""
+        """Raises: AgentError if the bytes are too many, or earlier ones are not taken yet."""
         if len(data) > MOST_BYTES:
             raise AgentError("validation_error", f"data may have at most {MOST_BYTES} bytes")
-        if self._held:
+        if self._untaken:
             raise AgentError("busy", "the program does not read what was typed: try again")
 
     def write(self, master: int) -> None:
-        """Writes as much as the kernel takes, and answers the caller once that is all."""
+        """Writes as much as the kernel takes; answers the caller once nothing is left."""
         try:
-            while self._held:
-                del self._held[: os.write(master, self._held)]
+            while self._untaken:
+                del self._untaken[: os.write(master, self._untaken)]
         except BlockingIOError:
             return
         except OSError:  # no process reads it any more
-            self._held.clear()
+            self._untaken.clear()
         self._answer({})
 
     def when_taken(self, reply: Reply) -> None:
         """Answers once the kernel has taken everything, or with `busy` if that takes too long."""
-        if not self._held:
+        if not self._untaken:
             reply({})
             return
         self._waiting = reply, self._loop.after(PATIENCE_SECONDS, self._give_up)
@@ -61,7 +62,7 @@ class UntakenInput:
 
     def close(self) -> None:
         """Drops what was not taken: the terminal has ended."""
-        self._held.clear()
+        self._untaken.clear()
         self._answer(AgentError("conflict", "the terminal has ended"))
 
     def _give_up(self) -> None:

@@ -4,22 +4,21 @@ import functools
 import os
 from typing import Any
 
-from sandbox_agent.core import builtin
+from sandbox_agent.core import builtin_commands
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import STDERR, STDOUT, Output, Room, StoredOutput
-from sandbox_agent.core.outputs import Outputs, Reply, told
+from sandbox_agent.core.outputs import Outputs, Reply, event_output
 from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.decide import commands, variables
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Message
-from sandbox_agent.decide.writable import places
+from sandbox_agent.decide.writable_places import places
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.programs import PATH, find_program
-from sandbox_agent.run import exec_request
-from sandbox_agent.run.process import Command, Request
+from sandbox_agent.run.process import Command, Request, parse_request
 from sandbox_agent.run.session_secrets import SessionSecrets
 from sandbox_agent.run.work import Ready, Work
 
@@ -41,7 +40,8 @@ class Executor:
         self._allowed = (
             None if configuration.commands is None else frozenset(configuration.commands)
         )
-        # Where anything may run, also what its user has installed. The image's programs come first.
+        # Where any command may run, programs that the session's user has installed are found, too,
+        # after those of the image.
         own = "" if configuration.commands is not None else f":{configuration.home}/.local/bin"
         self._path = PATH + own
         self._events = events
@@ -61,28 +61,28 @@ class Executor:
         return list(self._running)
 
     def execute(self, params: Message, reply: Reply) -> None:
-        """Makes a command ready, and starts it unless it is to be held. Raises: AgentError."""
+        """Makes a command ready, and starts it unless it must wait for `go`. Raises: AgentError."""
         # This comes first, because secrets must be cut from the record of a refusal too.
         secrets = self._secrets.give(params.get("secrets", {}))
         command_id, argv = given.text(params, "command_id"), given.texts(params, "argv")
         self._work.check(command_id)
         cwd = self._decide(argv, given.text(params, "cwd"))
         env = self._environment(given.mapping(params, "env"), secrets)
-        request = exec_request.parse(params, self._plan(argv, cwd, env))
+        request = parse_request(params, self._plan(argv, cwd, env))
         self._work.remember(command_id)
         ready = self._ready(argv, request)
         if params.get("held") is True:
-            self._work.hold(command_id, ready)
+            self._work.keep_ready(command_id, ready)
         else:
             ready.run()
         reply({})
 
     def go(self, params: Message) -> None:
-        """Starts a held command; one that is not held any more never starts."""
+        """Starts a command that waits for `go`; does nothing if there is none of that id."""
         self._work.go(given.text(params, "command_id"))
 
     def drop(self, params: Message) -> None:
-        """Drops a held command."""
+        """Drops a command that waits for `go`."""
         self._work.drop(given.text(params, "command_id"))
 
     def restore(self, params: Message, reply: Reply) -> None:
@@ -150,7 +150,7 @@ class Executor:
 
     def _ready(self, argv: list[str], request: Request) -> Ready:
         """The command, ready to run. Raises: AgentError."""
-        answer = builtin.builtin(argv, self._allowed, self._facts)
+        answer = builtin_commands.builtin(argv, self._allowed, self._facts)
         if answer is not None:
             return Ready(functools.partial(self._end_builtin, request, answer), _nothing)
         command = self._command(request)
@@ -174,7 +174,7 @@ class Executor:
     def _start(self, command: Command) -> None:
         try:
             command.go()
-        except BaseException:  # no memory to watch it: it was not told to go
+        except BaseException:  # such as a lack of memory: the program has not begun
             command.drop()
             raise
         self._running[command.id] = command
@@ -189,7 +189,7 @@ class Executor:
         del self._running[command.id]
         self._guards.give_back(command.tree.guard)
         result = command.result()
-        output = told(command.output) if command.collect else None
+        output = event_output(command.output) if command.collect else None
         denied = command.tree.denied
         if denied is not None:
             message = "path escapes workspace under current permission level"
@@ -203,7 +203,7 @@ class Executor:
         self.outputs.end(command.id, unread=command.unread and output is None)
         self._work.end(command)
 
-    def _end_builtin(self, request: Request, answer: builtin.BuiltinResult) -> None:
+    def _end_builtin(self, request: Request, answer: builtin_commands.BuiltinResult) -> None:
         output = Output(self._configuration.output_bytes, keep_tail=False)
         output.add(STDOUT, answer.stdout)
         output.add(STDERR, answer.stderr)
@@ -222,7 +222,7 @@ class Executor:
             "cpu_us": 0,
             "max_rss_bytes": 0,
         }
-        chunks = told(output) if request.collect else None
+        chunks = event_output(output) if request.collect else None
         self._emit_exit(request.command_id, result, chunks, None, None)
         self.outputs.add(request.command_id, output)
         self.outputs.end(request.command_id, unread=chunks is None)
@@ -249,7 +249,7 @@ class Executor:
 
     def forget_callers(self) -> None:
         """Drops the waiting callers after the connection was lost."""
-        self._work.drop_held()
+        self._work.drop_ready()
         self.outputs.forget_callers()
         for command in self._running.values():
             command.forget_caller()
@@ -264,7 +264,7 @@ class Executor:
         return command
 
     def stdin(self, params: Message, reply: Reply) -> None:
-        """Feeds a command's standard input and answers when there was room for the data."""
+        """Feeds a command's standard input; answers once there is room for the data."""
         data, close = given.data(params, "data"), given.flag(params, "close")
         command = self._running_command(params)
         command.feed(data, close, lambda error: reply({} if error is None else error))
@@ -279,7 +279,7 @@ class Executor:
     def cancel(self, params: Message, reply: Reply) -> None:
         """Ends a command and its whole tree; a command that has already ended is no error."""
         command_id, reason = given.text(params, "command_id"), given.text(params, "reason")
-        self._work.drop(command_id)  # a held one never starts
+        self._work.drop(command_id)  # a command that waits for `go` never starts
         command = self._running.get(command_id)
         if command is not None:
             command.cancel(reason)
@@ -297,11 +297,11 @@ def _relative(path: str) -> str:
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
 
 
-def _facts(configuration: Configuration) -> builtin.Facts:
+def _facts(configuration: Configuration) -> builtin_commands.Facts:
     found = {name: find_program(name) for name in configuration.commands or ()}
     paths = {name: path for name, path in found.items() if path is not None}
     system = os.uname()
     kernel = f"{system.sysname} {system.release}"
-    return builtin.Facts(
+    return builtin_commands.Facts(
         configuration.level, "Linux", kernel, configuration.cpus, configuration.memory_bytes, paths
     )

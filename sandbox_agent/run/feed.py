@@ -1,4 +1,4 @@
-"""A command's standard input: holds unread data up to a limit."""
+"""A command's standard input: keeps up to a limit what the command has not read."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sandbox_agent.core.loop import WRITE, Loop, Timer
 from sandbox_agent.decide.errors import AgentError
 
-# Bytes that the command has not read; further input waits until there is room.
+# At most so many bytes are kept that the command has not read; further input waits for room.
 MOST_BYTES = 1024 * 1024
 # How long a caller waits for room, less than the control plane's own time-out.
 PATIENCE_SECONDS = 20.0
@@ -31,23 +31,24 @@ class Feed:
     def __init__(self, loop: Loop, fd: int, data: bytes, *, stays_open: bool) -> None:
         self._loop = loop
         self._fd: int | None = fd
-        self._held = bytearray(data)
+        self._unread = bytearray(data)
         self._closing = not stays_open
         self._waiting: _Waiting | None = None
         os.set_blocking(fd, False)
         self._write()
 
     def write(self, data: bytes, close: bool, done: Done) -> None:
-        """Queues more input as soon as there is room; `close` marks it as the last.
+        """Queues more input, or waits until there is room for it; `close` marks it as the last.
 
-        `done` is then called without an error, or with the reason for a refusal: `conflict` if the
-        input is closed, `busy` if the command has not read earlier input for `PATIENCE_SECONDS`.
+        `done` is called once: with None when the input is queued, or with the reason for a refusal.
+        That is `conflict` if the input is closed, and `busy` if the command has not read earlier
+        input for `PATIENCE_SECONDS`.
         """
         if self._fd is None or self._closing:
             done(_closed())
         elif self._waiting is not None:
             done(AgentError("busy", "earlier input to this command is still pending: try again"))
-        elif len(self._held) + len(data) > MOST_BYTES and self._held:
+        elif len(self._unread) + len(data) > MOST_BYTES and self._unread:
             timer = self._loop.after(PATIENCE_SECONDS, self._give_up)
             self._waiting = _Waiting(data, close, done, timer)
         else:
@@ -66,11 +67,11 @@ class Feed:
             self._loop.unwatch(self._fd)
             os.close(self._fd)
             self._fd = None
-        self._held.clear()
+        self._unread.clear()
         self._answer(_closed())
 
     def _take(self, data: bytes, close: bool) -> None:
-        self._held += data
+        self._unread += data
         self._closing = close
         self._write()
 
@@ -78,9 +79,9 @@ class Feed:
         if self._fd is None:
             return
         try:
-            while self._held:
-                written = os.write(self._fd, self._held[:_WRITE_BYTES])
-                del self._held[:written]
+            while self._unread:
+                written = os.write(self._fd, self._unread[:_WRITE_BYTES])
+                del self._unread[:written]
         except BlockingIOError:
             self._loop.watch(self._fd, WRITE, lambda _events: self._write())
             self._take_waiting()
@@ -96,7 +97,7 @@ class Feed:
 
     def _take_waiting(self) -> None:
         waiting = self._waiting
-        if waiting is None or (self._held and len(self._held) + len(waiting.data) > MOST_BYTES):
+        if waiting is None or (self._unread and len(self._unread) + len(waiting.data) > MOST_BYTES):
             return
         self._waiting = None
         waiting.timer.cancel()

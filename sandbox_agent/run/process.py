@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from sandbox_agent.core import params as given
 from sandbox_agent.core.loop import READ, Loop
 from sandbox_agent.core.output import STDERR, STDOUT, Output
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.protocol import Message
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.tree import Tree
@@ -19,7 +21,7 @@ _READ_BYTES = 65536
 
 
 class Request(NamedTuple):
-    """The command that the control plane asked for."""
+    """The command that the control plane asked for, as its `exec` request describes it."""
 
     command_id: str
     plan: Plan
@@ -31,13 +33,30 @@ class Request(NamedTuple):
     unread: bool = False
 
 
+def parse_request(params: Message, plan: Plan) -> Request:
+    """The request in the parameters of `exec`. Pure. Raises: AgentError."""
+    stdin, timeout = params.get("stdin"), params.get("timeout_ms")
+    return Request(
+        command_id=given.text(params, "command_id"),
+        plan=plan,
+        stdin=None if stdin is None else given.data(params, "stdin"),
+        stdin_open=given.flag(params, "stdin_open"),
+        timeout_ms=None
+        if timeout is None
+        else given.number(params, "timeout_ms", 0, given.MOST_MS),
+        background=given.flag(params, "background"),
+        collect=params.get("collect") is True,
+        unread=params.get("unread") is True,
+    )
+
+
 class Command:
     """A command from its preparation until nothing of it is left.
 
-    It owns its guard until it has ended. It is ready, and runs from `go` on. `on_end` is called
-    once, with the command, when its result is complete; `on_progress` is called whenever there is
-    new output. Raises: OSError from the constructor if the command can't be prepared; the guard is
-    then released.
+    A new command is ready; it runs from `go` on. It owns its guard until it has ended. `on_end` is
+    called once, with the command, when its result is complete; `on_progress` is called whenever
+    there is new output. Raises: OSError from the constructor if the command can't be prepared; the
+    guard is then released.
     """
 
     def __init__(
@@ -50,7 +69,7 @@ class Command:
         on_end: Callable[["Command"], None],
     ) -> None:
         self.id = request.command_id
-        # Whether somebody will come for its output.
+        # Whether a caller will come for its output.
         self.unread = request.unread or not request.background
         # Whether the exit event carries the output.
         self.collect = request.collect
@@ -66,7 +85,7 @@ class Command:
         self.tree = self._prepare(guard, request)
 
     def go(self) -> None:
-        """Runs it. The word comes last: if anything before it fails, the program never runs."""
+        """Runs the program. The guard gets `go` last: if anything fails before, nothing runs."""
         request = self._request
         if request.timeout_ms is not None:
             self.tree.after(request.timeout_ms / 1000, lambda: self.cancel("timeout"))
@@ -101,19 +120,17 @@ class Command:
             pipes += [out_read, out_write]
             err_read, err_write = os.pipe2(os.O_CLOEXEC)
             pipes += [err_read, err_write]
-            theirs = Pipes(stdin, out_write, err_write)
+            ends = Pipes(stdin, out_write, err_write)
         except OSError:
             guard.close()
             _close_all(pipes)
             raise
         try:
-            tree = Tree(
-                self._loop, guard, self.id, request.plan, theirs, self._on_left, self._finish
-            )
+            tree = Tree(self._loop, guard, self.id, request.plan, ends, self._on_left, self._finish)
         except OSError:
             _close_all(pipes)
             raise
-        _close_all(theirs)
+        _close_all(ends)
         self._streams = {out_read: STDOUT, err_read: STDERR}
         for fd in self._streams:
             os.set_blocking(fd, False)
@@ -126,7 +143,7 @@ class Command:
         self._read(fd, rounds=4)
 
     def _read(self, fd: int, rounds: int) -> None:
-        """Reads available data, a few rounds at a time, so that other commands are served."""
+        """Reads available data, at most `rounds` times, so that other commands are served, too."""
         grown = False
         for _ in range(rounds):
             try:
@@ -158,7 +175,7 @@ class Command:
             self._feed.write(data, close, done)
 
     def forget_caller(self) -> None:
-        """Drops the caller of `feed`; from now on the output must be requested."""
+        """Drops the caller of `feed`; the exit event will not carry the output."""
         self.collect = False
         if self._feed is not None:
             self._feed.forget_caller()

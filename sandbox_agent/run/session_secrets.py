@@ -1,7 +1,7 @@
-"""The session's secrets in its sandbox: held in memory, given to commands, cut from reports.
+"""The session's secrets in its sandbox: kept in memory, given to commands, cut out of reports.
 
-The control plane provides them, and gets them back after a restart. Each value has a seal, by which
-the control plane recognises its own values.
+The control plane provides them, and gets them back after its restart. Each value has a seal, by
+which the control plane recognises its own values.
 """
 
 from collections.abc import Collection
@@ -14,11 +14,11 @@ from sandbox_agent.decide.variables import allowed_secret
 
 
 class SessionSecrets:
-    """Holds the session's secrets. Raises: ValueError, TypeError for malformed input."""
+    """The session's secrets. Malformed input raises ValueError or TypeError."""
 
     def __init__(self) -> None:
         self._variables: dict[str, tuple[str, str]] = {}
-        # Secrets that were given to single commands: seals by value.
+        # Secrets that were given to single commands only: each value with its seal.
         self._given: dict[str, str] = {}
         self._redactor = Redactor()
 

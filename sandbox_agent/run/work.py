@@ -45,7 +45,8 @@ class Work:
         self._most = configuration.max_running
         self._budget = Budget(loop, configuration, CpuClock(), self._on_exceeded)
         self._running: dict[str, Running] = {}
-        self._held: dict[str, Ready] = {}
+        # Work that waits for `go`.
+        self._ready: dict[str, Ready] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._stopping = False
         self._on_idle: Callable[[], None] | None = None
@@ -58,7 +59,7 @@ class Work:
             raise AgentError("audit_unavailable", "audit events still wait for the control plane")
         if work_id in self._seen:
             raise AgentError("conflict", f"{work_id} was started before")
-        if len(self._running) + len(self._held) >= self._most:
+        if len(self._running) + len(self._ready) >= self._most:
             raise AgentError(
                 "busy",
                 f"{self._most} commands and terminals are already running: end one, or wait",
@@ -72,29 +73,29 @@ class Work:
         if len(self._seen) > _REMEMBERED_IDS:
             self._seen.popitem(last=False)
 
-    def hold(self, work_id: str, ready: Ready) -> None:
-        """Keeps work until its word comes: nothing may run before its start is on record."""
-        self._held[work_id] = ready
+    def keep_ready(self, work_id: str, ready: Ready) -> None:
+        """Keeps work until `go` comes: nothing may run before its start is on record."""
+        self._ready[work_id] = ready
 
     def go(self, work_id: str) -> None:
-        """Starts held work; does nothing if there is none of that id."""
-        ready = self._held.pop(work_id, None)
+        """Starts ready work; does nothing if there is none of that id."""
+        ready = self._ready.pop(work_id, None)
         if ready is not None:
             ready.run()
 
     def drop(self, work_id: str) -> None:
-        """Drops held work."""
-        ready = self._held.pop(work_id, None)
+        """Drops ready work, so that it never starts."""
+        ready = self._ready.pop(work_id, None)
         if ready is not None:
             ready.drop()
 
-    def drop_held(self) -> None:
-        """Drops all held work: its word will not come, or comes too late."""
-        for work_id in list(self._held):
+    def drop_ready(self) -> None:
+        """Drops all ready work, because `go` will not come, or comes too late."""
+        for work_id in list(self._ready):
             self.drop(work_id)
 
     def begin(self, running: Running) -> None:
-        """It runs."""
+        """Adds work that has started to run."""
         self._running[running.id] = running
         self._budget.begin(running.output)
 
@@ -103,7 +104,7 @@ class Work:
         self._budget.printed()
 
     def end(self, running: Running) -> None:
-        """Removes work that has ended and whose event is on its way."""
+        """Removes work that has ended, after the event of its end."""
         del self._running[running.id]
         self._budget.end(running.output)
         self._tell_idle()
@@ -118,10 +119,10 @@ class Work:
         return self._budget.totals()
 
     def stop(self, reason: str, at_once: bool, on_idle: Callable[[], None]) -> None:
-        """Takes no more work, ends what runs (`at_once`: with KILL alone), then calls back."""
+        """Refuses new work and ends what runs (`at_once`: with KILL alone), then calls back."""
         self._stopping = True
         self._on_idle = on_idle
-        self.drop_held()
+        self.drop_ready()
         for running in list(self._running.values()):
             if at_once:
                 running.kill(reason)
@@ -141,7 +142,7 @@ class Work:
             error=None,
             duration_ms=0,
         )
-        self.drop_held()
+        self.drop_ready()
         for running in list(self._running.values()):
             running.kill(BUDGET_REASON)
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
 from paddock.contract.words import MAX_ARGUMENT_BYTES
-from sandbox_agent.decide.protocol import MOST_CHUNKS, MOST_TOLD_BYTES
+from sandbox_agent.decide.protocol import MOST_CHUNKS, MOST_EVENT_OUTPUT_BYTES
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cases import each
 from tests.support.contract import check_event
@@ -252,9 +252,9 @@ async def test_pages_of_very_many_pieces_are_not_taken_for_the_last(api: Api, pa
 
 
 async def test_a_result_has_what_is_kept_and_its_process_all(api: Api, path: str) -> None:
-    api.agents.plays["make"] = Play(b"x" * (MOST_TOLD_BYTES + 1))
+    api.agents.plays["make"] = Play(b"x" * (MOST_EVENT_OUTPUT_BYTES + 1))
     result = await api.json("POST", path + "/exec", json={"command": "make"})
-    assert result["stdout"] == "x" * (MOST_TOLD_BYTES + 1)
+    assert result["stdout"] == "x" * (MOST_EVENT_OUTPUT_BYTES + 1)
     process = f"{path}/processes/{result['command_id']}"
     await api.json("GET", process)
     asked = [params["whole"] for method, params in api.agent.requests if method == "output"]

@@ -15,8 +15,8 @@ from typing import Any
 
 from orchestrator.host.engine.base import SandboxSpec
 from sandbox_agent.decide.protocol import (
-    MOST_TOLD_BYTES,
-    MOST_TOLD_CHUNKS,
+    MOST_EVENT_OUTPUT_BYTES,
+    MOST_EVENT_OUTPUT_CHUNKS,
     PROTOCOL_VERSION,
     RUN_DIR,
     SOCKET_NAME,
@@ -202,7 +202,10 @@ class FakeAgent:
             **members,
         }
         told: Message = {}
-        short = running.total <= MOST_TOLD_BYTES and len(running.chunks) <= MOST_TOLD_CHUNKS
+        short = (
+            running.total <= MOST_EVENT_OUTPUT_BYTES
+            and len(running.chunks) <= MOST_EVENT_OUTPUT_CHUNKS
+        )
         if running.params.get("collect") and short and self.tells_output:
             told["output"] = [
                 [stream, offset, base64.b64encode(data).decode()]

@@ -14,13 +14,13 @@ from orchestrator.host.link.messages import AgentEvent, domain_error, parse_even
 from orchestrator.state.command import exit_of
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.output import Output
-from sandbox_agent.core.outputs import told
+from sandbox_agent.core.outputs import event_output
 from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CHUNK_BYTES,
     MAX_FRAME_BYTES,
-    MOST_TOLD_BYTES,
-    MOST_TOLD_CHUNKS,
+    MOST_EVENT_OUTPUT_BYTES,
+    MOST_EVENT_OUTPUT_CHUNKS,
     FrameError,
     encode,
     notification,
@@ -156,8 +156,8 @@ _EXIT = {**_EVENT, "operation": "command.exit", "result": {"exit_code": 0}, "dur
         [["stdout", 0, "x"]],
         [["stdout", 0, "é"]],
         [["stdout", 0, None]],
-        [["stdout", 0, ""]] * (MOST_TOLD_CHUNKS + 1),
-        [["stdout", 0, "eHh4" * (MOST_TOLD_BYTES // 3 + 1)]],
+        [["stdout", 0, ""]] * (MOST_EVENT_OUTPUT_CHUNKS + 1),
+        [["stdout", 0, "eHh4" * (MOST_EVENT_OUTPUT_BYTES // 3 + 1)]],
     ],
 )
 def test_output_that_no_end_has_is_a_violation(output: Any) -> None:
@@ -174,26 +174,26 @@ def test_output_comes_with_ends_of_commands_only() -> None:
     assert parse_event(other).output is None
 
 
-@pytest.mark.parametrize("pieces", [1, MOST_TOLD_CHUNKS])
+@pytest.mark.parametrize("pieces", [1, MOST_EVENT_OUTPUT_CHUNKS])
 def test_all_output_that_an_end_may_have_fits_into_its_frame(pieces: int) -> None:
-    output = Output(4 * MOST_TOLD_BYTES, keep_tail=False)
+    output = Output(4 * MOST_EVENT_OUTPUT_BYTES, keep_tail=False)
     for number in range(pieces):
-        output.add(("stdout", "stderr")[number % 2], b"x" * (MOST_TOLD_BYTES // pieces))
-    chunks = told(output)
+        output.add(("stdout", "stderr")[number % 2], b"x" * (MOST_EVENT_OUTPUT_BYTES // pieces))
+    chunks = event_output(output)
     assert chunks is not None
     text = dict.fromkeys(("error", "rule"), "x" * 2048)
     body = encode(notification("event", {**_EXIT, **text, "output": chunks}))[4:]
     found = parse_event(parse_frame(body, EVENT)["params"])
-    assert sum(len(data) for _, _, data in found.output or ()) == MOST_TOLD_BYTES
+    assert sum(len(data) for _, _, data in found.output or ()) == MOST_EVENT_OUTPUT_BYTES
     output.add("stdout", b"x")
-    assert told(output) is None
+    assert event_output(output) is None
 
 
 def test_output_of_too_many_pieces_is_not_told() -> None:
-    output = Output(4 * MOST_TOLD_BYTES, keep_tail=False)
-    for number in range(MOST_TOLD_CHUNKS + 1):
+    output = Output(4 * MOST_EVENT_OUTPUT_BYTES, keep_tail=False)
+    for number in range(MOST_EVENT_OUTPUT_CHUNKS + 1):
         output.add(("stdout", "stderr")[number % 2], b"x")
-    assert told(output) is None
+    assert event_output(output) is None
 
 
 def test_output_is_told_once() -> None:

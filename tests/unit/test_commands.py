@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.core.builtin import BuiltinResult, Facts, builtin
+from sandbox_agent.core.builtin_commands import BuiltinResult, Facts, builtin
 from sandbox_agent.decide.commands import (
     CommandError,
     Decision,

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.rules.egress.outgoing_request import UNKNOWN, program_of
 from sandbox_agent.core.proxy_variables import proxy_variables
+from sandbox_agent.net.connection_tables import ConnectionTables
 from sandbox_agent.net.forwarder_process import MOST_CONNECTIONS, Relays
-from sandbox_agent.net.held_connections import HeldConnections
 from sandbox_agent.net.relay import BUFFER_BYTES
 
 
@@ -29,8 +29,8 @@ class Relayed:
         self.finder, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         asked.setblocking(False)
         self.finder.settimeout(10)
-        held = HeldConnections(self.listener.getsockname()[1])
-        self.relays = Relays(self.listener, str(path), held, asked if finds else None)
+        tables = ConnectionTables(self.listener.getsockname()[1])
+        self.relays = Relays(self.listener, str(path), tables, asked if finds else None)
         if not finds:
             asked.close()
 
@@ -206,9 +206,9 @@ def test_a_proxy_that_reads_nothing_keeps_no_client_that_is_gone(relayed: Relaye
 
 
 def look(relayed: Relayed) -> None:
-    """Serves until it looks for its clients again."""
-    looks = relayed.relays.looks
-    while relayed.relays.looks == looks:
+    """Serves until it checks its clients again."""
+    checks = relayed.relays.checks
+    while relayed.relays.checks == checks:
         relayed.relays.step(10)
 
 

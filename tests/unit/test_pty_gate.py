@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_agent.pty.gate import SANITIZERS, RefusedError, check
-from sandbox_agent.pty.unread_output import HELD_BYTES, UnreadOutput
+from sandbox_agent.pty.unread_output import MOST_BYTES, UnreadOutput
 from tests.support.raised import raised
 
 DECLARED = frozenset({"select"})
@@ -64,7 +64,7 @@ def test_everything_said_is_read_once_and_in_order(said: list[bytes], limits: li
 def test_places_that_are_not_held_are_refused() -> None:
     held = UnreadOutput()
     held.add(b"abcdef")
-    assert held.room == HELD_BYTES - 6
+    assert held.room == MOST_BYTES - 6
     assert held.take(4, 10) == b"ef"
     for place in (3, 7, -1):
         with pytest.raises(ValueError, match="between 4 and 6"):

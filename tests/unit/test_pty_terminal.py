@@ -17,11 +17,11 @@ from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.guard import Guard
 from sandbox_agent.enforce.profile import Tool
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
+from sandbox_agent.pty.prompt_detector import Program as File
+from sandbox_agent.pty.prompt_detector import PromptDetector
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.terminal import Terminal
 from sandbox_agent.pty.untaken_input import MOST_BYTES
-from sandbox_agent.pty.waiting import Program as File
-from sandbox_agent.pty.waiting import Waiting
 
 MOST_LINE_BYTES = 10_000
 REQUEST = Request(
@@ -56,7 +56,7 @@ class Program:
     def go(self) -> None:
         pass
 
-    def for_input(self, _master: int, _terminal: int, only: File | None) -> File | None:
+    def waiting_program(self, _master: int, _terminal: int, only: File | None) -> File | None:
         if self.says:
             os.write(self.slave, self.says.pop())
         return self.reads if self.waits and only in (None, self.reads) else None
@@ -76,8 +76,8 @@ def program() -> Iterator[Program]:
 
 @pytest.fixture
 def terminal(program: Program) -> Iterator[Terminal]:
-    guard, waiting = cast(Guard, program), cast(Waiting, program)
-    terminal = Terminal(Loop(), guard, REQUEST, waiting, lambda: None, lambda _: None)
+    guard, prompts = cast(Guard, program), cast(PromptDetector, program)
+    terminal = Terminal(Loop(), guard, REQUEST, prompts, lambda: None, lambda _: None)
     yield terminal
     os.close(terminal._master)
 
@@ -128,9 +128,9 @@ def test_how_long_a_line_may_be_depends_on_who_edits_it(
 
 @pytest.fixture
 def shell(program: Program) -> Iterator[Terminal]:
-    guard, waiting = cast(Guard, program), cast(Waiting, program)
+    guard, prompts = cast(Guard, program), cast(PromptDetector, program)
     request = REQUEST._replace(commands=None)
-    terminal = Terminal(Loop(), guard, request, waiting, lambda: None, lambda _: None)
+    terminal = Terminal(Loop(), guard, request, prompts, lambda: None, lambda _: None)
     yield terminal
     os.close(terminal._master)
 

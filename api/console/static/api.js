@@ -25,7 +25,7 @@ export function keepCredential(value) {
   else sessionStorage.removeItem(PLACE);
 }
 
-/** The path of a session, or of something of it. */
+/** The path of a session, or of a part of it. */
 export function ofSession(id, ...rest) {
   return ["/api/sessions", id, ...rest].map((part, at) => (at ? encodeURIComponent(part) : part)).join("/");
 }

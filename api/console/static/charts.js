@@ -6,7 +6,7 @@ const WIDTH = 100;
 const HEIGHT = 24;
 const SAMPLES = 60;
 
-/** The line of the values, of which null is a gap; `most` is the top of the picture. */
+/** The line of the values; null is a gap, and `most` is the top of the picture. */
 export function linePath(values, most) {
   const from = SAMPLES - values.length;
   let open = false;
@@ -20,14 +20,14 @@ export function linePath(values, most) {
   }).join("");
 }
 
-/** The last ten minutes. `least`: the top of the picture is at least there. */
+/** A line of the last ten minutes. The top of the picture is `least` or more. */
 export function Sparkline({ values, least, label }) {
   const most = Math.max(least, ...values.filter((value) => value != null));
   return html`<svg class="spark" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label=${label}>
     <path d=${linePath(values, most)} vector-effect="non-scaling-stroke" /></svg>`;
 }
 
-/** What is used, as text, and as a bar if there is a limit. */
+/** A used amount as text, and as a bar if there is a limit. */
 export function Meter({ label, used, limit, children }) {
   const share = limit ? Math.min(1, used / limit) : 0;
   const kind = share > 0.9 ? "bad" : share > 0.7 ? "warn" : "";

@@ -4,7 +4,7 @@ const RANGES = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 
 /**
  * The hunks `{title, rows}` of a unified diff. A row is `{old, fresh, same}`: a line of each side,
- * `{number, text, unended}`, or null where a side has none. `unended`: no line feed ends it.
+ * `{number, text, unended}`, or null where a side has none. `unended` means that no line feed ends it.
  */
 export function hunksOf(diff) {
   const hunks = [];
@@ -13,7 +13,7 @@ export function hunksOf(diff) {
   for (const line of lines) {
     const ranges = RANGES.exec(line);
     if (ranges) hunks.push({ title: line, lines: [], old: Number(ranges[1]), fresh: Number(ranges[2]) });
-    else hunks.at(-1)?.lines.push(line); // the names are before the first hunk
+    else hunks.at(-1)?.lines.push(line); // lines before the first hunk are names
   }
   return hunks.map((hunk) => ({ title: hunk.title, rows: rowsOf(hunk) }));
 }

@@ -18,7 +18,7 @@ export function seconds(value) {
   return both(value, [86400, "d"], [3600, "h"]);
 }
 
-/** The value in two units, without a rest of nothing. */
+/** The value in two units, or in one if the rest is 0. */
 function both(value, [large, name], [small, rest]) {
   const left = Math.floor((value % large) / small);
   return `${Math.floor(value / large)} ${name}${left ? ` ${left} ${rest}` : ""}`;
@@ -42,7 +42,7 @@ export const exact = (time) => new Date(time).toLocaleString("en-GB", {
 // Control characters except tab and line feed, invisible ones, and those that change the direction.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
-/** The text in pieces `{text, hidden}`, in which a hidden character is its code, as `U+202E`. */
+/** The text in pieces `{text, hidden}`; a hidden character is shown as its code, such as `U+202E`. */
 export function pieces(text) {
   const found = [];
   let from = 0;

@@ -63,7 +63,7 @@ export class Live {
     await this.loadChildren([...this.sessions.values()]);
   }
 
-  /** The children of these sessions, and theirs: the list has the sessions that nothing has spawned. */
+  /** Loads the children of these sessions, and theirs: the list has only sessions that no other has spawned. */
   async loadChildren(sessions) {
     const parents = sessions.filter(({ children }) => children?.some((id) => !this.sessions.has(id)));
     for (const { id: parent } of parents) {
@@ -73,7 +73,7 @@ export class Live {
     }
   }
 
-  /** Of sessions with the same id, the latest is kept. */
+  /** Keeps these sessions; of several with the same id, the latest. */
   listed(sessions) {
     for (const session of sessions) {
       const known = this.sessions.get(session.id);
@@ -87,7 +87,7 @@ export class Live {
     this.sessions.set(session.id, { ...session, running: new Set(ids) });
   }
 
-  /** After a connection was lost, sessions are listed again: events may have gone meanwhile. */
+  /** Takes the connection's state; after a lost connection, lists sessions again, because events may be missing. */
   async connected(state, error) {
     const again = state === "live" && this.state === "reconnecting";
     this.changed({ state, error });
@@ -125,7 +125,7 @@ export class Live {
     this.denials.set(key, { session_id, incarnation, operation, rule, times, latest: event });
   }
 
-  /** What an event says of its session, without asking for the session again. */
+  /** Updates a session by an event, without a request. */
   count(session, { operation, decision, args, time }) {
     const running = new Set(session.running);
     if (operation === "command.start" && decision === "allow") running.add(args.command_id);
@@ -166,7 +166,7 @@ export class Live {
     }
   }
 
-  /** A session whose creation is on record can be seen once its sandbox runs: no event says when. */
+  /** Asks again for a new session until it is listed: that is once its sandbox runs, which no event reports. */
   async await(id) {
     this.listed((await get(withQuery("/api/sessions", { limit: NEWEST, parent: this.parents.get(id) }))).items);
     const times = (this.awaited.get(id) ?? 0) + 1;

@@ -65,14 +65,14 @@ function Connection({ live }) {
   return html`<span class="connection ${live.state}" role="status" title=${means}>${state}</span>`;
 }
 
-/** What the reader must know about a page that is not live. */
+/** A warning on a page that is not live. */
 function Stale({ live }) {
   useLive(live);
   if (!["reconnecting", "over"].includes(live.state)) return null;
   return html`<p class="stale ${live.state}">${STATES[live.state][1]}</p>`;
 }
 
-/** The focus goes to the page, which an address in `href` would also do, and lose the page's own. */
+/** Moves the focus to the page. An address in `href` would do so, too, but replace the page's own address. */
 const skip = (event) => { event.preventDefault(); document.querySelector("main").focus(); };
 const Brand = ({ href }) => html`<a class="skip" href="#" onClick=${skip}>Skip to the page</a>
   <a class="brand" href=${href}><img src="/console/icon.svg" alt="" width="22" height="22" /> Paddock</a>`;

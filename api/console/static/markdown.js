@@ -28,7 +28,7 @@ function blocks(lines, depth) {
   return found;
 }
 
-/** The block that begins at a line, and where the next one does. */
+/** The block that begins at a line, and the line at which the next one begins. */
 function block(lines, at, depth) {
   const line = lines[at];
   if (!line.trim()) return [null, at + 1];
@@ -60,7 +60,7 @@ function quote(lines, at, depth) {
   return [html`<blockquote>${blocks(lines.slice(at, end).map((line) => line.replace(QUOTE, "")), depth + 1)}</blockquote>`, end];
 }
 
-/** Items of one kind: what is indented belongs to the item above it. */
+/** Items of one kind; indented lines belong to the item above them. */
 function list(lines, from, depth) {
   const [, margin, first] = ITEM.exec(lines[from]);
   const items = [];
@@ -128,7 +128,7 @@ function span(text, at, ticks, without, add) {
   return end + ticks.length;
 }
 
-/** Opens or closes what is emphasized, or adds the mark. */
+/** Begins or ends an emphasis, or adds the mark as text. */
 function emphasis(text, at, mark, open, add) {
   const [before, after] = [text[at - 1] ?? " ", text[at + mark.length] ?? " "];
   const within = mark[0] === "_" && WORD.test(before) && WORD.test(after);
@@ -141,13 +141,13 @@ function emphasis(text, at, mark, open, add) {
   else add(mark);
 }
 
-/** What was opened and never closed is text. */
+/** Turns an emphasis that nothing closes back into text. */
 function unfold(open) {
   const { mark, parts } = open.pop();
   open.at(-1).parts.push(mark, ...parts);
 }
 
-/** A link that says where it leads; any other address is text. */
+/** A link that shows its host, if the address is http or https; any other address stays text. */
 function link(address, label, all) {
   let url = null;
   try { url = new URL(address); } catch { return all; }

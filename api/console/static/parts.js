@@ -5,7 +5,7 @@ import { exact, pieces, relative } from "./format.js";
 
 const TICK_MS = 5000;
 
-/** Text from a sandbox or a caller: only ever text, with hidden characters made visible. */
+/** Text from a sandbox or a caller, never as markup, with hidden characters made visible. */
 export const Raw = ({ text }) => pieces(String(text ?? "")).map((piece) =>
   piece.hidden ? html`<span class="hidden-char" title="a character that is not visible">${piece.text}</span>` : piece.text);
 
@@ -47,7 +47,7 @@ export function Time({ at }) {
   return html`<time datetime=${at} title=${exact(at)}>${relative(at)}</time>`;
 }
 
-/** What is used of a limit. */
+/** A used amount as a bar, and its limit. */
 export function Bar({ label, used, limit, show }) {
   const share = limit ? Math.min(1, used / limit) : 0;
   const kind = share > 0.9 ? "bad" : share > 0.7 ? "warn" : "";
@@ -85,7 +85,7 @@ export function useLoaded(load, inputs) {
 
 /**
  * A table that sorts and filters. A column is `{name, show, key?, num?}`: `show(row)` is its cell,
- * `key(row)` what it is sorted and filtered by.
+ * `key(row)` is the value by which it is sorted and filtered.
  */
 export function Table({ label, columns, rows, of, filter = true, empty = "There is nothing yet." }) {
   const [order, setOrder] = useState({ at: null, down: false });

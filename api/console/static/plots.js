@@ -18,7 +18,7 @@ function addStyles() {
   document.head.append(link);
 }
 
-/** A custom property's colour in the present theme, which a canvas can draw with. */
+/** The colour of a custom property in the current theme, in a form that a canvas can use. */
 function colour(name) {
   const probe = document.createElement("span");
   probe.className = `colour${name}`;
@@ -54,8 +54,8 @@ function options({ width, series, show, most, binary, onCursor }) {
 
 /**
  * A plot of `series`, an array of names, over `times` (seconds); `values` has an array for each.
- * `show` writes a value with its unit; `most` is the least top of the plot; `binary`: its marks are
- * powers of two.
+ * `show` writes a value with its unit; the top of the plot is `most` or more; with `binary`, its marks
+ * are powers of two.
  */
 export function Plot({ title, times, series, values, show, most, binary }) {
   const place = useRef(null);

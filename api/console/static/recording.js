@@ -33,7 +33,7 @@ export function shortened(events, most) {
 
 const SIZE = /^(\d{1,3})x(\d{1,3})$/;
 
-/** Draws events up to a time; back in time, it begins anew. */
+/** Draws events up to a time; to go back in time, it draws from the beginning. */
 export class Player {
   constructor(recording, events, terminal) {
     Object.assign(this, { recording, events, terminal, next: 0 });
@@ -50,7 +50,7 @@ export class Player {
     this.next = 0;
   }
 
-  /** Draws what was shown until then. */
+  /** Draws the terminal as it was at that time. */
   show(time) {
     if (this.next > 0 && this.events[this.next - 1].at > time) this.begin();
     let text = "";

@@ -1,10 +1,10 @@
-// The events of all sessions, by one stream for all tabs: a browser keeps six connections to an address.
+// The events of all sessions, in one stream for all tabs: a browser opens at most six connections to an address.
 
 import { credential, follow } from "./api.js";
 
 const PATH = "/api/events";
 
-/** A name that tabs with the same credential share, and that does not tell it. */
+/** A name that tabs with the same credential share, and that does not reveal it. */
 async function sharedName() {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(credential().token));
   return `paddock.events.${[...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
@@ -16,8 +16,8 @@ const canShare = () => Boolean(globalThis.crypto?.subtle && navigator.locks && g
 /**
  * Follows the events until `signal` aborts it: `onEvent` and `onState` are as for `follow`.
  *
- * The tab that has the lock reads the stream and tells the others. When it is gone, the next one
- * continues after the last event that it has heard.
+ * The tab that has the lock reads the stream and passes the events on. When it is gone, the next tab
+ * continues after the last event that it has got.
  */
 export async function followShared(onEvent, onState, signal) {
   if (!canShare()) return follow(PATH, null, "id", onEvent, onState, signal);

@@ -65,7 +65,7 @@ function made({ columns, rows, writable }) {
 
 const leaves = (event) => event.ctrlKey && event.key === "F6";
 
-/** Writes what comes, unless more waits to be drawn than a page can hold. */
+/** A function that writes bytes, and drops them while too many wait to be drawn. */
 function writer(terminal) {
   let waiting = 0;
   let lost = 0;
@@ -88,7 +88,7 @@ function fill(place, fit) {
   fit.fit();
 }
 
-/** Draws a terminal that has its program's size so small that the window shows all of it, if that can be read. */
+/** Makes the font of a terminal with its program's size so small that the window shows all of it, down to a limit. */
 function shrink(box, terminal) {
   const drawn = box.querySelector(".xterm-screen");
   if (!drawn?.clientWidth) return;
@@ -101,7 +101,8 @@ function shrink(box, terminal) {
 
 /**
  * A terminal on the page. `onReady({terminal, write, size})` is called once it can be drawn on, and may
- * return what ends it. One that `fits` has the size of its place: `size()` is `{columns, rows}`.
+ * return a function that is called at its end. With `fits`, it has the size of its place. `size()` is
+ * `{columns, rows}`.
  */
 export function Screen({ label, columns = 80, rows = 24, writable = false, fits = false, onReady }) {
   const place = useRef(null);

@@ -8,7 +8,7 @@ const FIRST_SECONDS = 10;
 const keyOf = ({ id, incarnation }) => `${id} ${incarnation}`;
 const joined = (before, after) => [...(before ?? []), ...after].slice(-MOST_SAMPLES);
 
-/** Loads new samples as they are taken, while the page is looked at. */
+/** Loads new samples while the page is visible. */
 export class Usage {
   constructor() {
     this.round = 0;

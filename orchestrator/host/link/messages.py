@@ -24,8 +24,8 @@ from sandbox_agent.decide.facilities import Kernel
 from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
-    MOST_TOLD_BYTES,
-    MOST_TOLD_CHUNKS,
+    MOST_EVENT_OUTPUT_BYTES,
+    MOST_EVENT_OUTPUT_CHUNKS,
     OUTPUT_BUDGET,
     Message,
 )
@@ -273,11 +273,11 @@ def _output(params: Message) -> tuple[Chunk, ...] | None:
     output = params.get("output")
     if output is None:
         return None
-    if not isinstance(output, list) or len(output) > MOST_TOLD_CHUNKS:
+    if not isinstance(output, list) or len(output) > MOST_EVENT_OUTPUT_CHUNKS:
         raise ValueError("output must be a short list")
     chunks = tuple(map(parse_chunk, output))
-    if sum(len(data) for _, _, data in chunks) > MOST_TOLD_BYTES:
-        raise ValueError(f"output must have at most {MOST_TOLD_BYTES} bytes")
+    if sum(len(data) for _, _, data in chunks) > MOST_EVENT_OUTPUT_BYTES:
+        raise ValueError(f"output must have at most {MOST_EVENT_OUTPUT_BYTES} bytes")
     return chunks
 
 

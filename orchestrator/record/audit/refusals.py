@@ -62,7 +62,7 @@ class UnrecordedRefusals:
         """Notes that their number is recorded."""
         if self._counted is not None:
             for like, count in self._counts:
-                self._counted.repeats.told(like, count)
+                self._counted.repeats.mark_reported(like, count)
 
 
 class Refusals:
@@ -149,7 +149,7 @@ class Refusals:
                     return
                 except EventError as error:  # identical ones were recorded, so this never happens
                     log.error("refusals of session %s: %s", counted.session.id, error)
-                counted.repeats.told(like, count)
+                counted.repeats.mark_reported(like, count)
 
     async def _mark(self, counted: _Counted) -> None:
         """Makes durable that refusals are being counted. Raises: AuditUnavailableError."""

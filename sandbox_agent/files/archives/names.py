@@ -1,4 +1,4 @@
-"""What the names and links in an archive may be: pure functions.
+"""Which names and links an archive may have: pure functions.
 
 A name is UTF-8, relative, and has no `..`. Everything is checked before anything is created.
 """
@@ -73,7 +73,7 @@ def leads_inside(path: str, target: str) -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name of the disk is UTF-8: other bytes are lone surrogates."""
+    """Whether a name from the disk is UTF-8; Python represents other bytes as lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -81,8 +81,8 @@ def is_text(name: str) -> bool:
     return True
 
 
-def shown(name: bytes | str) -> str:
-    """A name for a message: printable, and not too long."""
+def printable(name: bytes | str) -> str:
+    """A name for a message, escaped where it is not printable, and not too long."""
     raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
     text = raw.decode(errors="backslashreplace")
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
@@ -90,8 +90,8 @@ def shown(name: bytes | str) -> str:
 
 
 def entry(name: bytes | str) -> str:
-    """An entry in a message; escaped only once, because secrets are found in that form."""
-    return f"entry '{shown(name)}'"
+    """How a message names an entry. Names are escaped only once, so that secrets are found."""
+    return f"entry '{printable(name)}'"
 
 
 def refused(name: bytes | str, why: str) -> AgentError:

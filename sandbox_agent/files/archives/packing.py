@@ -1,4 +1,4 @@
-"""Packs a directory into a tar or zip archive, a piece at a time as it is asked for."""
+"""Packs a directory into a tar or zip archive, piece by piece as the caller pulls them."""
 
 from collections.abc import Iterator
 
@@ -11,14 +11,14 @@ class Packing:
     """The bytes of an archive."""
 
     def __init__(self, scan: Scan, kind: str) -> None:
-        """`kind`: tar or zip."""
+        """`kind` is tar or zip."""
         self._pieces = _tar(scan) if kind == "tar" else _zip(scan)
         self._ready = bytearray()
 
     def pull(self, limit: int) -> bytes:
         """The next bytes; empty at the end.
 
-        Raises: AgentError if a file became shorter meanwhile; OSError.
+        Raises: AgentError if a file has become shorter meanwhile; OSError.
         """
         while len(self._ready) < limit:
             piece = next(self._pieces, None)
@@ -53,6 +53,6 @@ def _tar(scan: Scan) -> Iterator[bytes]:
 
 
 def _zip(scan: Scan) -> Iterator[bytes]:
-    from sandbox_agent.files.archives import zipping
+    from sandbox_agent.files.archives import zip_writer
 
-    return zipping.pieces(scan)
+    return zip_writer.pieces(scan)

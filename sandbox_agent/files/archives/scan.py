@@ -1,4 +1,4 @@
-"""Finds what of a directory goes into an archive; links are not followed."""
+"""Finds the entries of a directory that go into an archive; links are not followed."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlin
 
 
 class Found(NamedTuple):
-    """One entry; `target` is that of a symbolic link, `modified` in ns since the epoch."""
+    """One entry. `target` is a symbolic link's; `modified` is in nanoseconds since the epoch."""
 
     path: str
     kind: str
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 def content(opened: int, found: Found, size: int) -> Iterator[bytes]:
-    """As many bytes as the file had. Raises: AgentError if it has become shorter; OSError."""
+    """The file's first `size` bytes, in pieces. Raises: AgentError if it has fewer; OSError."""
     left = size
     while left:
         data = os.read(opened, min(left, CHUNK_BYTES))
@@ -38,10 +38,10 @@ def content(opened: int, found: Found, size: int) -> Iterator[bytes]:
 
 
 class Scan:
-    """The entries beneath a directory, in order: a directory before what is in it.
+    """The entries beneath a directory, in order: each directory comes before its entries.
 
-    Left out are links that lead out of it, FIFOs, sockets and devices, names that are not UTF-8,
-    and what may not be read: so an archive holds nothing that could not be unpacked again.
+    The scan leaves out links that lead out of the directory, FIFOs, sockets, devices, names that
+    are not UTF-8, and what it may not read. So everything in an archive can be unpacked again.
     """
 
     def __init__(self, place: Place, path: str, tally: Tally) -> None:
@@ -55,7 +55,7 @@ class Scan:
     def open(self, path: str, flags: int) -> int:
         """Opens something beneath the directory. Raises: OSError, AgentError."""
         found = open_beneath(self.root, path, flags, links=False)
-        # Nothing of the kernel's own views belongs to an image.
+        # The kernel's views of itself do not belong to the image.
         if self._image and not is_file_of_image(os.readlink(f"/proc/self/fd/{found}")):
             os.close(found)
             raise AgentError("permission_denied", f"not a file of the image: {path}", RULE)
@@ -63,7 +63,7 @@ class Scan:
 
     @contextmanager
     def reopened(self, found: Found) -> Iterator[tuple[int, os.stat_result] | None]:
-        """A file or directory and its status; None if it vanished or is not what it was."""
+        """The opened file or directory, and its status; None if it is gone or has another type."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
         try:
             opened = self.open(found.path, flags)
@@ -78,16 +78,16 @@ class Scan:
             os.close(opened)
 
     def _walk(self) -> Iterator[Found]:
-        waiting = ["."]
-        while waiting:
-            directory = waiting.pop()
+        directories = ["."]
+        while directories:
+            directory = directories.pop()
             below = []
             try:
                 opened = self.open(directory, os.O_RDONLY | os.O_DIRECTORY)
             except (OSError, AgentError):
                 if directory == ".":
                     raise
-                continue  # it has gone, or was replaced
+                continue  # it was removed or replaced
             try:
                 for entry in sorted(os.scandir(opened), key=lambda each: each.name):
                     path = entry.name if directory == "." else f"{directory}/{entry.name}"
@@ -100,7 +100,7 @@ class Scan:
                     yield found
             finally:
                 os.close(opened)
-            waiting += below[::-1]
+            directories += below[::-1]
 
     def _entry(self, path: str, entry: "os.DirEntry[str]", directory: int) -> Found | None:
         """The entry, or None if it is left out."""

@@ -8,7 +8,7 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.excerpts import LONGEST_PATHS, MOST_PATHS, json_size, text
 from sandbox_agent.files.archives import names
 
-# Entries of one archive.
+# The most entries of one archive.
 MOST_ENTRIES = 200_000
 _MOST_SKIPPED = 64
 _LONGEST_SKIPPED = 4096
@@ -16,7 +16,7 @@ _KINDS = {"file": "files", "directory": "directories", "symlink": "links", "link
 
 
 class Skipped:
-    """What is left out: how much, and the first names, escaped where they are not printable."""
+    """The entries that are left out: their number, and the first names, made printable."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,7 +26,7 @@ class Skipped:
     def add(self, path: str) -> None:
         """Notes an entry."""
         self.count += 1
-        name = names.shown(path)
+        name = names.printable(path)
         self._room -= len(name.encode())
         if self._room >= 0 and len(self.names) < _MOST_SKIPPED:
             self.names.append(name)
@@ -45,7 +45,8 @@ class Tally:
         self._paths: list[str] = []
         self._room = LONGEST_PATHS
         self._digest = hashlib.sha256()
-        self._told = 0
+        # How many paths `news` has returned.
+        self._reported = 0
         self._implied = 0
         self._last = ""
         self.skipped = Skipped()
@@ -58,7 +59,7 @@ class Tally:
             raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
 
     def imply(self) -> None:
-        """Counts a directory that no entry names, but the path of one. Raises: AgentError."""
+        """Counts a directory that is only part of an entry's path. Raises: AgentError."""
         self.check()
         self._implied += 1
 
@@ -74,26 +75,26 @@ class Tally:
         self.bytes += size
         self._counts[_KINDS[kind]] += 1
         self._last = path
-        told = self._cut(path).encode("utf-8", "backslashreplace")
-        self._digest.update(told + b"\0")
-        kept = text(told.decode())
-        # Once a path has been left out, so are all that follow: it is the list's beginning.
+        recorded = self._cut(path).encode("utf-8", "backslashreplace")
+        self._digest.update(recorded + b"\0")
+        kept = text(recorded.decode())
+        # The list is the beginning of all paths: after one that was left out, it gets no more.
         self._room -= json_size(kept)
         if self._room >= 0 and len(self._paths) < MOST_PATHS:
             self._paths.append(kept)
 
     def news(self) -> dict[str, Any]:
         """Like `members`, but only with the paths that no earlier call returned."""
-        paths, self._told = self._paths[self._told :], len(self._paths)
+        paths, self._reported = self._paths[self._reported :], len(self._paths)
         return {**self.members(), "paths": paths}
 
     def before(self) -> str:
-        """What was written before a failure: each entry up to the last, completely."""
-        said = f"{self.entries} entries with {self.bytes} bytes were written before"
-        return f"{said}, the last of them {names.entry(self._last)}" if self.entries else said
+        """A message about what was written before a failure: all of these entries are complete."""
+        message = f"{self.entries} entries with {self.bytes} bytes were written before"
+        return f"{message}, the last of them {names.entry(self._last)}" if self.entries else message
 
     def members(self) -> dict[str, Any]:
-        """The counts, and the paths' beginning, number and digest, as events have them."""
+        """The counts, and the first paths, their number and their digest, as events have them."""
         return {
             **self._counts,
             "bytes": self.bytes,

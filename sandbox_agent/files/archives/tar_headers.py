@@ -8,11 +8,11 @@ import re
 from typing import NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.files.archives.names import refused, shown
+from sandbox_agent.files.archives.names import printable, refused
 
 BLOCK = 512
 END = bytes(BLOCK)
-# Extended headers are read whole.
+# Extended headers are read into memory as a whole.
 LONGEST_EXTENDED = 64 * 1024
 _MOST_SIZE = 2**63
 _LARGEST_OCTAL = 8**11 - 1
@@ -34,15 +34,15 @@ _KINDS = {
     b"M": "part of a file on another volume",
     b"V": "the label of a volume",
 }
-# What a record for all entries must not say, because it would apply to each of them.
+# Members that a record for all entries must not have, because it would apply to each of them.
 _OF_ONE = (b"path", b"linkpath", b"size", b"GNU.sparse", b"GNU.volume")
 _BILLION = 1_000_000_000
-# Seconds; kernels and other programs can't say later times, or earlier ones.
+# In seconds: kernels and other programs can't represent times farther from the epoch.
 _FARTHEST = 2**40
 
 
 class Header(NamedTuple):
-    """One block of an archive that describes what follows; `modified`: ns since the epoch."""
+    """A block that describes an entry; `modified` is in nanoseconds since the epoch."""
 
     kind: bytes
     name: bytes
@@ -80,7 +80,7 @@ def _damaged(name: bytes) -> AgentError:
 
 
 def text(field: bytes) -> bytes:
-    """What a field says before its end."""
+    """The content of a field before its first NUL."""
     return field.partition(b"\0")[0]
 
 
@@ -111,10 +111,10 @@ def _signed(field: bytes) -> int:
 
 
 def whole(header: Header, records: dict[bytes, bytes]) -> Header:
-    """The entry: its header with what the records before it say. Raises: AgentError.
+    """The header of an entry, completed by the records before it. Raises: AgentError.
 
-    A long name is in a record, and the header has only its beginning. Old programs end the name of
-    a directory in `/` and say nothing else of it, so this is decided by the whole name.
+    A long name is in a record, and the header has only its beginning. Old programs mark a directory
+    only by a `/` at the end of its name, so the type depends on the whole name.
     """
     kind, size, modified = header.kind, header.size, header.modified
     name = records.get(b"GNU.sparse.name", records.get(b"path", header.name))
@@ -140,19 +140,20 @@ def whole(header: Header, records: dict[bytes, bytes]) -> Header:
 
 
 def of_all(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """What the records for all following entries say of them. Raises: AgentError.
+    """The records for all following entries that are used. Raises: AgentError.
 
-    Besides a time these are remarks, or what can't be true of each entry.
+    That is the time only. Other records are remarks, or are refused because they can't hold for
+    each entry.
     """
     for key, value in records.items():
         if value and key.startswith(_OF_ONE):
-            told = f"the archive has one {shown(key)} for all its entries"
-            raise AgentError("validation_error", told)
+            message = f"the archive has one {printable(key)} for all its entries"
+            raise AgentError("validation_error", message)
     return {key: records[key] for key in (b"mtime",) if key in records}
 
 
 def _pax_time(sign: bytes, seconds: bytes, fraction: bytes) -> int:
-    """Nanoseconds, rounded down as the kernel does."""
+    """Nanoseconds, rounded down as the kernel rounds."""
     digits = fraction[:9].ljust(9, b"0")
     value = int(seconds) * _BILLION + int(digits)
     if not sign:
@@ -189,7 +190,7 @@ def unsupported(header: Header) -> AgentError:
 
 
 def write(header: Header) -> bytes:
-    """The blocks of a header; its time in whole seconds."""
+    """The blocks of a header. The time is written in whole seconds."""
     records = {}
     if not header.name.isascii() or len(header.name) > _LONGEST_FIELD:
         records[b"path"] = header.name
@@ -226,7 +227,8 @@ def _block(header: Header) -> bytes:
     when = min(max(header.modified // _BILLION, 0), _LARGEST_OCTAL)
     name = _ascii(header.name)
     if header.kind != DIRECTORY:
-        # Some readers take what ends so for a directory, even the beginning of a longer name.
+        # Some readers take any name that ends in `/` for a directory, even the cut beginning of a
+        # longer name.
         name = name.rstrip(b"/")
     before = b"".join(
         (

@@ -28,13 +28,13 @@ class Tree:
     """
 
     def __init__(self, place: Place, path: str, most_bytes: int, cut: Callable[[str], str]) -> None:
-        """`most_bytes`: the limit of all files together."""
+        """`most_bytes` is the limit for all files together."""
         self._place, self._path = place, path
         self._root: int | None = None
         self._most = self._left = most_bytes
         # The directory of the latest entry, because the next one is usually in it, too.
         self._near: tuple[str, int] | None = None
-        # Modes and times of new directories, which come last.
+        # Modes and times of new directories, which are set last.
         self._new: dict[str, tuple[int, int]] = {}
         self.tally = Tally(cut)
 
@@ -68,9 +68,9 @@ class Tree:
             raise _refusal(error, path, on_the_way=True) from None
 
     def directory(self, path: str, mode: int, modified: int) -> None:
-        """Creates a directory; one that is there already keeps its mode and time.
+        """Creates a directory; an existing one keeps its mode and time.
 
-        A new one gets them at the end, because until then files go into it.
+        A new one gets its mode and time at the end, because files are still created in it.
         """
         self.tally.check()
         if path != ".":
@@ -86,7 +86,7 @@ class Tree:
             self.tally.add("directory", path)
 
     def file(self, path: str, mode: int, modified: int) -> "NewFile":
-        """Begins a file; it replaces a file, unless that one's mode forbids it."""
+        """Begins a file. It replaces an existing file unless the mode of that file forbids it."""
         self.tally.check()
         if path == ".":
             raise names.refused(path, "names the directory itself")
@@ -118,7 +118,8 @@ class Tree:
     def symlink(self, path: str, target: bytes, modified: int) -> None:
         """Creates a symbolic link that leads to something in the directory.
 
-        One with an absolute target, as to an environment's interpreter, is left out and named.
+        A link with an absolute target, such as a virtual environment's interpreter, is left out and
+        named in the summary.
         """
         self.tally.check()
         if target.startswith(b"/"):
@@ -164,7 +165,7 @@ class Tree:
         self.settle()
 
     def settle(self) -> None:
-        """Like `finish`, but creates no directory: also after a failure."""
+        """Does the same without creating the root; it is used after a failure, too."""
         for path in sorted(self._new, reverse=True):
             mode, modified = self._new.pop(path)
             try:
@@ -193,7 +194,7 @@ class NewFile:
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """More of its content."""
+        """Adds content."""
         self._tree.spend(self._path, len(data))
         try:
             files.write_all(self._descriptor, data)
@@ -202,18 +203,21 @@ class NewFile:
         self._size += len(data)
 
     def done(self) -> None:
-        """Puts it in place, with its mode and time."""
+        """Gives the file its mode, its time and its name."""
         os.fchmod(self._descriptor, self._mode)
         os.utime(self._descriptor, ns=(self._modified, self._modified))
         self._tree.put(self._path, self._descriptor, self._size)
 
     def close(self) -> None:
-        """Releases it."""
+        """Closes the file."""
         os.close(self._descriptor)
 
 
 def _made(root: int, path: str, note: Callable[[], None]) -> int:
-    """A directory beneath the root, created with its parents, each noted. Raises: OSError."""
+    """Creates a directory beneath the root, and its parents; calls `note` for each new one.
+
+    Returns a descriptor of the directory. Raises: OSError.
+    """
     current = os.dup(root)
     try:
         for part in path.split("/"):
@@ -229,7 +233,7 @@ def _made(root: int, path: str, note: Callable[[], None]) -> int:
 
 
 def _check_free(directory: int, name: str, path: str) -> None:
-    """Raises: AgentError, OSError if what is there can't be replaced."""
+    """Raises: AgentError, OSError if something has that name and can't be replaced."""
     mode = files.replaceable(directory, name)
     if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         raise _taken(path)
@@ -242,7 +246,7 @@ def _taken(path: str) -> AgentError:
 
 
 def _put(directory: int, name: str, make: Callable[[str], None]) -> None:
-    """Makes something under its name, or in the place of what has that name. Raises: OSError."""
+    """Makes something under this name, in place of what has the name now. Raises: OSError."""
     try:
         make(name)
     except FileExistsError:
@@ -251,7 +255,7 @@ def _put(directory: int, name: str, make: Callable[[str], None]) -> None:
         try:
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         finally:
-            # It is still there after a failure, or if both are links to one file.
+            # It still exists after a failure, or if both names are links to one file.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)
 
@@ -260,5 +264,5 @@ def _refusal(error: OSError, path: str, *, on_the_way: bool = False) -> AgentErr
     name = names.entry(path)
     if error.errno in (errno.ELOOP, errno.ENOTDIR) and on_the_way:
         return AgentError("conflict", f"{name}: a link or a file is on the way to it")
-    refused = files.refusal(error, names.shown(path))
+    refused = files.refusal(error, names.printable(path))
     return AgentError(refused.code, f"{name}: {os.strerror(error.errno or 0)}", refused.rule)

@@ -1,4 +1,4 @@
-"""Unpacks a tar or zip archive beneath a directory and says what was written."""
+"""Unpacks a tar or zip archive beneath a directory, and reports what was written."""
 
 import contextlib
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from sandbox_agent.files.places import Place
 
 
 class Unpacking:
-    """Takes an archive's bytes in any pieces. After the first failure it accepts nothing more."""
+    """Unpacks an archive that arrives in pieces of any size; it stops at the first failure."""
 
     def __init__(
         self, place: Place, path: str, kind: str, most_bytes: int, cut: Callable[[str], str]
     ) -> None:
-        """`kind`: tar or zip. Raises: OSError."""
+        """`kind` is tar or zip. Raises: OSError."""
         self._tree = Tree(place, path, most_bytes, cut)
         self._path = path
         self._failure: AgentError | None = None
@@ -31,11 +31,11 @@ class Unpacking:
             self._archive = Unzip(self._tree, place)
 
     def push(self, data: bytes) -> None:
-        """The next bytes. Raises: AgentError, which also says what was written before."""
+        """Takes the next bytes. Raises: AgentError, which also says what was written before."""
         self._guarded(lambda: self._archive.push(data))
 
     def finish(self) -> bool:
-        """There are no more bytes; returns False if this must be called again.
+        """Unpacks what is left, after the last bytes; returns False if it must be called again.
 
         Raises: AgentError, which also says what was written before.
         """
@@ -52,8 +52,8 @@ class Unpacking:
         return tally.news() | tally.skipped.members()
 
     def stop(self) -> None:
-        """No more bytes come: what was written is left as the archive says."""
-        with contextlib.suppress(AgentError, OSError):  # the reason why it ends is told
+        """Gives new directories their modes and times, although no more bytes come."""
+        with contextlib.suppress(AgentError, OSError):  # the caller reports why unpacking ends
             self._tree.settle()
 
     def close(self) -> None:
@@ -73,6 +73,6 @@ class Unpacking:
         except MemoryError:
             failure = AgentError("too_large", "the archive needs too much memory")
         self.stop()
-        told = f"{failure.message}; {self._tree.tally.before()}"
-        self._failure = AgentError(failure.code, told, failure.rule)
+        message = f"{failure.message}; {self._tree.tally.before()}"
+        self._failure = AgentError(failure.code, message, failure.rule)
         raise self._failure

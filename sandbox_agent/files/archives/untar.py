@@ -8,18 +8,18 @@ from sandbox_agent.files.archives import tar_headers as tar
 from sandbox_agent.files.archives.tar_headers import BLOCK, Header
 from sandbox_agent.files.archives.tree import Tree
 
-# Writers fill the last record up with zeros; the longest records in use have 1 MiB.
+# Writers fill the last record with zeros; the longest records in use have 1 MiB.
 _MOST_PADDING = 1024 * 1024
-# Extended headers of one entry: a name, a link target, and pax records.
+# The most extended headers of one entry: a name, a link target, and pax records.
 _MOST_EXTENDED = 8
 
-# What a part of the parser waits for and returns: it is sent the next bytes.
-_Waiting = Generator[None, bytes, None]
-_WaitingForBytes = Generator[None, bytes, bytes]
+# Parts of the parser, as generators: `send` passes them the next bytes. The second returns bytes.
+_Parser = Generator[None, bytes, None]
+_BytesParser = Generator[None, bytes, bytes]
 
 
 class Untar:
-    """Takes an archive's bytes in any pieces. All methods raise AgentError."""
+    """Unpacks an archive that arrives in pieces of any size. All methods raise AgentError."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -31,11 +31,11 @@ class Untar:
         next(self._parser)
 
     def push(self, data: bytes) -> None:
-        """The next bytes."""
+        """Takes the next bytes."""
         self._parser.send(data)
 
     def finish(self) -> bool:
-        """There are no more bytes. Returns True: everything is done."""
+        """Ends the archive after its last bytes. Returns True: everything is done."""
         if not self._ended:
             raise AgentError("validation_error", "the archive is cut: it has no end")
         self._tree.finish()
@@ -45,14 +45,14 @@ class Untar:
         """Releases a file that has not arrived completely."""
         self._parser.close()
 
-    def _take(self, count: int) -> _WaitingForBytes:
+    def _take(self, count: int) -> _BytesParser:
         while len(self._unread) < count:
             self._unread += yield
         taken = bytes(self._unread[:count])
         del self._unread[:count]
         return taken
 
-    def _parse(self) -> _Waiting:
+    def _parse(self) -> _Parser:
         while (block := (yield from self._take(BLOCK))) != tar.END:
             header = yield from self._whole_header(tar.read(block))
             if header is not None:
@@ -91,7 +91,7 @@ class Untar:
             header = tar.read(block)
         raise names.refused(header.name, "has too many extended headers")
 
-    def _entry(self, header: Header) -> _Waiting:
+    def _entry(self, header: Header) -> _Parser:
         path = names.entry_path(header.name)
         if header.kind == tar.DIRECTORY:
             self._tree.directory(path, header.mode, header.modified)
@@ -104,7 +104,7 @@ class Untar:
         else:
             raise tar.unsupported(header)
 
-    def _file(self, path: str, header: Header) -> _Waiting:
+    def _file(self, path: str, header: Header) -> _Parser:
         made = self._tree.file(path, header.mode, header.modified)
         try:
             left = header.size

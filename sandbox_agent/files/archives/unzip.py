@@ -1,4 +1,4 @@
-"""Unpacks a zip archive, whose table of contents is at its end: first it is kept, then unpacked."""
+"""Unpacks a zip archive. Its table of contents is at its end, so all of it is stored first."""
 
 import errno
 import io
@@ -18,26 +18,29 @@ from sandbox_agent.files.archives.tree import NewFile, Tree
 from sandbox_agent.files.places import Place, open_in
 
 _Steps = Generator[None, None, None]
-# One step of unpacking; the control plane asks for the next one.
+# How long one call of `finish` unpacks; the control plane then asks for the next one.
 _STEP_SECONDS = 2.0
 _ENCRYPTED = 0x1
 _LONGEST_TARGET = 4096
-# The table of contents is read at once.
+# The largest table of contents, which is read at once.
 _MOST_CONTENTS = 64 * 1024 * 1024
 
 
 class Unzip:
-    """Takes an archive's bytes in any pieces. All methods raise AgentError, OSError."""
+    """Unpacks an archive that arrives in pieces of any size.
+
+    All methods raise AgentError, OSError.
+    """
 
     def __init__(self, tree: Tree, place: Place) -> None:
         self._tree = tree
-        # In the workspace, so that it counts towards the session's quota; it has no name.
-        self._kept = _Kept(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b")
+        # The file has no name. It is in the workspace, so it counts towards the session's quota.
+        self._stored = _StoredArchive(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b")
         self._steps = self._entries()
 
     def push(self, data: bytes) -> None:
-        """The next bytes."""
-        files.write_all(self._kept.fileno(), data)
+        """Takes the next bytes."""
+        files.write_all(self._stored.fileno(), data)
 
     def finish(self) -> bool:
         """Unpacks for some time; returns whether everything is done."""
@@ -49,16 +52,17 @@ class Unzip:
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
             raise AgentError("validation_error", f"the archive is damaged: {error}") from None
         except OSError as error:
-            if error.errno != errno.EINVAL:  # for a place before the beginning
+            # In a damaged archive, zipfile may seek to before the beginning.
+            if error.errno != errno.EINVAL:
                 raise
             raise AgentError("validation_error", "the archive is damaged") from None
         self._tree.finish()
         return True
 
     def close(self) -> None:
-        """Frees what was kept."""
+        """Frees the stored archive."""
         self._steps.close()
-        self._kept.close()
+        self._stored.close()
 
     def _entries(self) -> _Steps:
         """Unpacks everything, one chunk or entry after the other."""
@@ -67,7 +71,7 @@ class Unzip:
             yield from self._entry(archive, info)
 
     def _opened(self) -> zipfile.ZipFile:
-        archive = zipfile.ZipFile(self._kept)
+        archive = zipfile.ZipFile(self._stored)
         if len(archive.infolist()) > MOST_ENTRIES:
             raise _too_many()
         return archive
@@ -116,11 +120,11 @@ class Unzip:
             made.close()
 
 
-class _Kept(io.FileIO):
-    """The archive, of which no more is read at once than a table of contents may have.
+class _StoredArchive(io.FileIO):
+    """The archive's file; one read returns at most as much as a table of contents may have.
 
-    An archive can have several ends that name different sizes; this bound is for the one that
-    zipfile follows.
+    An archive can have several ends that name different sizes. The bound therefore applies where
+    zipfile reads, whichever end it follows.
     """
 
     def read(self, size: int | None = -1) -> bytes:

@@ -1,7 +1,7 @@
-"""What a zip archive says of an entry: its name and its modification time. Pure functions.
+"""The name and the modification time of an entry in a zip archive. Pure functions.
 
-The format has had no character set for names, no time zone and no one separator; programs put the
-missing facts into extra fields.
+The format once had no character set for names, no time zone and no fixed separator. Programs put
+these facts into extra fields.
 """
 
 import calendar
@@ -17,7 +17,7 @@ _UTF8 = 0x800
 _TIMESTAMP, _NTFS, _UNICODE_PATH = 0x5455, 0x000A, 0x7075
 _HAS_MODIFIED = 0x1
 _BILLION = 1_000_000_000
-# Between 1601, where NTFS begins, and 1970; in seconds.
+# The seconds between 1601, where NTFS times begin, and 1970.
 _NTFS_EPOCH = 11_644_473_600
 _LATEST_TIMESTAMP = 2**31 - 1
 
@@ -25,8 +25,8 @@ _LATEST_TIMESTAMP = 2**31 - 1
 def name(info: zipfile.ZipInfo) -> bytes:
     r"""The name, in UTF-8, with `/` between its parts. Raises: AgentError.
 
-    Without a flag it may be UTF-8 all the same, as macOS writes it, or in the code page 437. Some
-    Windows programs separate by `\`; a name that has both keeps it as a character.
+    A name without the flag may still be UTF-8, as macOS writes it, or be in code page 437. Some
+    Windows programs separate parts by `\`; in a name that also has `/`, it is a character.
     """
     if info.flag_bits & _UTF8:
         raw = info.orig_filename.encode("utf-8", "surrogateescape")
@@ -60,20 +60,20 @@ def modified(info: zipfile.ZipInfo) -> int:
             if not ticks:
                 continue  # not set
             return min(int(ticks) * 100 - _NTFS_EPOCH * _BILLION, 2**62)
-    # Damaged ones count on: a month or a day that does not exist.
+    # A month or a day that does not exist is replaced by one that does.
     year, month, day, *time = info.date_time
     fixed = (year, min(max(month, 1), 12), max(day, 1), *time)
     return int(calendar.timegm((*fixed, 0, 0, 0))) * _BILLION
 
 
 def extra_fields(path: str, seconds: int) -> bytes:
-    r"""The fields that say the time in UTC, and a name with `\` as it is."""
+    r"""Extra fields for the time in UTC and, if the name has a `\`, for the exact name."""
     fields = b""
     if 0 <= seconds <= _LATEST_TIMESTAMP:
         fields += struct.pack("<HHBi", _TIMESTAMP, 5, _HAS_MODIFIED, seconds)
     if "\\" in path:
         raw = path.encode()
-        # A name in ASCII has no flag, and the same bytes.
+        # A name in ASCII has no flag, and the same bytes in all encodings.
         fields += struct.pack("<HHBI", _UNICODE_PATH, 5 + len(raw), 1, zlib.crc32(raw)) + raw
     return fields
 

@@ -78,7 +78,7 @@ function move(event) {
 
 export const Tree = (members) => html`<div onKeyDown=${move}><${Entries} of=${ROOT} depth=${0} ...${members} /></div>`;
 
-/** A question that is answered with a text. */
+/** A dialog that asks for a text. */
 export function Ask({ title, label, value, yes, onYes, onNo }) {
   const [text, setText] = useState(value);
   const dialog = useRef(null);

@@ -17,7 +17,7 @@ function* frames(data) {
 
 const bytesOf = (text) => Uint8Array.from(text, (letter) => letter.charCodeAt(0));
 
-/** Follows a terminal until `close` is called, and connects again to the one that it had. */
+/** Follows a terminal until `close` is called; after a lost connection, connects to the same terminal again. */
 class Connection {
   constructor(session, { pty, watch }, screen, onChange) {
     Object.assign(this, { session, pty, watch, screen, onChange, failures: 0, refusals: 0, closed: false });
@@ -78,7 +78,7 @@ class Connection {
     if (this.writable) this.screen.terminal.focus();
   }
 
-  /** A browser does not say why a socket was refused: what is known of the terminal may. */
+  /** Looks up why a socket was refused, because a browser does not say it. */
   async lost() {
     if (this.closed) return;
     const known = this.pty && await get(ofSession(this.session, "ptys", this.pty)).catch((error) => ({ error }));

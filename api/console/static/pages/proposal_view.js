@@ -39,7 +39,7 @@ function Unfolded({ change }) {
     ${change.diff_truncated && html`<p class="warning">The difference is longer than what is shown: look at the file before you commit it.</p>`}</div>`;
 }
 
-/** `chosen` and `onChoose` are there for who may commit; `open` unfolds it. */
+/** `chosen` and `onChoose` are for callers who may commit; `open` unfolds it. */
 export function Change({ change, chosen, onChoose, open }) {
   const [unfolded, setUnfolded] = useState(Boolean(open));
   const [kind, word] = typeOf(change);

@@ -25,7 +25,7 @@ export function commandLine({ tool, arguments: text }) {
   return Array.isArray(given?.argv) ? words(given.argv.map(String)) : null;
 }
 
-/** A call in a line: what it is about. */
+/** The subject of a call, in a line. */
 export function subjectOf(call) {
   const given = parsed(call.arguments);
   if (!given) return call.arguments;

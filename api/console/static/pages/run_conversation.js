@@ -32,7 +32,7 @@ export class Conversation {
     return [...this.runs.values()].sort((a, b) => a.turn - b.turn);
   }
 
-  /** Reads what the timeline has gained, and how its runs ended; once more if that is asked for meanwhile. */
+  /** Reads new entries of the timeline, and how its runs ended; reads once more if it is called meanwhile. */
   async load() {
     this.wanted = true;
     if (this.loading) return;
@@ -175,7 +175,7 @@ export class Conversation {
     this.load();
   }
 
-  /** A run has begun with these messages: they wait no more. */
+  /** Removes the messages with which a run has begun from those that wait. */
   begun(texts) {
     for (const text of texts) {
       const at = this.waiting.indexOf(text);

@@ -32,7 +32,7 @@ export function fixed(session, levels) {
 export const levelOfRun = (session, levels) =>
   (!fixed(session, levels) && levels.find(({ name }) => name === session.permission_level)?.allowed ? session.permission_level : undefined);
 
-/** Levels above what the key may give can't be chosen; why is said below. */
+/** Levels above what the key may give can't be chosen; the hint below gives the reason. */
 function Hint({ session, levels, busy, reason }) {
   const above = levels.filter(({ allowed }) => !allowed).map(({ name }) => name);
   if (busy) return `Changing to ${busy}: a new sandbox starts.`;

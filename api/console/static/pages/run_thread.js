@@ -99,7 +99,7 @@ function spawned(run, key, { spawn_id: id, child_session_id: session, label, cal
   });
 }
 
-/** An entry of the timeline as an event would have told it. */
+/** An entry of the timeline in the form of an event. */
 function stored(run, { role, content, tool_calls: calls, tool_call_id: id }) {
   const ticks = own(run).entries.filter((entry) => entry.kind === "tick");
   if (role === "user") return added(run, OWN, { kind: "message", text: cut(content) });
@@ -152,7 +152,7 @@ function bounded(run) {
 /** The oldest child that has ended. */
 const ended = (run) => [...run.threads].find(([key, each]) => key !== OWN && hasEnded(each))?.[0];
 
-/** The thread that gives way: of a child that has ended, else the longest, else of the oldest child. */
+/** The thread to shorten: of a child that has ended, else the longest, else that of the oldest child. */
 function yielding(run) {
   const threads = [...run.threads];
   const children = threads.filter(([key, { entries }]) => key !== OWN && entries.length);

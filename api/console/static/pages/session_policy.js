@@ -19,7 +19,7 @@ const executions = (rules) => [
   rules.allow_subeval && "nested programs",
 ].filter(Boolean).join(", ") || "none";
 
-/** Who may not see all of a policy sees its name and digest. */
+/** Callers that may not see all of a policy see its name and digest. */
 export function Policy({ policy }) {
   const { world_rules: world } = policy;
   const rows = [["name", policy.name ?? "the session's own"], ["digest", html`<code>${policy.sha256}</code>`]];

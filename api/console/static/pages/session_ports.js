@@ -18,7 +18,7 @@ function Open({ onOpen }) {
     <span class="actions"><button class="primary">Open</button></span></form>`;
 }
 
-/** A link works without a key, so it is shown only to who has opened the port. */
+/** A link works without a key, so only the caller that has opened the port sees it. */
 const Link = ({ href }) => html`<a href=${href} target="_blank" rel="noopener noreferrer">open</a>
   <button onClick=${() => navigator.clipboard.writeText(href)}>Copy</button>`;
 

@@ -1,4 +1,4 @@
-"""The bytes of a zip archive of a directory; symbolic links are entries with their target."""
+"""Writes a directory as a zip archive. An entry of a symbolic link contains the link's target."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ _DOS_DIRECTORY = 0x10
 
 
 class _Outlet:
-    """What the archive is written to, without a way back."""
+    """The file that zipfile writes to; it can't seek."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -30,10 +30,10 @@ class _Outlet:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Does nothing: nothing is buffered here."""
 
     def take(self) -> bytes:
-        """What was written since the last call."""
+        """The bytes that were written since the last call."""
         taken, self._written = bytes(self._written), bytearray()
         return taken
 
@@ -71,7 +71,7 @@ def _opened(
 
 
 def _info(name: str, mode: int, modified: int) -> zipfile.ZipInfo:
-    """`modified`: ns since the epoch."""
+    """`modified` is in nanoseconds since the epoch."""
     seconds = modified // 1_000_000_000
     when = time.gmtime(min(max(seconds, 0), _LAST_SECOND))[:6]
     info = zipfile.ZipInfo(name, min(max(when, _FIRST_TIME), _LAST_TIME))

@@ -1,8 +1,8 @@
 """Detects whether a terminal's program waits for input, which tells a prompt from other text.
 
-A program that prints a fake prompt and then computes or sleeps does not wait. What counts is the
-system call in which a thread of the terminal's foreground process is blocked: one that reads from
-the terminal, or that waits until there is input.
+A program waits if a thread of the terminal's foreground process is blocked in a system call that
+reads from the terminal, or that waits until there is input. So a program that prints a fake prompt
+and then computes or sleeps does not wait.
 """
 
 import os
@@ -22,7 +22,7 @@ _MOST_FILES = 1024
 _POLLFD = struct.Struct("=ihh")
 _READABLE = 0x41  # POLLIN, POLLRDNORM; EPOLLIN and EPOLLRDNORM are the same
 _BITS = 8
-_WORDS = 9  # in a call: its number, six arguments, stack and instruction pointers
+_WORDS = 9  # of a call's line: its number, six arguments, stack and instruction pointers
 _FD_MASK = 0xFFFFFFFF
 _CONTROLLING_TERMINAL = os.makedev(5, 0)  # /dev/tty
 _PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
@@ -65,8 +65,8 @@ class Program(NamedTuple):
 _UNKNOWN = Program(0, 0)
 
 
-class Waiting:
-    """Inspects the programs of terminals as the session's user, which they run as.
+class PromptDetector:
+    """Inspects the programs of terminals with the rights of the session's user, who runs them.
 
     A program that has made itself unreadable counts as not waiting. If the kernel does not reveal
     system calls, a program that is asleep counts as waiting.
@@ -74,14 +74,14 @@ class Waiting:
 
     def __init__(self, uid: int) -> None:
         self._uid = uid
-        self._calls = _CALLS.get(os.uname().machine) if _kernel_tells() else None
+        self._calls = _CALLS.get(os.uname().machine) if _calls_are_visible() else None
 
-    def for_input(self, master: int, terminal: int, only: Program | None) -> Program | None:
+    def waiting_program(self, master: int, terminal: int, only: Program | None) -> Program | None:
         """The program that waits for input in a terminal's foreground; None if none does.
 
-        `terminal` is its device number. With `only`, no other program counts, because a program
-        that the tool has started can print the tool's prompt and read. While such a program is in
-        the foreground in the tool's place, none waits.
+        `terminal` is the device number. With `only`, no other program counts: a program that the
+        tool has started could print the tool's prompt and wait for input. While another process
+        group is in the foreground, no program waits.
         """
         try:
             leader = device.session_leader(master)
@@ -103,7 +103,8 @@ class Waiting:
         return None
 
 
-def _kernel_tells() -> bool:
+def _calls_are_visible() -> bool:
+    """Whether the kernel shows the system calls of other processes to the agent."""
     if not os.path.exists("/proc/self/syscall"):
         return False
     try:

@@ -1,18 +1,18 @@
-"""Which connections to a loopback port still belong to a process, by the kernel's tables.
+"""Reads in the kernel's tables which connections to a loopback port still belong to a process.
 
-A client that has sent everything may still read, or its program may have ended. To the other side
-both look the same: it learns the difference only if it writes.
+A client that has sent everything may still read, or its program may have ended. The other side sees
+no difference until it writes.
 """
 
 import os
 
-from sandbox_agent.net.connection_owner import held_ports
+from sandbox_agent.net.connection_owner import live_ports
 
 _TABLES = ("tcp", "tcp6")
 _READ_BYTES = 1 << 16
 
 
-class HeldConnections:
+class ConnectionTables:
     """Opens the tables once, so that a process without access to files can read them."""
 
     def __init__(self, server: int, proc: str = "/proc") -> None:
@@ -34,7 +34,7 @@ class HeldConnections:
         for descriptor in self.descriptors:
             os.lseek(descriptor, 0, os.SEEK_SET)
             parts = iter(lambda: os.read(descriptor, _READ_BYTES), b"")  # noqa: B023 - used at once
-            found.update(held_ports(b"".join(parts).decode("ascii"), self._server))
+            found.update(live_ports(b"".join(parts).decode("ascii"), self._server))
         return found
 
     def close(self) -> None:

@@ -42,6 +42,8 @@ _THEN_READ = (
     *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
     *("enforce/reads/broker", "enforce/reads/opener"),
     *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
+    *("enforce/filters/signals", "enforce/signal_requests", "enforce/signalling"),
+    *("enforce/standstill", "enforce/processes"),
 )
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"

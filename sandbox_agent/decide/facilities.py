@@ -108,7 +108,7 @@ FACILITIES = (
         means="Landlock",
         since="5.13",
         substitute=None,
-        needed_by="sessions with confinement.paths, and with a pack or a manifest",
+        needed_by="sessions with confinement.paths, a pack or a manifest",
     ),
     Facility(
         name="moves",

@@ -150,6 +150,11 @@ class Guard:
             self._reports.refused(self._number, program, changed=changed)
 
     @property
+    def searches(self) -> bool:
+        """Whether it must search for its tree: no scopes limit the reach of its signals."""
+        return not self._profile.scoped
+
+    @property
     def idle(self) -> bool:
         """Whether it waits for a command: without one, it has nothing to report."""
         try:

@@ -303,7 +303,7 @@ class _Guard:
             with privileges.as_user(self._uid), contextlib.suppress(OSError):
                 signalling.send(descriptor, number, mark=self._profile.mark)
 
-        signalling.to_all(os.getpid(), send_one)
+        signalling.to_all(os.getpid(), send_one, seconds=_SEARCH_SECONDS)
 
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left

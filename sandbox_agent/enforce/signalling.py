@@ -6,6 +6,7 @@ the number meanwhile.
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 
@@ -76,13 +77,18 @@ def to_all(
     send_one: Callable[[int, int], None],
     chosen: Callable[[int, Stat], bool] = lambda _pid, _stat: True,
     but: Collection[int] = (),
+    *,
+    seconds: float | None = None,
 ) -> None:
     """Calls back once with the number and a descriptor of each chosen process below `root`.
 
-    Repeats that for processes that appear meanwhile.
+    Repeats that for processes that appear meanwhile, if it has not taken `seconds` yet.
     """
     done: set[tuple[int, int]] = set()
-    for _ in range(_MOST_PASSES):
+    began = time.monotonic()
+    for number in range(_MOST_PASSES):
+        if number and seconds is not None and time.monotonic() > began + seconds:
+            break
         before = processes.snapshot()
         found = [
             pid

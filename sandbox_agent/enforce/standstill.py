@@ -57,6 +57,17 @@ def end(uid: int, root: int, but: Collection[int] = ()) -> bool:
     return False
 
 
+def send(uid: int, root: int, number: int) -> None:
+    """Signals the user's processes below `root`; stopped ones heed it once they are continued."""
+
+    def send_one(_pid: int, descriptor: int) -> None:
+        with privileges.wholly_as(uid), suppress(OSError):
+            signalling.send(descriptor, number)
+
+    with _standstill(uid):
+        signalling.to_all(root, send_one)
+
+
 def _kill(uid: int, root: int, but: Collection[int], found: Stats) -> set[_Identity]:
     """Kills what was found, so far as it is certain to be below `root`; returns that."""
     killed: set[_Identity] = set()

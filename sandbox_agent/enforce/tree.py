@@ -21,6 +21,8 @@ LOST = "guard_failed"
 # A tree that was cancelled is killed after this time.
 KILL_AFTER_SECONDS = 2.0
 _ORDER_AGAIN_SECONDS = 0.05
+# A guard that searches takes seconds among more processes that all want to run.
+_MANY_PROCESSES = 64
 # The part that is shown of a word that can be as long as a message.
 _SHOWN_CHARACTERS = 256
 # The limit behind an error of fork or exec.
@@ -108,7 +110,10 @@ class Tree:
         if self._reason is not None or self.first_ended:
             return False
         self._reason = reason
-        self._order(guard_messages.TERM)
+        if self._crowded():
+            standstill.send(self.guard.uid, self.guard.pid, signal.SIGTERM)
+        else:
+            self._order(guard_messages.TERM)
         self.after(KILL_AFTER_SECONDS, self.kill)
         return True
 
@@ -116,7 +121,14 @@ class Tree:
         """Kills everything that is left; `reason` applies unless the tree was cancelled before."""
         self._reason = self._reason or reason
         if not self.gone:
+            if self._crowded():
+                standstill.end(self.guard.uid, self.guard.pid)
             self._order(guard_messages.KILL)
+
+    def _crowded(self) -> bool:
+        """Whether its processes are signalled while all of the session stand still."""
+        guard = self.guard
+        return guard.searches and not guard.closed and guard.meter.running() > _MANY_PROCESSES
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Calls back after that time unless nothing is left by then."""

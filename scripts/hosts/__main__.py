@@ -23,6 +23,7 @@ from images.progress import detail, failure, step
 from images.recipes import BASE_PACKAGES, BASE_UNUSED
 from scripts import docs
 from scripts.hosts import disks, machine, results, suite
+from scripts.hosts.job import CACHE
 from scripts.hosts.machine import Machine
 from scripts.hosts.results import Result
 from scripts.hosts.systems import SYSTEMS, System
@@ -62,6 +63,7 @@ def examine(system: System, options: argparse.Namespace) -> Result:
     project, console = cache / f"{system.name}-project.disk", cache / f"{system.name}-console.log"
     tests = options.test or suite.tests(short=options.short)
     handed: dict[str, Path | str] = {"job.json": json.dumps({"tests": tests})}
+    handed[CACHE] = disks.example_packages(cache, detail)
     if not options.no_base and (image := handed_base(cache)) is not None:
         handed["base.tar"] = image
     result = Result(system.title, _described(options.short))

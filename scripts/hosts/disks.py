@@ -27,6 +27,14 @@ _INSTALLED = ("pyproject.toml", "requirements.lock", "requirements-dev.lock")
 _COMPILED = ("api", "images", "orchestrator", "paddock", "sandbox_agent", "scripts")
 _CLEAN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
 
+# Fills the example's cache.
+_FETCH = """
+from governed_package import PACKAGE, TEST_NEEDS
+from support.sources import installed, published_source
+published_source(PACKAGE)
+installed(TEST_NEEDS)
+"""
+
 Report = Callable[[str], None]
 
 # What a machine needs to run its job: a network, the proxy, the second disk, the job as a unit.
@@ -132,7 +140,9 @@ def project_disk(
     """Makes the disk with the project, its environment, and what is handed to the job.
 
     All is made within the system's own tree, by its own Python, which spares the machine minutes.
-    `handed` has texts, and files to copy, by their names in the project. Raises: DiskError.
+    `handed` has texts, and files and folders to copy, by their names in the project.
+
+    Raises: DiskError.
     """
     with _unpacked(cache, tree) as root:
         project = root / PLACE
@@ -141,11 +151,24 @@ def project_disk(
         report("making the project's disk")
         _inside(root, f"python3 -m compileall -q {' '.join(_COMPILED)}", report)
         for name, content in handed.items():
-            if isinstance(content, Path):
-                shutil.copyfile(content, project / name)
-            else:
+            if isinstance(content, str):
                 (project / name).write_text(content)
+            elif content.is_dir():
+                shutil.copytree(content, project / name)
+            else:
+                shutil.copyfile(content, project / name)
         _file_system(project, target, PROJECT_GIB)
+
+
+def example_packages(cache: Path, report: Report) -> Path:
+    """The cache of the example of `make run`, filled here: the machine reaches no package index.
+
+    Raises: DiskError.
+    """
+    folder = cache / "example"
+    settings = [f"XDG_CACHE_HOME={folder}", f"PYTHONPATH={ROOT / 'examples'}:{ROOT}"]
+    _run(["env", *settings, sys.executable, "-c", _FETCH], report)
+    return folder
 
 
 def _environment(cache: Path, system: System, tree: Path, root: Path, report: Report) -> None:
@@ -218,16 +241,19 @@ def _digest(content: bytes) -> str:
 
 def _run(arguments: list[str], report: Report) -> None:
     """Runs a program to its end and shows its output if it fails. Raises: DiskError."""
-    done = subprocess.run(
-        [*NICE, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*NICE, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (subprocess.TimeoutExpired, OSError) as error:
+        raise DiskError(str(error)) from error
     if done.returncode:
         for line in done.stdout.splitlines()[-20:]:
             report(line)

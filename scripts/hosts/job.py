@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = "/dev/ttyS1"
+# What the example of `make run` has fetched, in the project's folder.
+CACHE = "example-cache"
 _PYTHON = ".venv/bin/python"
 # Of one step. The runner on the host limits the whole.
 SECONDS = 7200
@@ -86,7 +88,7 @@ def main() -> None:
     tell(kind="facts", **facts())
     if Path("base.tar").exists() and step("make engine", ["make", "engine"]) == 0:
         step("load the base image", [_PYTHON, "-c", _LOAD])
-    step("make run", ["make", "run"])
+    step("make run", ["make", "run"], {"XDG_CACHE_HOME": str(Path(CACHE).resolve())})
     examine()
     step("make stop", ["make", "stop"])
     pytest = [

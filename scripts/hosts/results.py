@@ -51,9 +51,9 @@ class Result:
             faulty = [name for name, (status, _) in self.checks.items() if status not in _HEALTHY]
             return f"doctor: {', '.join(faulty) or 'well'}"
         if kind == "test":
-            line = f"{said['outcome']}: {said['id']} ({said['seconds']} s)"
+            line = f"{said['outcome']}: {said['id']} ({said['seconds']} s) {said.get('why', '')}"
             self.tests[said["id"]] = str(said["outcome"])
-            return line
+            return line.rstrip()
         self.complete = self.complete or kind == "end"
         return None
 

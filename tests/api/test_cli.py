@@ -355,6 +355,8 @@ async def test_show_has_commands_and_denials(api: Api, session: str) -> None:
     refused = (await run_beside("sessions", "show", "low")).out
     assert "command-allowlist" in refused
     assert "\x1b" not in refused
+    assert "PR_SET_MDWE" in refused  # by what its level is enforced; high allows writable code
+    assert "PR_SET_MDWE" not in shown.out
 
 
 # files
@@ -633,7 +635,7 @@ async def test_policies(api: Api, session: str) -> None:
     strange = await run_beside("policies", "show", "root")
     assert strange.status == 2
     assert "there are low, medium, high" in strange.line
-    assert "Landlock 6, seccomp, mounts" in (await run_beside("policies", "show", "high")).out
+    assert "Landlock 1, seccomp, mounts" in (await run_beside("policies", "show", "high")).out
     denied = await run_beside(*explain, "--json", "--", "find", ".", "-delete")
     assert denied.status == 4
     assert json.loads(denied.out)["rule"] == "option-not-allowed"

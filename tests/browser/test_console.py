@@ -3,6 +3,7 @@
 import pytest
 from playwright.async_api import Browser, expect
 
+from api.views.facilities import facilities_of
 from orchestrator.control_plane import ControlPlane
 from orchestrator.work.approvals.approvals import Line
 from tests.support.box import TESTER, Box
@@ -66,6 +67,8 @@ async def test_text_of_a_sandbox_is_only_ever_text(console: Console, box: Box) -
 async def test_a_higher_level_is_confirmed(console: Console, control_plane: ControlPlane) -> None:
     box = await Box.create(control_plane, "low")
     await console.go(f"sessions/{box.session.id}/level")
+    for each in facilities_of(box.session) or ():
+        await console.shows(each.detail)
     dialog = console.page.get_by_role("dialog")
     # Looking at the levels with the keyboard changes nothing.
     await console.page.get_by_role("radio", name="low").focus(timeout=PATIENCE_MS)

@@ -252,12 +252,15 @@ async def test_a_sandbox_ends_where_a_dead_guards_processes_cannot_be(new_box: B
 # Kernels without Landlock scopes
 
 
-async def test_without_scopes_the_guard_walks_its_tree(sandbox_image: str) -> None:
+@pytest.mark.parametrize("how", ["", "blind"])
+async def test_without_scopes_a_tree_is_searched_for_or_ended_by_the_agent(
+    sandbox_image: str, how: str
+) -> None:
     source = Path(guard_without_scopes.__file__).read_text()
     client = docker.APIClient(version="auto")
     container = client.create_container(
         sandbox_image,
-        entrypoint=["python3", "-c", source, DAEMON],
+        entrypoint=["python3", "-c", source, DAEMON, how],
         host_config=client.create_host_config(
             cap_drop=["ALL"], cap_add=["SETUID", "SETGID"], network_mode="none"
         ),

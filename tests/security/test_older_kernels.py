@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from orchestrator.rules.policy import levels as level_files
 from tests.security.test_context_packs import (
     packed,
     test_commands_read_the_files_of_the_pack_only,
@@ -24,6 +23,7 @@ from tests.security.test_execution import (
     test_program_of_ones_own,
 )
 from tests.security.test_reading import test_secret_of_the_image
+from tests.security.test_resources import test_daemons, test_fork_bomb
 from tests.security.test_writing import test_file_of_the_image
 from tests.support.arsenal import Arsenal
 from tests.support.attack import Attacks, write_armed_levels
@@ -41,6 +41,8 @@ AGAIN = (
     test_code_of_ones_own,
     test_own_code_overwritten,
     test_program_of_ones_own,
+    test_daemons,
+    test_fork_bomb,
     test_secret_of_the_image,
     test_file_of_the_image,
 )
@@ -50,8 +52,6 @@ AGAIN = (
 def levels_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("levels")
     write_armed_levels(directory)
-    high = (Path(level_files.__file__).with_name("levels") / "high.toml").read_text()
-    (directory / "high.toml").write_text(high.replace("landlock = 1", "landlock = 0"))
     return directory
 
 

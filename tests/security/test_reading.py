@@ -205,6 +205,9 @@ async def test_race(attacks: Attacks, level: str, name: str) -> None:
     levels="low medium",
 )
 async def test_moved_directory(attacks: Attacks, level: str) -> None:
+    hello = (await attacks.box(level)).session.check_open().link.hello
+    if hello is None or not hello.kernel.moves:
+        pytest.skip("this kernel lets no command move anything to another directory")
     done = await attacks.run(level, "races", "move", str(ROUNDS * 4))
     counted = numbers(done.stdout)
     assert counted["rounds"] >= ROUNDS

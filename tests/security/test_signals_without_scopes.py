@@ -4,18 +4,26 @@ The tests that are imported run here once more, with the sessions of this module
 """
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.state.command import Command
 from orchestrator.state.pack import Pack
 from paddock.contract.pack_form import ToolClass
 from sandbox_agent.decide.facilities import WITHOUT
 from tests.conftest import BoxFactory
+from tests.integration.test_terminals import (
+    test_a_tool_that_is_killed_between_lines_has_ended,
+    test_the_program_has_a_terminal_of_its_own,
+)
 from tests.security.test_isolation import (
     inner_parent,
     start_victim,
@@ -52,6 +60,8 @@ AGAIN = (
     test_a_fork_bomb_is_contained,
     test_a_new_process_is_never_in_reach,
     test_a_timeout_ends_a_fork_bomb,
+    test_a_tool_that_is_killed_between_lines_has_ended,
+    test_the_program_has_a_terminal_of_its_own,
     test_another_process,
     test_file_workers_are_out_of_reach,
     test_kill_all,
@@ -61,6 +71,55 @@ AGAIN = (
 )
 _LACKING = ("scopes",)
 _PROGRAM = Path(signalling_program.__file__).read_text()
+_SHELL = """
+set -m
+sleep 100 & kill %1; wait %1; echo "job $?"
+sleep 100 & kill -STOP $!; kill -CONT $!; kill -KILL $!; wait $!; echo "stopped $?"
+set +m
+timeout 0.1 sleep 100; echo "timeout $?"
+timeout -s KILL 0.1 bash -c 'trap "" TERM; sleep 100'; echo "deaf $?"
+(trap 'echo trapped; exit 3' USR1; kill -USR1 $BASHPID); echo "self $?"
+bash -c 'kill -ABRT $$'; echo "abort $?"
+yes | head -1 >/dev/null; echo "pipe ${PIPESTATUS[0]}"
+kill -0 999999 || echo gone
+sleep 777 & pkill -x -f "sleep 777"; wait $!; echo "found $?"
+"""
+_LIBRARIES = """
+import asyncio, multiprocessing, signal, subprocess, time
+def square(number): return number * number
+def hang(): time.sleep(100)
+with multiprocessing.Pool(2) as pool: print(pool.map(square, [1, 2, 3]))
+for end in ("terminate", "kill"):
+    process = multiprocessing.Process(target=hang)
+    process.start(); getattr(process, end)(); process.join(); print(process.exitcode)
+process = subprocess.Popen(["sleep", "100"])
+process.send_signal(signal.SIGINT); print(process.wait())
+try: subprocess.run(["sleep", "100"], timeout=0.1)
+except subprocess.TimeoutExpired: print("timeout")
+async def main():
+    process = await asyncio.create_subprocess_exec("sleep", "100")
+    process.terminate(); print(await process.wait())
+asyncio.run(main())
+"""
+_STOPPING = """
+sleep 1234 &
+until [ "$(tr '\\0' ' ' < /proc/$!/cmdline)" = "sleep 1234 " ]; do :; done
+kill -STOP $!; echo stopped; exec cat
+"""
+_INTERRUPTED = """
+import time
+try: print("up", flush=True); time.sleep(1000)
+except KeyboardInterrupt: print("interrupted")
+"""
+_FLOOD = """
+import os, threading, time
+for _ in range(20):
+    if os.fork() == 0: time.sleep(1000)
+def signals():
+    while True: os.kill(-1, 0)
+for _ in range(10): threading.Thread(target=signals).start()
+print("flooding", flush=True)
+"""
 # What a signal to a process that is not the command's gives, in each way; and with the kernel's
 # error for a user's owner of a descriptor.
 _ABSENT = ["ESRCH"] * 8 + ["EPERM"] * 4
@@ -113,7 +172,9 @@ def check(found: dict[str, Any]) -> None:
     assert family["everybody"] == [-9]
 
 
-@attempt("signals in every way, to another command, a guard, the agent", layer="agent")
+@attempt(
+    "signals in every way, to another command, a guard, the agent", layer="agent", levels="high"
+)
 async def test_signals_reach_the_own_command_only(high: Box) -> None:
     check(await told(high))
 
@@ -129,16 +190,94 @@ async def test_in_a_session_with_a_pack_as_well(control_plane: ControlPlane) -> 
     await box.close()
 
 
+async def test_where_signals_interrupt_reported_calls(arsenal: Arsenal) -> None:
+    """Kernels before 5.19: what a process sends to itself reaches it once, all the same."""
+    lacking = (*_LACKING, "undisturbed")
+    with older_image(arsenal.image, lacking) as image, older_host(lacking):
+        async with opened(image=image) as plane:
+            check(await told(await Box.create(plane, "high")))
+
+
+async def test_shells_and_libraries_work_as_ever(high: Box) -> None:
+    assert (await high.bash(_SHELL)).stdout.split("\n") == [
+        *("job 143", "stopped 137", "timeout 124", "deaf 137", "trapped", "self 3", "abort 134"),
+        *("pipe 141", "gone", "found 143", ""),
+    ]
+    assert (await high.python(_LIBRARIES)).stdout.split("\n") == [
+        *("[1, 4, 9]", "-15", "-9", "-2", "timeout", "-15", ""),
+    ]
+
+
+async def test_a_client_interrupts(high: Box) -> None:
+    command = await high.start(argv=["python3", "-c", _INTERRUPTED])
+    await high.printed(command, "up")
+    await high.signal(command, signal.SIGINT)
+    assert (await high.finish(command)).stdout == "up\ninterrupted\n"
+
+
+@attempt("a flood of signals to all processes", layer="agent", levels="high")
+async def test_who_never_stops_signalling_holds_nobody_up(high: Box) -> None:
+    flood = await high.start(argv=["python3", "-c", _FLOOD], background=True)
+    await high.printed(flood, "flooding")
+    for number in range(5):
+        assert (await high.run(argv=["echo", str(number)])).stdout == f"{number}\n"
+    await high.cancel(flood)
+
+
+async def bystanders(box: Box) -> tuple[Command, Command]:
+    """A command that waits, and one with a job that it has stopped."""
+    waiting = await box.start("cat", background=True, stdin_open=True)
+    stopping = await box.start(
+        argv=["bash", "-c", _STOPPING],
+        background=True,
+        stdin_open=True,
+    )
+    await box.printed(stopping, "stopped")
+    await until(lambda: box.process(["sleep", "1234"]).status() == psutil.STATUS_STOPPED)
+    return waiting, stopping
+
+
+async def assert_only_these_are_left(box: Box, waiting: Command, stopping: Command) -> None:
+    await until(lambda: len(box.processes()) == 3)
+    assert box.process(["sleep", "1234"]).status() == psutil.STATUS_STOPPED
+    for command in (waiting, stopping):
+        await box.feed(command, b"unharmed\n", close=True)
+        assert (await box.finish(command)).stdout.endswith("unharmed\n")
+    await assert_well(box)
+
+
+@attempt("processes that hand over to a child and end, always", layer="guard, agent", levels="high")
 @pytest.mark.parametrize("kind", ["relays", "cradles"])
 async def test_processes_that_hand_over_are_ended(new_box: BoxFactory, kind: str) -> None:
     box = await new_box("high")
+    others = await bystanders(box)
     bombs = [await box.start(argv=["attack-hogs", kind, "2"], background=True) for _ in range(2)]
-    bystander = await box.start("cat", background=True, stdin_open=True)
     for bomb in bombs:
         await box.printed(bomb, "running")
     await asyncio.gather(*(box.cancel(bomb) for bomb in bombs))
-    await until(lambda: len(box.processes()) == 1)
-    await box.feed(bystander, b"unharmed", close=True)
-    assert (await box.finish(bystander)).stdout == "unharmed"
-    await assert_well(box)
+    await assert_only_these_are_left(box, *others)
     await box.close()
+
+
+@attempt("… that have lost their guard", layer="agent", levels="high")
+@pytest.mark.parametrize("kind", ["relays", "cradles"])
+async def test_they_are_ended_without_their_guard(new_box: BoxFactory, kind: str) -> None:
+    box = await new_box("high")
+    others = await bystanders(box)
+    script = f"attack-hogs {kind} 4; exec sleep 4321"
+    bomb = await box.start(argv=["bash", "-c", script], background=True)
+    await box.printed(bomb, "running")
+    await until(lambda: [each for each in box.processes() if argv(each) == ["sleep", "4321"]] != [])
+    guard = box.process(["sleep", "4321"]).parent()
+    assert guard is not None
+    guard.kill()
+    done = await box.finish(bomb)
+    assert done.exit["reason"] == "guard_failed"
+    await assert_only_these_are_left(box, *others)
+    await box.close()
+
+
+def argv(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []

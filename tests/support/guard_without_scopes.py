@@ -1,6 +1,7 @@
 """Runs as PID 1 of a container: two commands, guarded as on a kernel without scopes.
 
-The first one leaves daemons behind (its source is the argument). Prints the observations as JSON.
+The first one leaves daemons behind (its source is the argument). With the argument `blind`, guards
+find nothing of their trees, as if it always came too late. Prints the observations as JSON.
 """
 
 import json
@@ -13,6 +14,7 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import Output
+from sandbox_agent.enforce import guard_process
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
 from sandbox_agent.enforce.filters import seccomp
@@ -57,6 +59,9 @@ def guard(loop: Loop) -> Guard:
 
 
 def main() -> None:
+    if "blind" in sys.argv:
+        guard_process._SEARCH_SECONDS = 0.0
+        guard_process._Guard._signal_tree = lambda *_: None  # type: ignore[method-assign]
     loop = Loop()
     report: dict[str, object] = {}
 

@@ -113,6 +113,13 @@ def test_a_tree_gets_a_network_its_proxy_and_the_job(tmp_path: Path) -> None:
     assert wanted.readlink() == Path("/etc/systemd/system/job.service")
 
 
+def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
+    archive, said = tmp_path / "none.tar", list[str]()
+    with pytest.raises(disks.DiskError, match="tar ended with exit status 2"):
+        disks.system_disk(tmp_path, archive, said.append)
+    assert not list(tmp_path.iterdir())  # neither a tree nor a disk
+
+
 def test_the_project_is_copied_without_what_git_ignores(tmp_path: Path) -> None:
     disks.copy_project(tmp_path)
     assert (tmp_path / "scripts/hosts/job.py").read_bytes() == Path(job.__file__).read_bytes()
@@ -204,7 +211,7 @@ def test_the_job_tries_everything_whatever_fails(
     programs, told_in = tmp_path / ".venv/bin", tmp_path / "told"
     programs.mkdir(parents=True)
     for name, script in {
-        "make": '[ "$1" != run ]',
+        "make": f'[ "$1" != run ] || [ "$XDG_CACHE_HOME" != {tmp_path / job.CACHE} ]',
         "python": f'[ "$2" != pytest ] || echo "$@" >{tmp_path}/tests',
         "paddock": f"echo '{json.dumps({'checks': DOCTOR['checks']})}'; exit 1",
     }.items():
@@ -347,6 +354,7 @@ def test_a_test_s_outcome_is_told_when_all_of_it_is_over(tmp_path: Path) -> None
         ("d", "failed"),
         ("e", "skipped"),
     ]
+    assert [each["why"] for each in said] == ["", "it broke", "it broke", "it broke", "it broke"]
 
 
 def report(test: str, when: str, outcome: str) -> pytest.TestReport:
@@ -355,6 +363,6 @@ def report(test: str, when: str, outcome: str) -> pytest.TestReport:
         (test, 0, test),
         {},
         outcome,  # type: ignore[arg-type]
-        None,
+        None if outcome == "passed" else "it broke",
         when,  # type: ignore[arg-type]
     )

@@ -1,6 +1,7 @@
 """Whatever a guard reports, in any order, only its own command ends."""
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any, cast
@@ -29,6 +30,7 @@ class Sayings:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid, self.uid, self.processes = 12345, 54321, 64
         self.meter = Meter()
+        self.searches = self.closed = False
         self.killed = False
         self.orders: list[bytes] = []
         self._messages = [*messages, b""]
@@ -182,6 +184,57 @@ def test_any_messages_in_any_order_end_it_once(messages: list[bytes]) -> None:
     assert made.gone
     assert guard.killed == made.lost
     assert isinstance(made.result()["exit_code"], int)
+
+
+def test_what_a_guard_cannot_end_is_ended_while_all_stand_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Again and again until nothing is left."""
+    asked: list[tuple[int, int]] = []
+    loop = Loop()
+
+    def end(uid: int, root: int) -> bool:
+        asked.append((uid, root))
+        if len(asked) == 2:
+            loop.stop()
+        return len(asked) == 2
+
+    monkeypatch.setattr(standstill, "end", end)
+    guard = Sayings()
+    made = Tree(
+        *(loop, cast("Guard", guard), "c1", PLAN, Pipes(0, 1, 2)), lambda: None, lambda: None
+    )
+    for message in (LEFT, Outrun(250)):
+        made._on_report(guard_messages.report(message))
+    loop.run()
+    assert asked == [(54321, 12345)] * 2
+    assert not made.gone
+    guard.close()
+
+
+@pytest.mark.parametrize(
+    ("searches", "running", "ways"),
+    [(True, 500, ["TERM", "end"]), (True, 5, []), (False, 500, [])],
+)
+def test_among_many_processes_no_guard_searches_for_its_own(
+    monkeypatch: pytest.MonkeyPatch, searches: bool, running: int, ways: list[str]
+) -> None:
+    """The agent signals the tree while all stand still: among so many, a search takes seconds."""
+    done: list[str] = []
+    monkeypatch.setattr(standstill, "send", lambda *to: done.append(signal.Signals(to[2]).name[3:]))
+    monkeypatch.setattr(standstill, "end", lambda *_to: done.append("end"))
+    guard = Sayings()
+    guard.searches = searches
+    monkeypatch.setattr(guard.meter, "running", lambda: running)
+    made = Tree(
+        *(Loop(), cast("Guard", guard), "c1", PLAN, Pipes(0, 1, 2)), lambda: None, lambda: None
+    )
+    assert made.cancel("over")
+    made.kill()
+    assert done == ways
+    terminated = [] if ways else [guard_messages.TERM]
+    assert guard.orders == [*terminated, guard_messages.KILL]  # which reports when all is gone
+    guard.close()
 
 
 # What a guard leaves

@@ -29,8 +29,8 @@ export function commandLine({ tool, arguments: text }) {
 export function subjectOf(call) {
   const given = parsed(call.arguments);
   if (!given) return call.arguments;
-  const said = commandLine(call) ?? given.path ?? given.query ?? given.text ?? given.label;
-  return said == null ? (Object.keys(given).length ? JSON.stringify(given) : "") : String(said);
+  const subject = commandLine(call) ?? given.path ?? given.query ?? given.text ?? given.label;
+  return subject == null ? (Object.keys(given).length ? JSON.stringify(given) : "") : String(subject);
 }
 
 /** Whether that line has all that the call says. */
@@ -120,6 +120,6 @@ export function decisionOf({ result }, operation) {
   if (!error) return { decision, failed: false };
   const rule = operation.rule ?? REFUSED.exec(result ?? "")?.[1];
   if (decision !== "deny" && !rule) return { decision, failed: true };
-  const told = `Refused by ${rule}: ${error}. `;
-  return { decision: "deny", failed: false, rule, said: error, remedy: result?.startsWith(told) ? result.slice(told.length) : null };
+  const prefix = `Refused by ${rule}: ${error}. `;
+  return { decision: "deny", failed: false, rule, said: error, remedy: result?.startsWith(prefix) ? result.slice(prefix.length) : null };
 }

@@ -61,11 +61,11 @@ function Child({ run, id }) {
       ${session && html`<p class="hint">Session ${link(session)}</p>`}
       <${Entries} thread=${thread} run=${run} operations=${thread.operations} />
       ${!thread.entries.length && result?.text && html`<${Markdown} text=${result.text} />`}
-      ${(result?.error ?? problem) && html`<p class="warning"><${Raw} text=${said(result?.error ?? problem)} /></p>`}</div></details>`;
+      ${(result?.error ?? problem) && html`<p class="warning"><${Raw} text=${errorText(result?.error ?? problem)} /></p>`}</div></details>`;
 }
 
 /** An error is a text, or an object that has one. */
-const said = (error) => (typeof error === "string" ? error : error.message ?? error.detail ?? JSON.stringify(error));
+const errorText = (error) => (typeof error === "string" ? error : error.message ?? error.detail ?? JSON.stringify(error));
 
 /** How a run ended. */
 export function End({ outcome }) {

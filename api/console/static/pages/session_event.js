@@ -54,10 +54,10 @@ function shown(name, value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-const said = (value) => value != null && value !== false && value.length !== 0;
+const isGiven = (value) => value != null && value !== false && value.length !== 0;
 
 const Members = ({ title, of }) => {
-  const given = Object.entries(of ?? {}).filter(([, value]) => said(value));
+  const given = Object.entries(of ?? {}).filter(([, value]) => isGiven(value));
   return given.length > 0 && html`<h3>${title}</h3><dl>${given.map(([name, value]) => html`
     <dt>${name.replaceAll("_", " ")}</dt><dd class="mono"><${Raw} text=${shown(name, value)} /></dd>`)}</dl>`;
 };

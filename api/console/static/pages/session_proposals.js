@@ -59,7 +59,7 @@ export const reviewed = (changes) => ({
   expected: Object.fromEntries(changes.map(({ ref, fingerprint, mode }) => [ref, { fingerprint, mode }])),
 });
 
-const told = ({ write, delete: removed }) => `${number(write)} written, ${number(removed)} deleted`;
+const countsText = ({ write, delete: removed }) => `${number(write)} written, ${number(removed)} deleted`;
 
 const QUESTIONS = {
   commit: ["Commit?", "Commit", "They are written to the workspace, all or none. What differs by now from what is shown is a conflict."],
@@ -79,7 +79,7 @@ function useDecision(session, list) {
   const act = async (busy, name, body, done) => {
     setState({ busy });
     try {
-      setState({ done: `${done}: ${told(await send("POST", ofSession(session.id, "proposals", name), body))}.` });
+      setState({ done: `${done}: ${countsText(await send("POST", ofSession(session.id, "proposals", name), body))}.` });
     } catch (failed) { setState({ failed }); }
     list.reload();
   };
@@ -96,7 +96,7 @@ function Tools({ list, chosen, host, busy, ask }) {
     <button class="danger" disabled=${busy || (none && !list.refused.length)} onClick=${() => ask({ act: "rollback" })}>Roll back</button>
     <button class=${list.stale ? "stale" : ""} disabled=${busy} onClick=${list.reload}>Refresh</button>
     <span class="hint" role="status">${busy ?? (list.stale ? "there may be more by now"
-      : `${told(list.counts)}${host ? "" : "; only a key may commit"}`)}</span></div>`;
+      : `${countsText(list.counts)}${host ? "" : "; only a key may commit"}`)}</span></div>`;
 }
 
 function Staged({ session, list, host }) {

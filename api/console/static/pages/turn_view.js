@@ -10,7 +10,7 @@ const MOST_OPERATIONS = 200;
 export const TAGS = { ok: "good", proposed: "good", error: "bad", needs: "warn", nonconverged: "warn", cycle: "warn" };
 const KINDS = { good: "allow", bad: "deny", warn: "pending" };
 // An outcome in one line, and in full; `value` and `context` are data.
-const SAID = ["message", "error_type", "need_type", "description", "reason", "iterations", "cycle_length"];
+const MEMBERS = ["message", "error_type", "need_type", "description", "reason", "iterations", "cycle_length"];
 const DATA = ["value", "context", "signatures", "stacktrace"];
 
 export const dollars = (micro) => (micro ? `$${(micro / 1e6).toFixed(micro < 1e4 ? 6 : 4)}` : "$0");
@@ -25,9 +25,9 @@ const Data = ({ title, value }) => value != null && html`<h3>${title}</h3>
   <pre tabindex="0" role="region" aria-label=${title}><${Raw} text=${text(value)} /></pre>`;
 
 export function Outcome({ outcome }) {
-  const said = SAID.filter((name) => outcome[name] != null);
+  const members = MEMBERS.filter((name) => outcome[name] != null);
   return html`<dl><dt>outcome</dt><dd><${Badge} kind=${TAGS[outcome.tag]}>${outcome.tag}<//></dd>
-      ${said.map((name) => html`<dt>${name.replaceAll("_", " ")}</dt><dd><${Raw} text=${outcome[name]} /></dd>`)}</dl>
+      ${members.map((name) => html`<dt>${name.replaceAll("_", " ")}</dt><dd><${Raw} text=${outcome[name]} /></dd>`)}</dl>
     ${DATA.map((name) => html`<${Data} key=${name} title=${name} value=${outcome[name]} />`)}`;
 }
 

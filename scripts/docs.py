@@ -126,7 +126,10 @@ def peers() -> str:
 
 def hosts() -> str:
     """What the last whole examination of stock systems found."""
-    columns, *rows = map(tuple, results.table(list(results.load(EXAMINED).values())))
+    examined = list(results.load(EXAMINED).values())
+    if not examined:
+        return "No run is stored yet."
+    columns, *rows = map(tuple, results.table(examined))
     return table(columns, rows)
 
 

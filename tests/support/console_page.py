@@ -65,6 +65,7 @@ async def opened(browser: Browser, address: str) -> AsyncIterator[Console]:
     context = await browser.new_context(accept_downloads=True)
     await context.add_init_script(_TELL_VIOLATIONS)
     page = await context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     console = Console(page, address)
     page.on("pageerror", lambda error: console.complain(str(error)))
     page.on("console", lambda said: console.complain(said.text))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -314,10 +315,15 @@ def _argv(process: psutil.Process) -> list[str]:
 
 def _container_of(process: psutil.Process) -> str | None:
     try:
-        cgroup = Path(f"/proc/{process.pid}/cgroup").read_text()
+        return container_in(Path(f"/proc/{process.pid}/cgroup").read_text())
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return next((part for part in cgroup.replace("\n", "/").split("/") if len(part) == 64), None)
+
+
+def container_in(cgroups: str) -> str | None:
+    """The container of a process in these control groups, whichever driver has named them."""
+    found = re.search(r"[/-]([0-9a-f]{64})(\.scope)?(/|$)", cgroups, re.MULTILINE)
+    return None if found is None else found[1]
 
 
 def inner_pid(process: psutil.Process) -> int:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.ground.clock_changes import ClockChanges
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import Metrics
@@ -20,6 +21,7 @@ from orchestrator.ground.threads import Aside
 class GroundFloor:
     """What every floor may use. `scrub` removes deleted data from the database's files."""
 
+    clock: ClockChanges
     lag: LoopLag
     metrics: Metrics
     tasks: Tasks
@@ -40,6 +42,9 @@ def lock(state_dir: Path, closers: AsyncExitStack) -> None:
 
 async def open_ground(state_dir: Path, lag: LoopLag, closers: AsyncExitStack) -> GroundFloor:
     """Opens the database of a locked state directory. Raises: StoreError."""
+    clock = ClockChanges()
+    clock.start()
+    closers.callback(clock.close)
     metrics = Metrics()
     tasks = Tasks(metrics.task_restarted)
     database = await Database.open(state_dir / "paddock.db")
@@ -47,4 +52,4 @@ async def open_ground(state_dir: Path, lag: LoopLag, closers: AsyncExitStack) ->
     scrubber = Scrubber(database, tasks)
     closers.push_async_callback(scrubber.close)
     scrubber.start()
-    return GroundFloor(lag, metrics, tasks, Aside(), database, scrubber.want)
+    return GroundFloor(clock, lag, metrics, tasks, Aside(), database, scrubber.want)

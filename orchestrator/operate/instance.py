@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+from orchestrator.ground.clock_changes import ClockChanges
 from orchestrator.ground.loop_lag import LoopLag
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.open import GroundFloor
@@ -74,6 +75,7 @@ Floor = (
 class Instance:
     """What the floors offer to whatever serves the instance, under the names that they use."""
 
+    clock: ClockChanges
     lag: LoopLag
     metrics: Metrics
     tasks: Tasks

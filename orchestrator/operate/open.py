@@ -74,6 +74,7 @@ async def open_operate(
     archiving.start(settings.audit_retention, tasks)
     closers.push_async_callback(archiving.close)
     _anchor(settings, ground, host, closers)
+    ground.clock.on_change(rules.expiry.clock_changed)
     usage = UsageHistory(host.node, sandbox.workspaces, lambda: sessions.registry.live)
     usage.start(tasks)
     closers.push_async_callback(usage.close)

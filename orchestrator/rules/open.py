@@ -18,6 +18,7 @@ class RulesFloor:
 
     levels: Levels
     keys: KeyRing
+    expiry: KeyExpiry
     session_policies: SessionPolicies
     tool_rules: ToolRules
 
@@ -35,4 +36,4 @@ def open_rules(
     expiry = KeyExpiry(keys)
     closers.callback(expiry.close)
     expiry.start()
-    return RulesFloor(levels, keys, session_policies, tool_rules)
+    return RulesFloor(levels, keys, expiry, session_policies, tool_rules)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -41,8 +41,8 @@ def deadlines(session: Session) -> Mapping[Deadline, datetime]:
         last = datetime.fromisoformat(session.latest_activity_at)
         found[Deadline.IDLE] = last + timedelta(seconds=session.terms.idle_timeout)
     if session.terms.wall_timeout is not None:
-        created = datetime.fromisoformat(session.created_at)
-        found[Deadline.WALL] = created + timedelta(seconds=session.terms.wall_timeout)
+        began = session.budget.started_at
+        found[Deadline.WALL] = began + timedelta(seconds=session.terms.wall_timeout)
     if session.budget.deadline is not None:
         found[Deadline.BUDGET] = session.budget.deadline
     return found
@@ -70,6 +70,14 @@ class Deadlines:
     def watch(self, session: Session) -> None:
         """Starts or restarts the session's timer."""
         self._start(session, _seconds_left(session, datetime.now(UTC)))
+
+    def clock_changed(self, sessions: Collection[Session], forward: timedelta) -> None:
+        """Keeps the time that each session has left, and restarts the timers of those watched."""
+        for session in sessions:
+            session.restate(forward)
+        for session in sessions:
+            if session.key in self._timers:
+                self.watch(session)
 
     def _start(self, session: Session, seconds: float) -> None:
         self.forget(session)

@@ -50,6 +50,9 @@ def open_sessions(
     sessions = Sessions(settings, ground, host, rules, record, sandbox, work)
     closers.push_async_callback(sessions.shut_down)
     record.end_requests.serve(sessions.serve)
+    ground.clock.on_change(
+        lambda forward: sessions.deadlines.clock_changed(sessions.registry.live, forward)
+    )
     return SessionsFloor(
         sessions,
         Proposals(

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from orchestrator.ground.errors import (
     BusyError,
@@ -13,6 +14,7 @@ from orchestrator.ground.errors import (
     SandboxUnavailableError,
     SessionTerminatedError,
 )
+from orchestrator.ground.events import time_text
 from orchestrator.host.workspace.slots import Workspace
 from orchestrator.rules.egress.drafts import Drafts
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules, SessionRules
@@ -176,6 +178,12 @@ class Session:
         """When something happened last in it or in a child."""
         children = self.family.children.values()
         return max([self.last_activity_at, *(child.latest_activity_at for child in children)])
+
+    def restate(self, forward: timedelta) -> None:
+        """Says its moments anew, by a clock that has been set forward by that much."""
+        last = datetime.fromisoformat(self.last_activity_at)
+        self.last_activity_at = time_text(last + forward)
+        self.budget.started_at += forward
 
     @contextmanager
     def using(self) -> Iterator[None]:

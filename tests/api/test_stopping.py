@@ -620,7 +620,7 @@ async def test_a_refused_lowering_thaws_no_session_that_is_paused_meanwhile(
     checked, paused = asyncio.Event(), asyncio.Event()
     thaw, hold = api.engine.resume, api.plane.sessions._pauses._stopper.hold
 
-    async def refuse(_level: Any) -> None:
+    async def refuse(_session: Any, _level: Any) -> None:
         checked.set()
         await paused.wait()
         raise UnmetError("level low can not be enforced")

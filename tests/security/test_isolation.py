@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.host.node import kernel
 from orchestrator.state.command import Command
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
@@ -129,7 +130,10 @@ async def inner_parent(box: Box, pid: int) -> int:
 )
 async def test_a_command_is_out_of_reach_of_another(high: Box) -> None:
     command, pid = await start_victim(high)
-    assert await attack(high, pid) == {}
+    worked = await attack(high, pid)
+    if not kernel.kernel_facts().kernel.scopes:
+        worked.pop("abstract socket")  # the one difference that has no substitute
+    assert worked == {}
     await assert_unharmed(high, command)
 
 

@@ -1,7 +1,7 @@
 """Expires keys at their time instead of at their next request."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from orchestrator.rules.access.keys import KeyRing
 
@@ -19,6 +19,10 @@ class KeyExpiry:
 
     def start(self) -> None:
         """Waits for the next expiry, including those of keys that are added later."""
+        self._arm()
+
+    def clock_changed(self, _forward: timedelta) -> None:
+        """Waits for the same moment by the clock as it is now."""
         self._arm()
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """A state directory that is full, read-only, damaged or newer: refused, and nothing half done."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.settings.settings import Settings
-from orchestrator.state.directory import left_over
+from orchestrator.state.directory import SandboxDirectory, left_over
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
@@ -68,6 +69,26 @@ def read_only(disk: Path) -> Iterator[None]:
 
 Bad = Callable[[Path], AbstractContextManager[None]]
 BAD = pytest.mark.parametrize("bad", [full, read_only])
+
+
+async def test_a_disk_that_is_full_since_a_moment_ago(
+    disk: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record still had room for it."""
+
+    def make(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SandboxDirectory, "make", make)
+        refused = await api.problem(
+            503, "engine_unavailable", "POST", "/api/sessions", json={"id": "box"}
+        )
+        assert "directory could not be made" in refused["detail"]
+        assert "No space left" in refused["detail"]
+    assert not api.engine.containers
+    assert left_over(disk) == []
+    await api.session(id="box")
 
 
 async def test_a_session_that_can_not_be_created_leaves_nothing(disk: Path, api: Api) -> None:

@@ -311,7 +311,7 @@ async def test_a_kill_says_that_refusals_may_be_missing(
     async def lost(counted: object) -> None:
         """Reports nothing, as if the control plane had been killed."""
 
-    monkeypatch.setattr(api.plane.executions._recorder._refusals, "_tell", lost)
+    monkeypatch.setattr(api.plane.executions._recorder._refusals, "_record_counted", lost)
     await api.plane.close()
     for _ in range(2):  # only one gap is recorded
         again = await reopened(settings, api.engine, api.agents)

@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.ground.errors import PaddockError, SandboxUnavailableError
+from orchestrator.ground.errors import (
+    EngineUnavailableError,
+    PaddockError,
+    SandboxUnavailableError,
+)
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Bind, Container
@@ -210,9 +214,17 @@ class Assembly:
             raise
 
     async def _open(self, part: Part) -> None:
+        """Raises: the error of the part; EngineUnavailableError if the host has no room, say."""
         began = self._clock()
         try:
             await part.open(self.plan)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise EngineUnavailableError(
+                f"the sandbox's {part.name} could not be made on this host: {why}"
+            ) from error
         finally:
             self._seconds[part.name] = self._clock() - began
 

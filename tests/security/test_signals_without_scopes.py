@@ -74,7 +74,7 @@ _PROGRAM = Path(signalling_program.__file__).read_text()
 _SHELL = """
 set -m
 sleep 100 & kill %1; wait %1; echo "job $?"
-sleep 100 & kill -STOP $!; kill -CONT $!; kill -KILL $!; wait $!; echo "stopped $?"
+sleep 100 & kill -STOP $!; kill -CONT $!; kill -KILL $!; wait -f $!; echo "stopped $?"
 set +m
 timeout 0.1 sleep 100; echo "timeout $?"
 timeout -s KILL 0.1 bash -c 'trap "" TERM; sleep 100'; echo "deaf $?"
@@ -82,7 +82,7 @@ timeout -s KILL 0.1 bash -c 'trap "" TERM; sleep 100'; echo "deaf $?"
 bash -c 'kill -ABRT $$'; echo "abort $?"
 yes | head -1 >/dev/null; echo "pipe ${PIPESTATUS[0]}"
 kill -0 999999 || echo gone
-sleep 777 & pkill -x -f "sleep 777"; wait $!; echo "found $?"
+sleep 777 & until pkill -x -f "sleep 777"; do :; done; wait $!; echo "found $?"
 """
 _LIBRARIES = """
 import asyncio, multiprocessing, signal, subprocess, time

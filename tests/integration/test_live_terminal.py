@@ -13,6 +13,7 @@ import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from pathlib import Path
 from typing import Any, Self
 
 import psutil
@@ -20,10 +21,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import WSServerHandshakeError
 
+from orchestrator.work.terminals.evidence_files import RECORDING_NAME
 from paddock import Paddock, Session
 from tests.support.box import PATIENCE
 from tests.support.live import LiveViewer, live
 from tests.support.server import Server, leaving_nothing
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -277,6 +280,11 @@ async def test_a_tool_is_watched_and_recorded(server: Server, session: Session) 
     assert "42" in "".join(data for _, kind, data in events if kind == "o")
 
 
+def recorded(state_dir: Path, text: str) -> bool:
+    files = (state_dir / "evidence").rglob(RECORDING_NAME)
+    return any(f"{text}\\r\\n" in each.read_text() for each in files)
+
+
 async def test_a_shell_ends_with_its_session_its_level_and_its_control_plane(
     server: Server,
 ) -> None:
@@ -292,6 +300,8 @@ async def test_a_shell_ends_with_its_session_its_level_and_its_control_plane(
             await two.until("$ ")
             await two.type("echo before; sleep 4321\r")
             await two.until("\rbefore\r")
+            # A viewer does not wait for the disk.
+            await until(lambda: recorded(server.state_dir, "before"))
             await server.kill()
         await server.start()
     async with Paddock(server.url, server.key) as paddock:

@@ -23,8 +23,6 @@ class PortLimits(NamedTuple):
     idle_seconds: float = 600.0
     # The head of an answer, and of what comes before it.
     head_bytes: int = 128 * 1024
-    # One message of a WebSocket.
-    message_bytes: int = 1024 * 1024
 
 
 PORT_LIMITS = PortLimits()

@@ -7,8 +7,8 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.shells import shell, shell_answer
 from orchestrator.ground.errors import ValidationError
-from orchestrator.work.terminals.kept_shell import Settings
-from orchestrator.work.terminals.kept_shells import KeptShells
+from orchestrator.work.shells.kept_shell import ShellSettings
+from orchestrator.work.shells.kept_shells import KeptShells
 from paddock.contract.requests import NoBody
 from paddock.contract.shells import (
     Shell,
@@ -49,7 +49,7 @@ async def create_shell(
         cwd = normalize_cwd(body.cwd or ".", anywhere=True)
     except CommandError as error:
         raise ValidationError(str(error), field="cwd") from None
-    settings = Settings(body.name, cwd, body.env)
+    settings = ShellSettings(body.name, cwd, body.env)
     made, new = await context.work.complete(
         kept_shells.create(context.principal, context.session(), settings)
     )

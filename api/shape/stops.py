@@ -13,7 +13,7 @@ from orchestrator.rules.policy.levels import Levels
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
-from orchestrator.work.terminals.kept_shells import KeptShells
+from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody

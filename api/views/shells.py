@@ -1,8 +1,8 @@
 """Shells that keep their state, and their answers, as the API shows them."""
 
 from api.shape.objects import members
-from orchestrator.work.terminals.kept_shells import KeptShellView
-from orchestrator.work.terminals.shell_runs import Answer
+from orchestrator.work.shells.kept_shells import KeptShellView
+from orchestrator.work.shells.shell_runs import RunAnswer
 from paddock.contract.shells import Shell, ShellAnswer
 
 
@@ -11,7 +11,7 @@ def shell(shown: KeptShellView) -> Shell:
     return Shell.model_validate(members(Shell, shown))
 
 
-def shell_answer(answer: Answer) -> ShellAnswer:
+def shell_answer(answer: RunAnswer) -> ShellAnswer:
     """What has come of a command."""
     found, printed = answer.shell, answer.printed
     return ShellAnswer.model_validate(

@@ -18,10 +18,10 @@ from orchestrator.work.files.file_requests import FileRequests
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
+from orchestrator.work.shells.kept_shells import KeptShells
+from orchestrator.work.shells.shell_runs import ShellRuns
 from orchestrator.work.terminals.governed_terminals import GovernedTerminals
-from orchestrator.work.terminals.kept_shells import KeptShells
 from orchestrator.work.terminals.session_tools import SessionTools
-from orchestrator.work.terminals.shell_runs import ShellRuns
 from orchestrator.work.terminals.shells import Shells
 from orchestrator.work.terminals.terminals import Terminals
 

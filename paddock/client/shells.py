@@ -123,6 +123,12 @@ class Shells(Face[F]):
         return self._shell(read(ShellInfo, answer))
 
     @method
+    async def get(self, name: str = DEFAULT_SHELL) -> Shell[F]:
+        """The shell of that name. Raises: NotFoundError, ConflictError if it has ended."""
+        answer = await self._api.json("GET", f"{self._path}/{segment(name)}")
+        return self._shell(read(ShellInfo, answer))
+
+    @method
     async def list(self) -> tuple[Shell[F], ...]:
         """The shells that have not ended, oldest first."""
         found = read_items(ShellInfo, await self._api.json("GET", self._path))

@@ -54,7 +54,7 @@ _EXPECT = (
 )
 _TIMEOUT = (
     "Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, "
-    "its foreground is killed, and another second later the shell ends."
+    "its foreground is killed; if that does not help within 5 seconds, the shell ends."
 )
 
 

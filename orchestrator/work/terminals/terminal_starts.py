@@ -23,13 +23,13 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
+from orchestrator.work.shells.kept_shell import KeptShell
+from orchestrator.work.shells.run_output import RunOutput
 from orchestrator.work.terminals import terminal_record, transcript
 from orchestrator.work.terminals.asciicast import Recording, shown_columns
 from orchestrator.work.terminals.evidence import Evidence
-from orchestrator.work.terminals.kept_shell import KeptShell
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.redacted_output import RedactedOutput
-from orchestrator.work.terminals.run_output import RunOutput
 from orchestrator.work.terminals.shell import Shell
 from orchestrator.work.terminals.spec import TerminalSpec
 from orchestrator.work.terminals.terminal import Status, Terminal, Wait

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orchestrator.host.link.agent_link import AgentLink
+from orchestrator.work.shells.run_output import RunOutput
 from orchestrator.work.terminals.pages import READ_BYTES, Page, RunState
 from orchestrator.work.terminals.redacted_output import RedactedOutput
-from orchestrator.work.terminals.run_output import RunOutput
 from orchestrator.work.terminals.shell import POLL_MS, Shell, ShellLimits, shell_spec
 from orchestrator.work.terminals.spec import TerminalSpec
 from orchestrator.work.terminals.viewers import Size
@@ -30,7 +30,7 @@ _ARGV = (
 _FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 1000
 
 
-class Settings(NamedTuple):
+class ShellSettings(NamedTuple):
     """What a kept shell was created with: its name, directory and additional variables."""
 
     name: str
@@ -43,7 +43,7 @@ def record_name(name: str) -> str:
     return _PREFIX + name
 
 
-def kept_spec(settings: Settings, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
+def kept_spec(settings: ShellSettings, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
     """The terminal of a kept shell; `env` are the session's own variables."""
     return shell_spec(_SIZE, {**env, **settings.env}, limits)._replace(
         tool=record_name(settings.name),
@@ -66,7 +66,7 @@ class Why(enum.StrEnum):
 
 
 @dataclass(eq=False)
-class Run:
+class ShellRun:
     """One command.
 
     `sent` is set when the agent has it, `state` once it has ended, `recorded` when that is on
@@ -112,21 +112,24 @@ class KeptShell(Shell):
         self.name = spec.tool.removeprefix(_PREFIX)
         self.printed = printed
         # The command that runs, and what is known of the latest one.
-        self.run: Run | None = Run(0, "")
+        self.run: ShellRun | None = ShellRun(0, "")
         self.cwd = spec.kept_cwd or ""
-        self.settings: Settings | None = None
+        self.settings: ShellSettings | None = None
         # Held by the one caller that waits for a command.
         self.attended = asyncio.Lock()
         self._waits = False
+        # Grows with what the shell gets, so that a page from before says nothing of afterwards.
+        self._given = 0
         self._over = False
         self._look_ms = _FIRST_LOOK_MS
         self._changed = asyncio.Event()
 
     # Commands.
 
-    async def start(self, run: Run) -> None:
+    async def start(self, run: ShellRun) -> None:
         """Has the agent run a command. Raises: BusyError, ConflictError, and as requests do."""
-        self.run, self._waits, self._look_ms = run, False, _FIRST_LOOK_MS
+        self.run = run
+        self._expect_news()
         params = {"terminal_id": self.id, "number": run.number, "text": run.command}
         try:
             await self._agent.request("pty.run", params)
@@ -136,7 +139,7 @@ class KeptShell(Shell):
         finally:
             run.sent.set()
 
-    async def interrupt(self, run: Run, *, kill: bool = False) -> None:
+    async def interrupt(self, run: ShellRun, *, kill: bool = False) -> None:
         """Interrupts a command, or kills its foreground. Raises: ConflictError if it has ended."""
         await run.sent.wait()
         params = {"terminal_id": self.id, "number": run.number, "kill": kill}
@@ -150,16 +153,23 @@ class KeptShell(Shell):
 
     async def write(self, data: bytes) -> None:
         """Types into the program that runs. Raises: as `Shell.write` does."""
-        self._waits, self._look_ms = False, _FIRST_LOOK_MS
-        await super().write(data)
+        self._expect_news()
+        try:
+            await super().write(data)
+        finally:
+            self._expect_news()
 
-    async def outcome(self, run: Run, expect: str | None) -> Why:
+    def _expect_news(self) -> None:
+        self._waits, self._look_ms = False, _FIRST_LOOK_MS
+        self._given += 1
+
+    async def outcome(self, run: ShellRun, expect: str | None) -> Why:
         """Waits until there is something to answer about a command."""
         while (why := self._why(run, expect)) is None:
             await self._changed.wait()
         return why
 
-    def _why(self, run: Run, expect: str | None) -> Why | None:
+    def _why(self, run: ShellRun, expect: str | None) -> Why | None:
         if run.state is not None:
             return Why.SYNTAX_ERROR if run.state.syntax_error else Why.FINISHED
         if self._over:
@@ -169,7 +179,7 @@ class KeptShell(Shell):
             return Why.MATCHED if self.printed.found else None
         return Why.WAITING if self._waits else None
 
-    async def ended(self, run: Run) -> None:
+    async def ended(self, run: ShellRun) -> None:
         """Waits until a command has ended, or the shell."""
         while run.state is None and not self._over:
             await self._changed.wait()
@@ -184,6 +194,7 @@ class KeptShell(Shell):
 
     async def read(self, wait_ms: int, limit: int = READ_BYTES) -> Page:
         """The next piece of the output, and what it says about the command that runs."""
+        given = self._given
         page = await super().read(wait_ms, limit)
         run = self.run
         if run is not None:
@@ -192,7 +203,7 @@ class KeptShell(Shell):
         if ends or page.waits:
             await self._output.finish()
             await self._flush()
-        self._waits = page.waits and not ends
+        self._waits = page.waits and not ends and given == self._given
         if ends and run is not None and page.run is not None:
             run.state, self.run = page.run, None
             self.cwd = page.run.cwd or self.cwd
@@ -201,7 +212,7 @@ class KeptShell(Shell):
         self._tell()
         return page
 
-    def _ends(self, run: Run, state: RunState) -> bool:
+    def _ends(self, run: ShellRun, state: RunState) -> bool:
         at = state.at
         return state.number == run.number and at is not None and self.position >= at
 

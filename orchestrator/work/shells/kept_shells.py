@@ -13,16 +13,16 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.session import Session
-from orchestrator.work.terminals.kept_shell import (
+from orchestrator.work.shells.kept_shell import (
     NO_BASH,
     KeptShell,
-    Settings,
+    ShellSettings,
     kept_spec,
     record_name,
 )
+from orchestrator.work.shells.shell_runs import RunAnswer, ShellRuns
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.shell import SHELL_LIMITS, ShellLimits
-from orchestrator.work.terminals.shell_runs import Answer, ShellRuns
 from orchestrator.work.terminals.shells import refused_shell
 from orchestrator.work.terminals.terminals import Terminals
 from sandbox_agent.decide.variables import refused_variable
@@ -57,10 +57,10 @@ class KeptShells:
         self._runs = runs
         self._limits = limits
         # The settings of each, by its terminal, and the shells that are being opened.
-        self._opening: dict[tuple[str, str], Settings] = {}
+        self._opening: dict[tuple[str, str], ShellSettings] = {}
 
     async def create(
-        self, principal: Principal, session: Session, settings: Settings
+        self, principal: Principal, session: Session, settings: ShellSettings
     ) -> tuple[KeptShellView, bool]:
         """The shell with these settings, and whether it is new.
 
@@ -90,7 +90,7 @@ class KeptShells:
             del self._opening[place]
 
     async def _open(
-        self, principal: Principal, session: Session, settings: Settings
+        self, principal: Principal, session: Session, settings: ShellSettings
     ) -> OpenTerminal:
         spec = kept_spec(settings, session.terms.env, self._limits)
         lifetime = float(self._limits.lifetime_seconds)
@@ -106,7 +106,7 @@ class KeptShells:
         why = "the image has no bash" if missing else f"the shell does not start: {said}"
         raise ConflictError(why, pty=live.id)
 
-    async def _check(self, principal: Principal, session: Session, settings: Settings) -> None:
+    async def _check(self, principal: Principal, session: Session, settings: ShellSettings) -> None:
         refused = refused_shell(session)
         if refused is None:
             level = session.level
@@ -136,7 +136,7 @@ class KeptShells:
         command: str,
         timeout: float,
         expect: str | None,
-    ) -> Answer:
+    ) -> RunAnswer:
         """Runs a command and returns its answer.
 
         A caller that is cancelled meanwhile stops the command. Raises: BusyError while another
@@ -154,7 +154,7 @@ class KeptShells:
         text: str,
         timeout: float,
         expect: str | None,
-    ) -> Answer:
+    ) -> RunAnswer:
         """Types a text into the program that runs, and returns the command's next answer.
 
         Raises: NotFoundError, ConflictError if the shell has ended or no command runs; BusyError

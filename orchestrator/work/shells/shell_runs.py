@@ -17,21 +17,21 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
+from orchestrator.work.shells.kept_shell import KeptShell, ShellRun, Why
+from orchestrator.work.shells.run_output import Printed
 from orchestrator.work.terminals import transcript
 from orchestrator.work.terminals.evidence_files import EvidenceError
-from orchestrator.work.terminals.kept_shell import KeptShell, Run, Why
 from orchestrator.work.terminals.open_terminal import OpenTerminal
-from orchestrator.work.terminals.run_output import Printed
 from orchestrator.work.terminals.terminals import Terminals
 
 TIMEOUT, CLIENT_GONE = "timeout", "client_gone"
 # How long a command has to end after it was interrupted, and after its foreground was killed.
-_GRACE_SECONDS = 1.0
+_GRACE_SECONDS = (1.0, 5.0)
 # Less than the integers that JSON keeps exactly.
 _NUMBER_BITS = 52
 
 
-class Answer(NamedTuple):
+class RunAnswer(NamedTuple):
     """What has come of a command so far.
 
     `running`: it still runs, and may be given input. `exit_code` is set once it has ended;
@@ -79,7 +79,7 @@ class ShellRuns:
         command: str,
         timeout: float,
         expect: str | None,
-    ) -> Answer:
+    ) -> RunAnswer:
         """Runs a command and returns its answer; a caller that leaves stops it.
 
         Raises: BusyError while another one runs, BudgetExceededError, AuditUnavailableError,
@@ -101,7 +101,7 @@ class ShellRuns:
         text: str,
         timeout: float,
         expect: str | None,
-    ) -> Answer:
+    ) -> RunAnswer:
         """Types into the program that runs; an empty text only waits for the next answer.
 
         Raises: ConflictError if no command runs, BusyError while another caller waits for it, and
@@ -128,9 +128,9 @@ class ShellRuns:
         shell: KeptShell,
         command: str,
         expect: str | None,
-    ) -> Run:
+    ) -> ShellRun:
         counted = await self._budgets.admit(principal, live.session)
-        run = Run(1 + secrets.randbits(_NUMBER_BITS), command)
+        run = ShellRun(1 + secrets.randbits(_NUMBER_BITS), command)
         try:
             await self._record_start(principal, live, shell, run, counted)
         except BaseException:
@@ -161,7 +161,7 @@ class ShellRuns:
             await self._recorder.record(live.session, draft)
             await shell.write(text.encode())
 
-    async def _attend(self, live: OpenTerminal, shell: KeptShell, run: Run) -> None:
+    async def _attend(self, live: OpenTerminal, shell: KeptShell, run: ShellRun) -> None:
         """Records a command's end, whoever waits for it."""
         try:
             await shell.ended(run)
@@ -170,8 +170,13 @@ class ShellRuns:
             run.recorded.set()
 
     async def _answered(
-        self, live: OpenTerminal, shell: KeptShell, run: Run, timeout: float, expect: str | None
-    ) -> Answer:
+        self,
+        live: OpenTerminal,
+        shell: KeptShell,
+        run: ShellRun,
+        timeout: float,
+        expect: str | None,
+    ) -> RunAnswer:
         try:
             with live.session.busy_terminal():
                 why = await self._outcome(live, shell, run, timeout, expect)
@@ -187,7 +192,12 @@ class ShellRuns:
         return _answer(live, shell, run, why)
 
     async def _outcome(
-        self, live: OpenTerminal, shell: KeptShell, run: Run, timeout: float, expect: str | None
+        self,
+        live: OpenTerminal,
+        shell: KeptShell,
+        run: ShellRun,
+        timeout: float,
+        expect: str | None,
     ) -> Why:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -197,17 +207,17 @@ class ShellRuns:
 
     # Stopping.
 
-    def _leave(self, live: OpenTerminal, shell: KeptShell, run: Run) -> None:
+    def _leave(self, live: OpenTerminal, shell: KeptShell, run: ShellRun) -> None:
         self._tasks.spawn(self._stop(live, shell, run, CLIENT_GONE))
 
-    async def _stop(self, live: OpenTerminal, shell: KeptShell, run: Run, reason: str) -> None:
+    async def _stop(self, live: OpenTerminal, shell: KeptShell, run: ShellRun, reason: str) -> None:
         """Interrupts a command, then kills its foreground, then ends the shell."""
-        for kill in (False, True):
+        for kill, seconds in zip((False, True), _GRACE_SECONDS, strict=True):
             # It may have just ended, or its agent does not answer.
             with suppress(PaddockError):
                 await shell.interrupt(run, kill=kill)
             with suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE_SECONDS):
+                async with asyncio.timeout(seconds):
                     await shell.ended(run)
                     return
         self._terminals.end(live, reason)
@@ -216,7 +226,12 @@ class ShellRuns:
     # Records.
 
     async def _record_start(
-        self, principal: Principal, live: OpenTerminal, shell: KeptShell, run: Run, counted: Effect
+        self,
+        principal: Principal,
+        live: OpenTerminal,
+        shell: KeptShell,
+        run: ShellRun,
+        counted: Effect,
     ) -> None:
         cut = live.session.secrets.cut(run.command)
         live.evidence.note("RUN", [transcript.quoted(cut)])
@@ -236,7 +251,7 @@ class ShellRuns:
         )
 
     async def _record_end(
-        self, live: OpenTerminal, shell: KeptShell, run: Run, error: str | None
+        self, live: OpenTerminal, shell: KeptShell, run: ShellRun, error: str | None
     ) -> None:
         state = run.state
         await self._recorder.record(
@@ -282,9 +297,9 @@ def _check_free(shell: KeptShell) -> None:
         raise BusyError(_BUSY, pty=shell.id)
 
 
-def _answer(live: OpenTerminal, shell: KeptShell, run: Run, why: Why) -> Answer:
+def _answer(live: OpenTerminal, shell: KeptShell, run: ShellRun, why: Why) -> RunAnswer:
     state, over = run.state, live.closed.is_set()
-    return Answer(
+    return RunAnswer(
         shell,
         why,
         shell.printed.take(),

@@ -43,6 +43,8 @@ _STEP = rf"""
   builtin printf 'begin\0%s\0\0%s\0' "$__paddock_run" "${{__paddock_error:0:{_MOST_ERROR}}}" \
     >&{CONTROL_FD}
   [[ -n $__paddock_error ]] && __paddock_text=
+  # Start-up files of tools may have set it.
+  PROMPT_COMMAND='builtin eval "$__paddock_loop"'
   [[ $- == *e* ]] || __paddock_again "$__paddock_status"
 }} 2>/dev/null
 builtin eval "$__paddock_text" {CONTROL_FD}>&-
@@ -66,9 +68,8 @@ builtin exit {_LOST_STATUS}
 """
 _BEGIN = """
 builtin export -n PROMPT_COMMAND __paddock_loop __paddock_step
-PS1= PS2= __paddock_run=0
+PROMPT_COMMAND='builtin eval "$__paddock_loop"' PS1= PS2= __paddock_run=0
 __paddock_again() { return "$1"; }
-PROMPT_COMMAND='builtin eval "$__paddock_loop"'
 builtin eval "$__paddock_loop"
 """
 VARIABLES = {"PROMPT_COMMAND": _BEGIN, "__paddock_loop": _LOOP, "__paddock_step": _STEP}

@@ -83,7 +83,7 @@ class Collected:
     def end(self, end: "ExitData") -> None:
         """Prints the object."""
         members = {
-            **end.raw,
+            **{name: value for name, value in end.raw.items() if name != "time"},
             "truncated": self._cut > 0,
             "cut_bytes": self._cut,
         }

@@ -195,7 +195,7 @@ async def test_background(api: Api, path: str) -> None:
     watcher.close()
     resumed = await api.call("GET", process, headers={**SSE, "Last-Event-ID": "8"})
     assert (await read_event(resumed))[0] == "start"
-    assert (await read_event(resumed))[1] == {"offset": 8, "text": "re"}
+    assert (await read_piece(resumed))[1] == {"offset": 8, "text": "re"}
 
     await api.json("POST", process + "/stdin", json={"data": "é"})
     assert api.agent.stdin[started["command_id"]] == "é".encode()

@@ -54,6 +54,7 @@ class Session:
             "stdin": self._executor.stdin,
             "signal": self._executor.signal,
             "cancel": self._executor.cancel,
+            "programs": self._executor.absent,
             "pty.open": self._terminals.open,
             "pty.send": self._terminals.send,
             "pty.write": self._terminals.write,

@@ -76,6 +76,8 @@ Host → agent, requests
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
               replaces the secrets that commands get as variables, and those that were ever given
               to a single command; all of them are cut out of events and errors
+    programs  {names} → {absent: [name]}
+              those that are no executable files of the image, by bare name or absolute path
     ports     {} → {}      starts the process that connects to ports of the sandbox, unless it runs
     stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
     shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL

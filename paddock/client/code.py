@@ -1,14 +1,14 @@
 """Code of a session: cells, run to their end or followed to it, and their contexts."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias
 
 from paddock.client.answers import read, read_items
 from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
 from paddock.client.requests import given, segment
 from paddock.client.streams import answered
+from paddock.contract.base import WORDS
 from paddock.contract.code import (
     CodeContext,
     CodeError,
@@ -24,12 +24,10 @@ _LONGEST_SECONDS = 3600
 _GRACE_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class CodeOutput:
+class CodeOutput(CodePrinted):
     """Text that a cell printed."""
 
-    stream: Literal["stdout", "stderr"]
-    text: str
+    stream: Annotated[Literal["stdout", "stderr"], WORDS]
 
 
 CodeEvent: TypeAlias = CodeStarted | CodeOutput | CodeValue | CodeError | CodeExit
@@ -144,9 +142,9 @@ class CodeContexts(Face[F]):
         return read(CodeContext, await self._api.json("POST", path, body={}))
 
 
-def _event(name: str, data: object) -> CodeEvent | None:
+def _event(name: str, data: Any) -> CodeEvent | None:
     if name in ("stdout", "stderr"):
-        return CodeOutput(cast(Literal["stdout", "stderr"], name), read(CodePrinted, data).text)
+        return read(CodeOutput, {"stream": name, **data})
     model = _MODELS.get(name)
     if model is None:
         raise NotPaddockError(f"the server sends events that are not Paddock's: {name[:64]}")

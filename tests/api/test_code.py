@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.work.code.context import ContextStatus
 from orchestrator.work.code.contexts import MOST_CONTEXTS
 from paddock import CodeExit, CodeOutput, CodeValue, Paddock
-from sandbox_agent.decide.code_frames import MOST_PRINTED_BYTES, encode
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.api.test_exec import SSE, read_events
 from tests.support.fake_runner import FakeRunner
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -60,8 +61,9 @@ async def test_a_cell_is_counted_and_a_used_up_budget_refuses_it(api: Api) -> No
     created = await api.session(permission_level="high", budget={"commands": 2})
     path = f"/api/sessions/{created['id']}"
     await api.json("POST", path + "/code", json={"code": ""})  # the program, and the cell
-    assert (await api.json("GET", path + "/budget"))["commands"]["used"] == 2
-    problem = await api.problem(403, "budget_exceeded", "POST", path + "/code", json={"code": "print a"})
+    problem = await api.problem(
+        429, "budget_exceeded", "POST", path + "/code", json={"code": "print a"}
+    )
     assert problem["kind"] == "commands"
 
 
@@ -125,7 +127,8 @@ async def test_contexts_are_created_listed_restarted_and_removed(api: Api, path:
     assert (await api.json("DELETE", url + "/a"))["name"] == "a"
     await api.problem(404, "not_found", "DELETE", url + "/a")
     await api.problem(404, "not_found", "POST", path + "/code", json={"code": "1", "context": "a"})
-    running = (await api.json("GET", path))["commands"]
+    commands = (await api.json("GET", path))["commands"]
+    running = [each for each in commands if each["status"] == "running"]
     assert [each["command_id"] for each in running] == [unnamed["command_id"]]
 
 
@@ -198,19 +201,6 @@ async def test_wrong_frames_end_only_the_context(api: Api, path: str, name: str)
     assert again["restarted"] == found["lost"]
 
 
-async def test_what_is_printed_is_bounded_whatever_the_program_says(
-    api: Api, runner: FakeRunner, path: str
-) -> None:
-    play = api.agents.plays["python3"]
-    play.fed = lambda show, data: (
-        show("stdout", encode("out", b"x" * 256 * 1024) * 6),
-        show("stdout", encode("end", b"1", data.split(b" ")[1].decode())),
-    )
-    found = await api.json("POST", path + "/code", json={"code": "1"})
-    assert len(found["stdout"]) == MOST_PRINTED_BYTES
-    assert found["cut_bytes"] == 512 * 1024
-
-
 async def test_secrets_in_code_are_not_on_record(api: Api, runner: FakeRunner) -> None:
     secret = "a-secret-of-the-test"
     created = await api.session(permission_level="high", secrets={"TOKEN": secret})
@@ -228,7 +218,7 @@ async def test_the_client_runs_cells(api: Api, path: str) -> None:
         found = await session.run_code("print a\nvalue 42", language="python")
         assert (found.ok, found.text, found.stdout) == (True, "42", "a")
         events = [event async for event in session.run_code_stream("print b\nvalue 7")]
-        assert events[1] == CodeOutput("stdout", "b")
+        assert events[1] == CodeOutput(stream="stdout", text="b")
         assert isinstance(events[2], CodeValue)
         assert isinstance(events[-1], CodeExit)
         made = await session.code_contexts.create("mine")

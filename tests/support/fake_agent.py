@@ -34,21 +34,30 @@ from tests.support.fake_ports import FakePorts
 from tests.support.fake_terminals import FakeTerminals
 from tests.support.limits import WAIT_SECONDS
 
+# Prints something to a stream of a command.
+Print = Callable[[str, bytes], None]
+
 
 @dataclass
 class Play:
-    """A command's script: output and end. With `holds` it runs until it is ended."""
+    """A command's script: output and end. With `holds` it runs until it is ended.
+
+    `fed` and `signalled` react to its standard input and to signals, which else end it.
+    """
 
     stdout: bytes = b""
     stderr: bytes = b""
     exit_code: int = 0
     holds: bool = False
     chunks: list[tuple[str, bytes]] = field(default_factory=list)
+    fed: Callable[[Print, bytes], None] | None = None
+    signalled: Callable[[Print, int], None] | None = None
 
 
 @dataclass
 class _Running:
     params: Message
+    play: Play
     chunks: list[tuple[str, int, bytes]] = field(default_factory=list)
     total: int = 0
     result: Message | None = None
@@ -281,7 +290,7 @@ class FakeAgent:
         command_id, argv = params["command_id"], params["argv"]
         play = self.plays.get(argv[0], Play())
         self.secrets["given"] += params["secrets"].values()
-        running = self._running[command_id] = _Running(params)
+        running = self._running[command_id] = _Running(params, play)
         running.print("stdout", play.stdout)
         running.print("stderr", play.stderr)
         for stream, data in play.chunks:
@@ -316,6 +325,9 @@ class FakeAgent:
             raise AgentRefusalError("conflict", "the command's standard input is closed or full")
         data = base64.b64decode(params["data"])
         self.stdin[command_id] = self.stdin.get(command_id, b"") + data
+        running = self._running[command_id]
+        if running.play.fed is not None:
+            running.play.fed(running.print, data)
         if params["close"]:
             self.end(command_id)
         return {}
@@ -323,6 +335,10 @@ class FakeAgent:
     async def _on_signal(self, params: Message) -> Message:
         if params["command_id"] not in self._running:
             raise AgentRefusalError("not_found", f"command {params['command_id']} does not run")
+        running = self._running[params["command_id"]]
+        if running.play.signalled is not None:
+            running.play.signalled(running.print, params["signal"])
+            return {}
         self.end(params["command_id"], 128 + params["signal"], signal=str(params["signal"]))
         return {}
 

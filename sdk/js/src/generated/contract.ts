@@ -261,6 +261,137 @@ export type ClientSize = {
   rows: number;
 };
 
+/** A cell. */
+export type CodeBody = {
+  code: string;
+  /** `python`, `javascript`, `bash`, or a kernel of the image; by default the context's, or else `python`. */
+  language?: string | null | undefined;
+  /** By default the context with the language's name, which is made when it is first needed. */
+  context?: string | null | undefined;
+  /** Seconds until it is interrupted, up to the level's maximum; by default the level's default. */
+  timeout?: number | null | undefined;
+};
+
+/** A program in the sandbox that executes cells, and keeps their names. */
+export type CodeContext = {
+  name: string;
+  language: string;
+  /** What executes the cells; null until it does. */
+  kernel: string | null;
+  /** `ended`: its names are lost, and its next cell begins it anew. */
+  status: "starting" | "idle" | "busy" | "ended";
+  /** Where it began; null: in the workspace. */
+  cwd: string | null;
+  execution_count: number;
+  /** The command that is its program. */
+  command_id: string | null;
+  created_at: string;
+};
+
+/** A context. */
+export type CodeContextBody = {
+  /** By default a new name. */
+  name?: string | null | undefined;
+  language?: string | undefined;
+  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  cwd?: string | null | undefined;
+};
+
+/** A session's contexts, in the order of their creation. */
+export type CodeContexts = {
+  items: readonly CodeContext[];
+  next: null;
+};
+
+/** An exception of a cell. */
+export type CodeError = {
+  name: string;
+  message: string;
+  traceback: string;
+};
+
+/** The cell's end: the last event. */
+export type CodeExit = {
+  /** `error`: an exception; `died`: its program ended by itself; `interrupted` and `timed_out`: it was stopped. */
+  status: "ok" | "error" | "interrupted" | "timed_out" | "died";
+  /** The cells that the context has executed. */
+  execution_count: number;
+  /** What was left out above the limits of a cell. */
+  cut_bytes: number;
+  /** The context was begun anew for this cell, because its program had ended. */
+  restarted: boolean;
+  /** The context's program has ended, and with it all names; the next cell begins it anew. */
+  lost: boolean;
+  duration_ms: number;
+  audit: AuditPosition;
+};
+
+/** Text that the cell printed. */
+export type CodePrinted = {
+  text: string;
+};
+
+/** What came of a cell. */
+export type CodeResult = {
+  context: string;
+  language: string;
+  cell: string;
+  /** The command that is the context's program. */
+  command_id: string;
+  /** `error`: an exception; `died`: its program ended by itself; `interrupted` and `timed_out`: it was stopped. */
+  status: "ok" | "error" | "interrupted" | "timed_out" | "died";
+  /** The cells that the context has executed. */
+  execution_count: number;
+  /** What was left out above the limits of a cell. */
+  cut_bytes: number;
+  /** The context was begun anew for this cell, because its program had ended. */
+  restarted: boolean;
+  /** The context's program has ended, and with it all names; the next cell begins it anew. */
+  lost: boolean;
+  duration_ms: number;
+  audit: AuditPosition;
+  stdout: string;
+  stderr: string;
+  /** In the order in which they were shown. */
+  results: readonly CodeValue[];
+  error: CodeError | null;
+};
+
+/** The cell has begun. */
+export type CodeStarted = {
+  context: string;
+  language: string;
+  cell: string;
+  /** The command that is the context's program. */
+  command_id: string;
+};
+
+/** A value in every form that it has: as text, as a picture, as data. */
+export type CodeValue = {
+  /** It is the value of the cell's last line. */
+  main: boolean;
+  text?: string | null | undefined;
+  html?: string | null | undefined;
+  markdown?: string | null | undefined;
+  svg?: string | null | undefined;
+  /** In base64. */
+  png?: string | null | undefined;
+  /** In base64. */
+  jpeg?: string | null | undefined;
+  /** In base64. */
+  pdf?: string | null | undefined;
+  latex?: string | null | undefined;
+  javascript?: string | null | undefined;
+  /** The value itself, if it shows itself as JSON. */
+  value?: unknown | undefined;
+  /** A data frame: `columns`, their `types`, the `index`, the first 1,000 `rows`, and the `total` of rows. */
+  data?: unknown | undefined;
+  /** A figure: its `axes`, with titles and labels, and their `elements`: the `type` (line, bar, scatter, pie), the `label`, `x` and `y`. */
+  chart?: unknown | undefined;
+  /** By other MIME types. */
+  other?: Record<string, string> | null | undefined;
+};
+
 /** One command of a session. */
 export type Command = {
   command_id: string;
@@ -3438,6 +3569,78 @@ export interface Operations {
     query: {};
     body: NoBody;
     answer: Shell;
+    events: never;
+  };
+  /** Run code */
+  run_code: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeBody;
+    answer: CodeResult;
+    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
+  };
+  /** List code contexts */
+  list_code_contexts: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContexts;
+    events: never;
+  };
+  /** Create a code context */
+  create_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeContextBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Restart a code context */
+  restart_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Interrupt a code context */
+  interrupt_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Remove a code context */
+  remove_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContext;
     events: never;
   };
   /** Read a file */

@@ -15,6 +15,7 @@ from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_requests import FileRequests
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
@@ -33,6 +34,7 @@ class WorkFloor:
     executions: Executions
     files: Files
     file_archives: FileArchives
+    file_trees: FileTrees
     approvals: Approvals
     terminals: Terminals
     captures: Captures
@@ -83,6 +85,7 @@ def open_work(
         executions,
         files,
         FileArchives(file_requests),
+        FileTrees(file_requests),
         approvals,
         terminals,
         captures,

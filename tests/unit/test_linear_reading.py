@@ -37,7 +37,6 @@ from orchestrator.record.secrets.request_head import parse_head
 from orchestrator.rules.egress.limits import EgressLimits
 from orchestrator.rules.policy.decision import check_command
 from orchestrator.rules.policy.explanation import explain_command
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools import cedar
 from orchestrator.rules.tools.scope import Scope, load_scope
@@ -50,6 +49,7 @@ from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery
 from paddock.contract.turns import TurnBody
 from paddock.contract.words import MAX_LINE
+from sandbox_agent.decide.globs import Globs
 from sandbox_agent.decide.redaction import Redactor
 from tests.support.raised import raised
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.rules.policy.explanation import explain_operation
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import (
     BUILT_IN,
     EXECUTIONS,
@@ -20,6 +19,7 @@ from orchestrator.rules.policy.session_policy import (
 )
 from paddock.contract.remedies import POLICIES
 from paddock.contract.words import OperationName
+from sandbox_agent.decide.globs import Globs
 
 EVERYTHING = replace(
     SAFE_EDIT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from orchestrator.ground.errors import PermissionDeniedError
-from orchestrator.rules.policy.globs import Globs
+from sandbox_agent.decide.globs import Globs
 
 LISTS = frozenset({"world.list", "world.search"})
 READS = LISTS | {"world.read", "world.fingerprint"}

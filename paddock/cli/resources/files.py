@@ -104,8 +104,9 @@ async def put(
     if target.endswith("/"):
         target += source.name
     with source.open("rb") as file:
-        given = {"permissions": stat.S_IMODE(kind), "modified": modified}
-        await found.files.write(target, file, **given, parents=True)
+        await found.files.write(
+            *(target, file), permissions=stat.S_IMODE(kind), modified=modified, parents=True
+        )
 
 
 @app.command(epilog=example("paddock files get web-1 build ./build"))

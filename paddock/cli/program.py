@@ -18,6 +18,7 @@ from paddock.cli.resources import (
     commands,
     egress,
     events,
+    file_trees,
     files,
     hooks,
     mcp,
@@ -84,6 +85,7 @@ def build() -> TyperGroup:
     app.callback(epilog=_EPILOGUE)(root)
     commands.add_to(app)
     snapshots.add_to(sessions.app)
+    file_trees.add_to(files.app)
     shell.add_to(app)
     mcp.add_to(app)
     own = server()

@@ -118,6 +118,9 @@ class Watching:
         if event.mask & inotify.OVERFLOW:
             self._start_again()
             return
+        half = event.mask & inotify.MOVED_TO and self._moving and event.cookie == self._moving[0]
+        if not half:
+            self._left()
         directory = self._paths.get(event.watch)
         if directory is None:
             return
@@ -130,10 +133,6 @@ class Watching:
                 self.ended = True
             return
         path = f"{directory}/{event.name}" if directory else event.name
-        if self._moving is not None and not (
-            event.mask & inotify.MOVED_TO and event.cookie == self._moving[0]
-        ):
-            self._left()
         if event.mask & inotify.MOVED_TO:
             self._arrived(event, path)
         elif event.mask & inotify.MOVED_FROM:

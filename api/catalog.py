@@ -29,6 +29,7 @@ from api.operations import (
     session_changes,
     sessions,
     settings,
+    shells,
     snapshots,
     spawns,
     terminals,
@@ -40,8 +41,8 @@ from api.shape.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
-    *(commands, processes, files, file_archives, file_trees, terminals, live_terminals, tools),
-    *(turns, runs, run_sockets, spawns),
+    *(commands, processes, shells, files, file_archives, file_trees, terminals, live_terminals),
+    *(tools, turns, runs, run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )

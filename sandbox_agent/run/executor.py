@@ -91,6 +91,11 @@ class Executor:
         chunks = given.chunks(params, "chunks")
         reply({"stored": self.outputs.restore(command_id, chunks, total, self._room)})
 
+    def absent(self, params: Message, reply: Reply) -> None:
+        """Answers which of these programs the image lacks. Raises: AgentError."""
+        names = given.texts(params, "names")
+        reply({"absent": [name for name in names if find_program(name) is None]})
+
     def _decide(self, argv: list[str], cwd: str) -> str:
         """Repeats the control plane's string rules in the agent; returns the absolute directory."""
         directory = commands.normalize_cwd(cwd, anywhere=self._allowed is None)

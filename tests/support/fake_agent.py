@@ -332,6 +332,9 @@ class FakeAgent:
             self.end(params["command_id"], 143, signal="SIGTERM", reason=params["reason"])
         return {}
 
+    async def _on_programs(self, _params: Message) -> Message:
+        return {"absent": []}
+
     async def _on_ports(self, _params: Message) -> Message:
         self.ports.start()
         return {}

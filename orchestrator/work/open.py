@@ -90,7 +90,7 @@ def open_work(
         executions,
         files,
         FileArchives(file_requests),
-        FileTrees(file_requests),
+        FileTrees(file_requests, ground.aside),
         approvals,
         terminals,
         captures,

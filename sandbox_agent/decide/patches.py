@@ -17,6 +17,8 @@ MOST_HUNKS = 10_000
 _MOST_SEARCHED_LINES = 4_000_000
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@", re.ASCII)
 _NOTHING = "/dev/null"
+# Of a name with its quotes, in which a byte may take four characters, and what follows it.
+_LONGEST_NAME = 20_000
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\([0-3][0-7]{2}|.)", re.DOTALL)
@@ -278,6 +280,8 @@ class _Reader:
     def _name(self, text: str) -> str | None:
         """A file's name; None for `/dev/null`. Raises: PatchError."""
         text = text.rstrip("\r")
+        if len(text) > _LONGEST_NAME:
+            raise self._wrong("a file's name is too long")
         quoted = _QUOTED.match(text)
         name = _unquoted(quoted[1]) if quoted else text.partition("\t")[0].rstrip()
         if not name:
@@ -338,7 +342,7 @@ def _stripped(old: str | None, new: str | None) -> tuple[str | None, str | None]
 
 def _both(text: str) -> tuple[str, str] | None:
     """The names of `diff --git a/NAME b/NAME`, if they are one name."""
-    quoted = _QUOTED.match(text)
+    quoted = _QUOTED.match(text) if len(text) <= 2 * _LONGEST_NAME else None
     if quoted:
         name = _unquoted(quoted[1]).removeprefix("a/")
         return (name, name) if name else None

@@ -1,8 +1,10 @@
 """Searches, patches, copies and watches: what concerns several files at once."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, ValidationError
+from orchestrator.ground.threads import Aside
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.link.messages import malformed
 from orchestrator.rules.access.keys import Principal
@@ -94,8 +96,10 @@ class FileTrees:
     All methods raise what those of `Files` do. Sessions with a context pack may not do any of this.
     """
 
-    def __init__(self, requests: FileRequests) -> None:
+    def __init__(self, requests: FileRequests, aside: Aside) -> None:
+        """Long patches are read `aside`."""
         self._requests = requests
+        self._aside = aside
 
     async def search(
         self,
@@ -137,7 +141,7 @@ class FileTrees:
         Raises: ValidationError for what is no patch; ConflictError with `rejects`, what does not
         apply, if anything does not.
         """
-        names = patch_names(text)
+        names = await self._aside.call(len(text), partial(patch_names, text))
         link = None
         paths: dict[str, str] = {}
         for name in names:

@@ -802,7 +802,7 @@ export type ExplainBody = {
   /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** An operation of a turn. */
-  operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
+  operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
   /** The operation's arguments. */
   args?: OperationArgs | null | undefined;
 };
@@ -1457,9 +1457,9 @@ export type ListedPolicy = {
   name: string | null;
   /** Of its rules. */
   sha256: string;
-  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   /** These are denied even if they are allowed. */
-  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
@@ -2372,9 +2372,9 @@ export type SessionPolicy = {
   name: string | null;
   /** Of its rules. */
   sha256: string;
-  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   /** These are denied even if they are allowed. */
-  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
@@ -2384,8 +2384,8 @@ export type SessionPolicy = {
 export type SessionPolicyBody = {
   /** Default: `SAFE_ANALYSIS`. */
   extends?: string | null | undefined;
-  allowed_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
-  denied_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
+  allowed_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
+  denied_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
   world_rules?: WorldRulesBody | null | undefined;
   llm_rules?: LlmRulesBody | null | undefined;
   execution_rules?: ExecutionRulesBody | null | undefined;

@@ -52,7 +52,7 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
         ("output-bytes", result.output_bytes),
     )
     recorded = {"command_id": command.id, "exit_code": result.exit_code}
-    return Done(value, recorded, staged=StagedChange("run", command=shown))
+    return Done(value, recorded, staged=(StagedChange("run", command=shown),))
 
 
 async def _output(

@@ -20,6 +20,7 @@ from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
@@ -60,6 +61,7 @@ class Services(NamedTuple):
     """
 
     files: Files
+    file_trees: FileTrees
     executions: Executions
     models: Models
     staged: Callable[[Principal, Session], Awaitable[ProposalPage]]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as SchemaError
 
+from orchestrator.programs.turns.operations.patched import MOST_PATCH
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
 from orchestrator.programs.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
@@ -89,6 +90,16 @@ class WriteFileArguments(_Arguments):
 
     path: _Path
     text: str = Field(description="All of the file's new content.")
+
+
+class PatchFilesArguments(_Arguments):
+    """A patch."""
+
+    patch: str = Field(
+        min_length=1,
+        max_length=MOST_PATCH,
+        description="Lines `--- OLD`, `+++ NEW`, and hunks; /dev/null for no file.",
+    )
 
 
 class ListFilesArguments(_Arguments):
@@ -233,6 +244,15 @@ TOOLS: dict[str, RunTool] = {
             ("world.write",),
             lambda given: Operation("world.write", (given.path, given.text)),
             lambda given, value: f"{value} bytes are written",
+        ),
+        RunTool(
+            "patch_files",
+            "Applies a unified diff, as `diff -u` prints it, to files, all or nothing. The old "
+            "lines of a hunk must be exactly those of the file.",
+            PatchFilesArguments,
+            ("world.patch",),
+            lambda given: Operation("world.patch", (given.patch,)),
+            lambda given, value: "\n".join(f"{action} {path}" for action, path in plain(value)),
         ),
         RunTool(
             "list_files",

@@ -10,7 +10,12 @@ from orchestrator.work.shells.kept_shells import MOST_SHELLS
 from paddock import BusyError, ConflictError, Paddock
 from paddock.contract.shells import MOST_SHELL_COMMAND
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_mcp import Talk
+from tests.api.test_runs import model, results, send
+from tests.support.models import Answer, ModelServer, calling
 from tests.support.until import until
+
+__all__ = ["model"]
 
 SHELLS = "/api/sessions/box/shells"
 
@@ -230,3 +235,53 @@ async def test_a_session_s_end_ends_a_command(api: Api) -> None:
     assert (answer["status"], answer["running"]) == ("ended", False)
     assert answer["ended"] == "session_ended"
     assert len(await events(api, "shell.result")) == 1
+
+
+async def test_a_model_has_shells_where_the_level_permits_them(
+    api: Api, model: ModelServer
+) -> None:
+    await high(api, policy="SAFE_WORK")
+    model.answers = [
+        calling(("shell", {"command": "cd x"}), ("shell", {"command": "ask name"})),
+        calling(("shell_input", {"text": "bob\n"}), ("shell", {"command": "exit 3"})),
+        calling(("shell", {"command": "again"})),
+        Answer("done"),
+    ]
+    path = "/api/sessions/box"
+    ran = await send(api, path)
+    assert ran["text"] == "done"
+    assert results(model) == [
+        "ran cd x\n\n[finished; exit code 0; in /workspace]",
+        "name ? \n[waiting; it still runs; in /workspace]",
+        "got bob\n\n[finished; exit code 0; in /workspace]",
+        "[ended; exit code 3; in /workspace; the shell has ended (exited)]",
+        "ran again\n\n[finished; exit code 0; in /workspace]",
+    ]
+    assert len(await events(api, "shell.run")) == 4
+    lowered = {"settings": {"permission_level": "medium"}}
+    await api.json("PUT", f"{path}/settings", json=lowered, key=OPERATOR_KEY)
+    model.answers = [calling(("shell", {"command": "no"})), Answer("done")]
+    await send(api, path)
+    offered = {each["function"]["name"] for each in model.bodies[-1]["tools"]}
+    assert "exec" in offered
+    assert not offered & {"shell", "shell_input"}
+    assert "shell" in results(model)[-1]
+    assert len(await events(api, "shell.run")) == 4
+
+
+async def test_an_agent_has_shells_by_mcp(api: Api) -> None:
+    talk = Talk(api, await high(api))
+    await talk.begin()
+    await talk.say("create_shell", name="main")
+    ran = await talk.say("run_in_shell", shell="main", command="return 4")
+    assert ran == "[finished; exit code 4; in /workspace]"
+    assert "waiting" in await talk.say("run_in_shell", shell="main", command="ask name")
+    assert "got bob" in await talk.say("give_shell_input", shell="main", text="bob")
+    await talk.say("interrupt_shell", shell="main")
+    assert "main" in await talk.say("list_shells")
+    await talk.say("close_shell", shell="main")
+    assert "main" not in await talk.say("list_shells")
+    gone = await talk.call("run_in_shell", shell="main", command="true")
+    assert gone["isError"]
+    assert "create it again" in str(gone)
+    assert len(await events(api, "shell.result")) == 2

@@ -33,7 +33,7 @@ from paddock.contract.audit import AuditEvent
 from paddock.contract.budget import Budget
 from paddock.contract.explanations import Explanation
 from paddock.contract.inspection import InspectedSession
-from paddock.contract.sessions import Handle
+from paddock.contract.sessions import Handle, SessionSettings
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.tools import Tool
 
@@ -196,6 +196,26 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         return await self._change("interrupt", given(message=message))
 
     @method
+    async def set_timeout(
+        self, *, idle: int | None = None, wall: int | None = None
+    ) -> SessionSettings:
+        """Changes the time-outs, in seconds: without activity, and from the session's creation.
+
+        None: as it is. The answer's `deadlines` say when it ends now. Raises: ValidationError above
+        the operator's maximum.
+        """
+        return await self._set_times(idle_timeout=idle, wall_timeout=wall)
+
+    @method
+    async def keep_alive(self, seconds: int) -> SessionSettings:
+        """Lengthens the time-outs so that neither ends the session for so long from now.
+
+        The answer's `deadlines` say when it ends now. The time of its budget is not lengthened.
+        Raises: ValidationError above the operator's maximum.
+        """
+        return await self._set_times(keep_alive=seconds)
+
+    @method
     async def set_episode(self, episode_id: str | None) -> SessionInfo:
         """Names the episode of the session's work; None: it has none."""
         body = {"episode_id": episode_id}
@@ -227,6 +247,11 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         url = f"{self._path}/{action}"
         answer = await self._api.json("POST", url, body=body or {}, timeout=ENGINE_SECONDS)
         return self._take(answer)
+
+    async def _set_times(self, **members: int | None) -> SessionSettings:
+        url, body = f"{self._path}/settings", {"settings": given(**members)}
+        answer = await self._api.json("PUT", url, body=body, timeout=ENGINE_SECONDS)
+        return read(SessionSettings, answer)
 
     async def _lives(self) -> bool:
         try:

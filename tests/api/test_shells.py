@@ -1,6 +1,7 @@
 """Shells that keep their state, with a fake agent: creation, answers, refusals, records, ends."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from paddock.contract.shells import MOST_SHELL_COMMAND
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_mcp import Talk
 from tests.api.test_runs import model, results, send
+from tests.support.cli import Ended, run_beside
 from tests.support.models import Answer, ModelServer, calling
 from tests.support.until import until
 
@@ -199,6 +201,65 @@ async def test_the_end_of_the_time(
     sent = [each["kill"] for each in api.agent.terminals.all[made["pty"]].sent if "kill" in each]
     assert sent == [False, True][: 1 + stubborn]
     assert (await run(api, "echo on"))["status"] == "finished"
+
+
+async def test_a_shell_that_does_not_start(api: Api) -> None:
+    await high(api)
+    body = {"cwd": "/no-bash"}
+    problem = await api.problem(409, "conflict", "POST", SHELLS, json=body, key=OPERATOR_KEY)
+    assert "the image has no bash" in problem["detail"]
+    assert (await api.json("GET", SHELLS, key=OPERATOR_KEY))["items"] == []
+    await create(api, "default")
+
+
+async def test_a_paused_session_keeps_its_command(api: Api) -> None:
+    await high(api)
+    made = await create(api)
+    running = asyncio.create_task(run(api, "hang out", timeout=1))
+    terminal = api.agent.terminals.all[made["pty"]]
+    await until(lambda: bool(terminal.sent))
+    await api.json("POST", "/api/sessions/box/pause", key=OPERATOR_KEY)
+    answer = await running
+    assert (answer["status"], answer["running"], answer["output"]) == ("timed_out", True, "out\n")
+    assert not any("kill" in each for each in terminal.sent)
+    await api.json("POST", "/api/sessions/box/resume", key=OPERATOR_KEY)
+    body = {"text": "on\n"}
+    answer = await api.json("POST", f"{SHELLS}/main/input", json=body, key=OPERATOR_KEY)
+    assert (answer["status"], answer["output"]) == ("finished", "got on\n")
+
+
+async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    await high(api)
+
+    async def paddock(command: str, *words: str, stdin: bytes = b"") -> Ended:
+        return await run_beside("shells", command, "box", *words, stdin=stdin)
+
+    made = await paddock("create", "--name", "main", "--cwd", "src", "-e", "A=1", "--json")
+    assert (made.status, json.loads(made.out)["name"]) == (0, "main")
+    ran = await paddock("run", "--name", "main", "cd x")
+    assert (ran.status, ran.out) == (0, "ran cd x\n")
+    assert (await paddock("run", "return 7")).status == 7
+    assert (await paddock("run", "-", stdin=b"a\nb")).out == "ran a\nb\n"
+    wrong = await paddock("run", "wrong")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "syntax error" in wrong.err
+    waits = await paddock("run", "ask name")
+    assert (waits.status, waits.out) == (6, "name ? ")
+    assert "paddock shells input" in waits.err
+    assert (await paddock("input", "bob")).out == "got bob\n"
+    listed = await paddock("list")
+    assert "main" in listed.out
+    assert "default" in listed.out
+    assert (await paddock("interrupt")).status == 0
+    assert (await paddock("rm", "--name", "main")).status == 0
+    gone = await paddock("input", "--name", "main", "x")
+    assert gone.status != 0
+    assert "create it again" in gone.err
+    ended = await paddock("run", "exit 3")
+    assert ended.status == 3
+    assert "the shell has ended" in ended.err
 
 
 async def test_one_command_at_a_time_and_a_client_that_leaves(api: Api) -> None:

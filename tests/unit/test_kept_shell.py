@@ -162,6 +162,13 @@ def test_the_end_waits_until_all_output_is_read(shell: KeptShell, bash: Bash) ->
     assert page["run"]["ended"]["at"] == MOST_BYTES + len(b"last")
 
 
+def test_what_was_not_read_is_no_input_of_the_next_command(shell: KeptShell, bash: Bash) -> None:
+    os.write(shell._master, b"left\n")
+    shell.run(7, "cat")
+    os.write(shell._master, b"new\n")
+    assert os.read(bash.slave, 100) == b"new\n"
+
+
 def test_only_a_command_waits_for_input(shell: KeptShell, bash: Bash) -> None:
     bash.waits = True
     assert read(shell)["waits"] is False

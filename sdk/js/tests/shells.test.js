@@ -1,21 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ConflictError } from "paddock";
+import { BusyError, ConflictError } from "paddock";
 import { withSession } from "./support/clients.js";
 
-test("a shell keeps its state between commands", async () => {
+test("a shell runs commands and drives their programs", async () => {
   await withSession({ permission_level: "high" }, async (session) => {
     const shell = await session.shells.create("main", { env: { OWN: "1" } });
-    await shell.run("cd /tmp; f() { echo $OWN $x; }; x=2");
-    const answer = await shell.run("pwd; f; (exit 3)");
-    assert.deepEqual([answer.status, answer.exit_code], ["finished", 3]);
-    assert.equal(answer.output, "/tmp\n1 2\n");
-    const asked = await shell.run("read name; echo hello $name");
-    assert.equal(asked.status, "waiting");
-    const ran = await shell.input("bob\n");
-    assert.equal(ran.output, "hello bob\n");
-    assert.equal((await shell.run("sleep 60", { timeout: 0.3 })).status, "timed_out");
-    assert.equal((await shell.interrupt()).running, false);
+    const answer = await shell.run("make");
+    assert.deepEqual([answer.status, answer.output], ["finished", "ran make\n"]);
+    assert.equal((await shell.run("return 3")).exit_code, 3);
+    assert.equal((await shell.run("wrong")).status, "syntax_error");
+    const asked = await shell.run("ask name");
+    assert.deepEqual([asked.status, asked.running], ["waiting", true]);
+    await assert.rejects(shell.run("make"), BusyError);
+    assert.equal((await shell.input("bob\n")).output, "got bob\n");
+    const seen = await shell.run("hang one two", { expect: "two" });
+    assert.equal(seen.status, "matched");
+    assert.equal((await shell.interrupt()).name, "main");
+    while ((await shell.refresh()).running);
+    assert.equal((await shell.run("hang", { timeout: 0.1 })).status, "timed_out");
     assert.deepEqual((await session.shells.list()).map(({ name }) => name), ["main"]);
     await shell.close();
     await assert.rejects(session.shells.get("main"), ConflictError);

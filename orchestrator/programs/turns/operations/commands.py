@@ -44,8 +44,7 @@ async def shell(
     """
     if name:
         return await in_kept_shell(context, script, name, milliseconds, expect, typed)
-    argv = ["bash", "-c", script]
-    return await run_command(context, ExecRequest(argv=argv, collect=True), script)
+    return await run_command(context, ExecRequest(shell=script, collect=True), script)
 
 
 async def run_command(context: OperationContext, request: ExecRequest, shown: str) -> Done:

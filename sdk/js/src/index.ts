@@ -29,5 +29,6 @@ export type { Messages, RunEvent, RunTerms } from "./runs.js";
 export { Secrets, SessionSecrets } from "./secrets.js";
 export { Session } from "./session.js";
 export { Sessions, type SessionTerms } from "./sessions.js";
+export { type AnswerTerms, Shell, Shells } from "./shells.js";
 export { Terminal, Terminals } from "./terminals.js";
 export { Turns } from "./turns.js";

@@ -35,6 +35,7 @@ import { Proposals } from "./proposals.js";
 import { resumed } from "./resumed.js";
 import { type Messages, type RunEvent, type RunTerms, Runs } from "./runs.js";
 import { SessionSecrets } from "./secrets.js";
+import { Shells } from "./shells.js";
 import { Terminals } from "./terminals.js";
 import { Turns } from "./turns.js";
 
@@ -58,6 +59,7 @@ export class Session extends Disposable {
   readonly files: Files;
   readonly processes: Processes;
   readonly terminals: Terminals;
+  readonly shells: Shells;
   readonly turns: Turns;
   readonly ports: Ports;
   readonly proposals: Proposals;
@@ -81,6 +83,7 @@ export class Session extends Disposable {
     this.files = new Files(api, info.id);
     this.processes = new Processes(api, info.id);
     this.terminals = new Terminals(api, info.id);
+    this.shells = new Shells(api, info.id);
     this.turns = new Turns(api, info.id);
     this.ports = new Ports(api, info.id);
     this.proposals = new Proposals(api, info.id);

@@ -130,7 +130,7 @@ class Command:
         except OSError:
             _close_all(pipes)
             raise
-        _close_all(ends)
+        _close_all(ends.descriptors)
         self._streams = {out_read: STDOUT, err_read: STDERR}
         for fd in self._streams:
             os.set_blocking(fd, False)

@@ -34,7 +34,13 @@ from tests.support.previews import Previews, previews
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 TOKEN = secrets.token_hex(16)
-CELL = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": []}
+CELL: dict[str, object] = {
+    "cell_type": "code",
+    "execution_count": None,
+    "id": "a",
+    "metadata": {},
+    "outputs": [],
+}
 BOOK = {
     "cells": [{**CELL, "source": "6 * 7"}],
     "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},

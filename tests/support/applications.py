@@ -44,7 +44,7 @@ def archive_of(name: str, directory: Path) -> bytes:
 def npm_project(name: str, directory: Path) -> Path:
     """A project with all that it needs, installed into the directory by its lock file."""
     npm = shutil.which("npm")
-    assert npm is not None, "no npm: install Node.js with npm"
+    assert npm is not None, "no npm: `make node` installs it"
     project = shutil.copytree(_LOCKS / name, directory / name)
     options = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
     run_in(project, npm, "ci", "--silent", *options)

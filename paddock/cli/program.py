@@ -25,6 +25,7 @@ from paddock.cli.resources import (
     packs,
     policies,
     ports,
+    processes,
     proposals,
     ptys,
     runs,
@@ -34,6 +35,7 @@ from paddock.cli.resources import (
     snapshots,
     spawn,
     tools,
+    top,
     turns,
 )
 from paddock.cli.server import server
@@ -84,6 +86,8 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     commands.add_to(app)
+    processes.add_to(app)
+    top.add_to(app)
     snapshots.add_to(sessions.app)
     shell.add_to(app)
     mcp.add_to(app)

@@ -662,12 +662,14 @@ export type Evidence = {
   recording_truncated: boolean;
 };
 
-/** The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`. */
+/** The body of `POST …/exec`: exactly one of `command`, `argv`, `shell` and `tool`. */
 export type ExecBody = {
   /** A line that is split at spaces; quotes keep them. No shell reads it. */
   command?: string | null | undefined;
   /** The words of a command. */
   argv?: readonly string[] | null | undefined;
+  /** A line that bash runs as it is: pipes, redirections, variables. Only at levels that permit any command. */
+  shell?: string | null | undefined;
   /** A oneshot tool, whose manifest defines the command. */
   tool?: string | null | undefined;
   /** The tool's arguments by name. */
@@ -684,7 +686,11 @@ export type ExecBody = {
   stdin_base64?: string | null | undefined;
   /** Standard input stays open for later input. */
   stdin_open?: boolean | undefined;
-  /** Seconds, up to the level's maximum; by default the level's default, and no limit in the background. */
+  /** Standard error goes where standard output goes: one stream, in order. */
+  merge?: boolean | undefined;
+  /** A file of the workspace that gets what the command prints, both streams in order, instead of the answer. It is emptied first; its directory must exist. */
+  output_file?: string | null | undefined;
+  /** Seconds, also fractions, up to the level's maximum; by default the level's default, and no limit in the background. */
   timeout?: number | null | undefined;
   /** Answer when the command has started; it outlives the request. */
   background?: boolean | undefined;
@@ -765,6 +771,8 @@ export type ExitData = {
   /** For a oneshot tool whose manifest keeps evidence, once it is kept; null after a restart of the control plane. */
   evidence: CommandEvidence | null;
   audit: AuditPosition;
+  /** When; absent if it is not known. */
+  time?: string | null | undefined;
 };
 
 /** What a reviewer saw. */
@@ -1617,6 +1625,8 @@ export type Output = {
   text: string;
   /** The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent. */
   data_base64?: string | null | undefined;
+  /** When the agent read the first byte of it, within 10 ms; absent if that is not known any more, as after a change of the level. */
+  time?: string | null | undefined;
 };
 
 /** Text that a command printed; `offset` counts the bytes of both streams together. */
@@ -1625,6 +1635,8 @@ export type OutputData = {
   text: string;
   /** The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent. */
   data_base64?: string | null | undefined;
+  /** When the agent read the first byte of it, within 10 ms; absent if that is not known any more, as after a change of the level. */
+  time?: string | null | undefined;
   /** Bytes directly before it that were not kept; absent if none. */
   cut?: number | undefined;
 };
@@ -1731,6 +1743,8 @@ export type Problem = {
   request_id: string;
   /** The policy's rule that refused. */
   rule?: string | null | undefined;
+  /** What to do instead, where that depends on the session. */
+  remedy?: string | null | undefined;
   /** The path that was refused. */
   path?: string | null | undefined;
   /** The first files that differ from the context pack. */
@@ -2488,6 +2502,8 @@ export type Start = "warm" | "cold";
 /** The command has started. */
 export type StartData = {
   command_id: string;
+  /** When; absent if it is not known. */
+  time?: string | null | undefined;
 };
 
 /** A session's status; the last three are final. */

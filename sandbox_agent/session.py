@@ -58,6 +58,8 @@ class Session:
             "pty.open": self._terminals.open,
             "pty.send": self._terminals.send,
             "pty.write": self._terminals.write,
+            "pty.run": self._terminals.run,
+            "pty.interrupt": self._terminals.interrupt,
             "pty.resize": self._terminals.resize,
             "pty.read": self._terminals.read,
             "pty.signal": self._terminals.signal,

@@ -51,6 +51,17 @@ class NewSession:
     child: Child | None = None
 
 
+class NewTimeouts(NamedTuple):
+    """Other time-outs for a session, in seconds; None: as they are.
+
+    `keep_alive`: neither may end it for that long from now.
+    """
+
+    idle: int | None = None
+    wall: int | None = None
+    keep_alive: int | None = None
+
+
 class Registered(NamedTuple):
     """A new session, its handle, and the sessions that were suspended to make room for it."""
 

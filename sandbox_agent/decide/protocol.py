@@ -34,19 +34,27 @@ Host → agent, requests
               starts a program on its own terminal, confined as commands are except for what it
               `needs`; it ends with a `pty.exit` event. `commands`: the names under which lines are
               sent; null: any bytes may be written, as to a shell. Only for levels that allow any
-              command; it has the variables of commands, the session's secrets included
+              command; it has the variables of commands, the session's secrets included. `kept`:
+              the shell, bash, runs the commands of `pty.run`, and begins in the directory `cwd`
     pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  sends one line, checked
               and terminated; `mark`: how many bytes the program had printed before. `files`:
               copies that exist until the next line or the end, and that nothing in the sandbox can
               change
     pty.write {terminal_id, data} → {}  writes bytes as they are, if it has no `commands`; answered
               when the kernel has taken them all, or `busy` if the program does not read
+    pty.run   {terminal_id, number, text} → {}  runs a command in a kept shell, one at a time; the
+              random `number` names it. `pty.read` then answers with `run` too, and `waits` says
+              whether a program of its foreground waits for input
+    pty.interrupt {terminal_id, number, kill} → {reached}  SIGINT to the foreground of that run;
+              `kill`: KILL, if that is not the shell itself
     pty.resize {terminal_id, rows, cols} → {}        if it has no `commands`
     pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
               {exit_code, signal, reason}}  lossless: bytes before `after` count as received. When
               too many bytes are held, the terminal is not read and the program waits. `waits`:
               nothing is left to read and the program waits for input; `line_bytes`: the longest
-              line that may be sent
+              line that may be sent. A kept shell's answer has `run`: {number, syntax_error, ended:
+              null | {exit_code, cwd, at}} of the latest run; `at`: where its output ends. Run 0 is
+              the shell's start
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
     file.open {op: read|write|append, path, permissions, modified, parents, links} → {stream, size,

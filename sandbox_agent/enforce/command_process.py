@@ -16,8 +16,11 @@ from sandbox_agent.enforce.profile import Profile, Reads
 from sandbox_agent.enforce.reads.contents import Contents
 
 _NOT_FOUND = 127
-# Of a plan: three pipes and the document.
-_DESCRIPTORS = 4
+# Of a plan: at most four pipes, and the document.
+_DESCRIPTORS = 5
+# Where a program has its `control`: above all that a guard has open.
+CONTROL_FD = 200
+_TARGETS = (0, 1, 2, CONTROL_FD)
 
 
 class Plan(NamedTuple):
@@ -43,11 +46,20 @@ class Plan(NamedTuple):
 
 
 class Pipes(NamedTuple):
-    """The command's ends of its three standard streams."""
+    """The command's ends of its three standard streams.
+
+    `control`: one end of a socket to the agent, which the program has as `CONTROL_FD`.
+    """
 
     stdin: int
     stdout: int
     stderr: int
+    control: int | None = None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All of them, in this order."""
+        return [fd for fd in self if fd is not None]
 
 
 class Prepared(NamedTuple):
@@ -125,7 +137,7 @@ def _tried(
     plan = prepared.plan
     try:
         os.setsid()
-        for target, fd in enumerate(prepared.pipes):
+        for target, fd in zip(_TARGETS, prepared.pipes.descriptors, strict=False):
             os.dup2(fd, target)
         if plan.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -137,7 +137,7 @@ class Command:
         except OSError:
             _close_all(pipes)
             raise
-        _close_all(set(ends))
+        _close_all(set(ends.descriptors))
         self._streams = streams
         for fd in self._streams:
             os.set_blocking(fd, False)

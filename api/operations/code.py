@@ -10,7 +10,7 @@ from api.shape.answers import HEARTBEAT_SECONDS, Event, EventStream, Made
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, Events, operation
 from api.views import code as views
-from orchestrator.work.code.cell import Cell, CellStatus, Printed, Raised
+from orchestrator.work.code.cell import Cell, CellStatus, CellText, Raised
 from orchestrator.work.code.cells import Cells, CodeRequest
 from orchestrator.work.code.contexts import Contexts
 from paddock.contract.code import (
@@ -79,7 +79,7 @@ async def _watch(cell: Cell) -> AsyncGenerator[Event | None]:
         async for event in events:
             if event is None:
                 yield None
-            elif isinstance(event, Printed):
+            elif isinstance(event, CellText):
                 yield Event(event.stream, CodePrinted(text=event.text))
             elif isinstance(event, Raised):
                 yield Event("exception", views.raised(event))

@@ -5,7 +5,7 @@ from typing import Any
 from api.shape.objects import members
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.work.code import context as domain
-from orchestrator.work.code.cell import Cell, CellEnd, Printed, Raised, Value
+from orchestrator.work.code.cell import Cell, CellEnd, CellText, Raised, Value
 from paddock.contract.code import (
     CodeContext,
     CodeError,
@@ -78,7 +78,7 @@ def result(cell: Cell, end: CellEnd) -> CodeResult:
     """What came of a cell. Raises: AuditUnavailableError if its end is not on record."""
     printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
     for event in cell.events:
-        if isinstance(event, Printed):
+        if isinstance(event, CellText):
             printed[event.stream].append(event.text)
     return CodeResult.model_validate(
         {

@@ -8,7 +8,7 @@ from paddock.client.errors import NotPaddockError
 from paddock.client.faces import F, Face, Link, method, stream
 from paddock.client.requests import given, segment
 from paddock.client.streams import answered
-from paddock.contract.base import WORDS
+from paddock.contract.base import WORDS, example
 from paddock.contract.code import (
     CodeContext,
     CodeError,
@@ -26,6 +26,8 @@ _GRACE_SECONDS = 120.0
 
 class CodeOutput(CodePrinted):
     """Text that a cell printed."""
+
+    model_config = example({"stream": "stdout", "text": "hello\n"})
 
     stream: Annotated[Literal["stdout", "stderr"], WORDS]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.work.code.cell import Cell, Printed, Value
+from orchestrator.work.code.cell import Cell, CellText, Value
 from sandbox_agent.decide import code_frames
 from sandbox_agent.decide.code_frames import CodeFrame, CodeFrameError, CodeFrames, encode
 
@@ -56,7 +56,7 @@ async def test_what_is_printed_is_bounded_in_bytes_and_pieces() -> None:
     cell = make()
     for _ in range(6):
         cell.take(CodeFrame("out", "-", b"x" * 256 * 1024))
-    assert sum(len(each.text) for each in cell.events if isinstance(each, Printed)) == (
+    assert sum(len(each.text) for each in cell.events if isinstance(each, CellText)) == (
         code_frames.MOST_PRINTED_BYTES
     )
     assert cell.cut_bytes == 512 * 1024

@@ -30,7 +30,7 @@ class CellStatus(StrEnum):
     DIED = "died"
 
 
-class Printed(NamedTuple):
+class CellText(NamedTuple):
     """Text that a cell printed; `stream` is stdout or stderr."""
 
     stream: str
@@ -55,7 +55,7 @@ class Raised(NamedTuple):
     traceback: str
 
 
-CellEvent = Printed | Value | Raised
+CellEvent = CellText | Value | Raised
 
 
 class CellEnd(NamedTuple):
@@ -156,7 +156,7 @@ class Cell:
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
         if text := decoder.decode(kept):
-            self._add(Printed(stream, text))
+            self._add(CellText(stream, text))
 
     def _take_part(self, frame: CodeFrame) -> None:
         self._pending_bytes += len(frame.data)

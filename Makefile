@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser emulator hosts prerequisites
+.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine and little time
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick -m "not slow" $(apart)
 
-test: dev image compose-tool compiler browser ## all tests; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser node ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -42,8 +42,9 @@ endif
 versions: dev ## the unit and API tests on every other supported Python that is installed
 	@scripts/versions.sh $(ARGS)
 
-openapi: dev ## regenerate docs/openapi.json
+openapi: dev ## regenerate docs/openapi.json, and from it the JavaScript client's types
 	@$(python) -m paddock openapi --output docs/openapi.json
+	@$(python) -m scripts.typescript
 
 docs: dev ## regenerate the generated parts of docs/
 	@$(python) -m scripts.docs
@@ -56,6 +57,9 @@ vendor: ## fetch the console's libraries anew, from npm
 
 wheels: dev ## build the wheels of client and server into dist/
 	@$(python) -m scripts.wheels
+
+javascript: dev node ## build the JavaScript client's package into dist/
+	@$(python) -m scripts.npm_package
 
 lint: dev ## style, format and types
 	@$(python) -m ruff check
@@ -107,6 +111,9 @@ compiler:
 
 browser:
 	@scripts/browser.sh
+
+node:
+	@scripts/node.sh
 
 emulator:
 	@scripts/emulator.sh

@@ -13,6 +13,7 @@ filesystem | e2fsprogs          | e2fsprogs               | e2fsprogs        | e
 compose    | docker-compose     | docker-compose          | docker-compose   |                  |                  | docker-compose | docker-cli-compose | docker-compose
 compiler   | gcc libc6-dev      | gcc libc6-dev           | gcc glibc-static | gcc glibc-static | gcc glibc-static | gcc            | gcc musl-dev       | gcc glibc-devel-static
 browser    | chromium           |                         | chromium         |                  |                  | chromium       | chromium           | chromium
+node       | nodejs npm         |                         | nodejs npm       | nodejs npm       | nodejs npm       | nodejs npm     | nodejs npm         | nodejs-default npm-default
 emulator   | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86-core mmdebstrap e2fsprogs | | | qemu-system-x86 e2fsprogs | qemu-system-x86_64 e2fsprogs | qemu-x86 e2fsprogs
 '
 
@@ -27,6 +28,7 @@ describe() {
         compose) echo "Compose (https://docs.docker.com/compose/install/)" ;;
         compiler) echo "gcc with the C library's static archive" ;;
         browser) echo "chromium" ;;
+        node) echo "Node 18 or newer with npm" ;;
         emulator) echo "QEMU for x86 (qemu-system-x86_64), mmdebstrap and e2fsprogs" ;;
     esac
 }

@@ -22,6 +22,7 @@ from orchestrator.host.node.mounts import check_mounts
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools.session_loader import load_manifest
 from paddock.cli import program
+from scripts import npm_package
 from tests.support import migrated, pythons
 from tests.support.box import Box
 from tests.support.older_kernels import older_host, older_image
@@ -111,6 +112,14 @@ def sandbox_image(pytestconfig: pytest.Config) -> Iterator[str]:
         yield stack.enter_context(older_image(name, without)) if without else name
     with closing(docker.APIClient(version="auto")) as client:
         client.remove_image(name)
+
+
+@pytest.fixture(scope="session")
+def javascript_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The JavaScript client with its tests, compiled outside of the checkout."""
+    target = tmp_path_factory.mktemp("javascript") / "package"
+    npm_package.build(target)
+    return target
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

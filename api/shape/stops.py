@@ -17,6 +17,7 @@ from orchestrator.state.requests import NewTimeouts
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
@@ -76,6 +77,20 @@ def closes_terminal(context: Context, body: None, terminals: Terminals) -> bool:
     terminal_id = context.path["terminal_id"]
     live = terminals.live(session)
     return any(each.id == terminal_id and each.reason is None for each in live)
+
+
+def interrupts_shell(context: Context, body: NoBody, kept_shells: KeptShells) -> bool:
+    """Whether a command runs in the shell."""
+    session = _session(context)
+    shells = [] if session is None else kept_shells.list(session)
+    return any(each.name == context.path["name"] and each.running for each in shells)
+
+
+def closes_shell(context: Context, body: None, kept_shells: KeptShells) -> bool:
+    """Whether the shell has not ended and is not ending."""
+    session = _session(context)
+    shells = [] if session is None else kept_shells.list(session)
+    return any(each.name == context.path["name"] for each in shells)
 
 
 def closes_port(context: Context, body: None = None) -> bool:

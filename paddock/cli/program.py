@@ -26,14 +26,17 @@ from paddock.cli.resources import (
     packs,
     policies,
     ports,
+    processes,
     proposals,
     ptys,
     runs,
     secrets,
     sessions,
+    shells,
     snapshots,
     spawn,
     tools,
+    top,
     turns,
 )
 from paddock.cli.server import server
@@ -84,6 +87,8 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     commands.add_to(app)
+    processes.add_to(app)
+    top.add_to(app)
     snapshots.add_to(sessions.app)
     shell.add_to(app)
     mcp.add_to(app)
@@ -95,6 +100,7 @@ def build() -> TyperGroup:
         ("sessions", sessions.app),
         ("files", files.app),
         ("ptys", ptys.app),
+        ("shells", shells.app),
         ("proposals", proposals.app),
         ("egress", egress.app),
         ("secrets", secrets.app),

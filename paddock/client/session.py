@@ -23,6 +23,7 @@ from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, check_terms, given,
 from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
+from paddock.client.shells import Shells
 from paddock.client.snapshots import BytesProgress, save
 from paddock.client.spawns import ChildTerms, SessionSpawning
 from paddock.client.streams import resumed
@@ -65,6 +66,7 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)
+        self.shells: Shells[F] = Shells(link, self._path)
         self.proposals: SessionProposals[F] = SessionProposals(link, self._path)
         self.ports: Ports[F] = Ports(link, self._path)
         self.turns: SessionTurns[F] = SessionTurns(link, self._path)

@@ -1,0 +1,33 @@
+/** The JavaScript client of Paddock: sandboxes for AI agents, governed and recorded. */
+
+export type * from "./generated/contract.js";
+// The classes of these names hide the API's objects, which have other names here.
+export type { Session as SessionInfo, Terminal as TerminalInfo } from "./generated/contract.js";
+export type { Answer, Arguments, Body, EventOf, Name, Query } from "./api.js";
+export { Approvals } from "./approvals.js";
+export { Audit } from "./audit.js";
+export { type Content, printed } from "./bytes.js";
+export {
+  type CommandLine,
+  type ExecEvent,
+  type ExecTerms,
+  Finished,
+  type StreamTerms,
+} from "./commands.js";
+export { Egress } from "./egress.js";
+export * from "./errors.js";
+export { Files, type WriteTerms } from "./files.js";
+export { REMEDIES } from "./generated/remedies.js";
+export type { CallOptions } from "./http.js";
+export { type Frame, LiveTerminal } from "./live-terminal.js";
+export { type ClientOptions, Paddock } from "./paddock.js";
+export { Pages } from "./pages.js";
+export { Ports } from "./ports.js";
+export { Processes } from "./processes.js";
+export { Proposals } from "./proposals.js";
+export type { Messages, RunEvent, RunTerms } from "./runs.js";
+export { Secrets, SessionSecrets } from "./secrets.js";
+export { Session } from "./session.js";
+export { Sessions, type SessionTerms } from "./sessions.js";
+export { Terminal, Terminals } from "./terminals.js";
+export { Turns } from "./turns.js";

@@ -1,0 +1,334 @@
+/** One session. */
+
+import type { Api, Body, EventOf } from "./api.js";
+import { Audit } from "./audit.js";
+import {
+  type CommandLine,
+  type ExecEvent,
+  type ExecTerms,
+  type Finished,
+  type StreamTerms,
+  execBody,
+  runStreamed,
+  runToEnd,
+  runTool,
+} from "./commands.js";
+import { Disposable } from "./disposal.js";
+import { Egress } from "./egress.js";
+import { NotFoundError, UnauthorizedError } from "./errors.js";
+import { Files } from "./files.js";
+import type {
+  AuditEvent,
+  Budget,
+  Explanation,
+  InspectedSession,
+  Run,
+  Session as SessionInfo,
+  SessionSettings,
+  Timeline,
+  Tool,
+} from "./generated/contract.js";
+import type { CallOptions } from "./http.js";
+import { Ports } from "./ports.js";
+import { Processes } from "./processes.js";
+import { Proposals } from "./proposals.js";
+import { resumed } from "./resumed.js";
+import { type Messages, type RunEvent, type RunTerms, Runs } from "./runs.js";
+import { SessionSecrets } from "./secrets.js";
+import { Terminals } from "./terminals.js";
+import { Turns } from "./turns.js";
+
+type Change =
+  | "pause_session"
+  | "resume_session"
+  | "complete_session"
+  | "abort_session"
+  | "interrupt_session";
+
+const LIVE = ["active", "paused"];
+
+/**
+ * A session: commands, files, terminals, runs of models, audit, lifecycle.
+ *
+ * `await using` closes it at the end; its workspace stays, unless `close({ purge: true })` was
+ * called before.
+ */
+export class Session extends Disposable {
+  readonly id: string;
+  readonly files: Files;
+  readonly processes: Processes;
+  readonly terminals: Terminals;
+  readonly turns: Turns;
+  readonly ports: Ports;
+  readonly proposals: Proposals;
+  readonly secrets: SessionSecrets;
+  readonly egress: Egress;
+  readonly audit: Audit;
+  readonly #path: { readonly session_id: string };
+  readonly #runs: Runs;
+  #closed = false;
+
+  constructor(
+    private readonly api: Api,
+    /** The session as of the last answer; `refresh` requests it again. */
+    public info: SessionInfo,
+    /** Its own credential, if this client received it; it is sent only at creation. */
+    public handle?: string,
+  ) {
+    super();
+    this.id = info.id;
+    this.#path = { session_id: info.id };
+    this.files = new Files(api, info.id);
+    this.processes = new Processes(api, info.id);
+    this.terminals = new Terminals(api, info.id);
+    this.turns = new Turns(api, info.id);
+    this.ports = new Ports(api, info.id);
+    this.proposals = new Proposals(api, info.id);
+    this.secrets = new SessionSecrets(api, info.id);
+    this.egress = new Egress(api, info.id);
+    this.audit = new Audit(api, info.id);
+    this.#runs = new Runs(api, this.#path);
+  }
+
+  // Commands
+
+  /**
+   * Runs a command and waits for its end; a command that fails is a result, not an error.
+   *
+   * A broken connection or an aborted signal ends the command.
+   */
+  async exec(
+    command: CommandLine,
+    terms: ExecTerms = {},
+    options: CallOptions = {},
+  ): Promise<Finished> {
+    return await runToEnd(this.api, this.id, execBody(command, terms), options);
+  }
+
+  /**
+   * Runs a command and yields its events as they happen.
+   *
+   * The command survives a broken connection, and the stream continues where it was; leaving the
+   * stream early kills the command, and so does `timeout` (120 seconds by default) if this client
+   * vanishes. With `resume: false`, a broken connection ends the command.
+   */
+  execStream(
+    command: CommandLine,
+    terms: StreamTerms = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<ExecEvent, void> {
+    return runStreamed(this.api, this.id, command, terms, options);
+  }
+
+  /**
+   * Runs one of the operator's oneshot tools with its arguments, and waits for its end.
+   *
+   * `wait`: seconds to wait for a person, if the tool needs approval. Throws `ApprovalPendingError`
+   * while it is undecided.
+   */
+  async runTool(
+    tool: string,
+    toolArguments: Readonly<Record<string, string>> = {},
+    terms: { readonly timeout?: number; readonly wait?: number } = {},
+    options: CallOptions = {},
+  ): Promise<Finished> {
+    const body = { ...terms, tool, arguments: toolArguments };
+    return await runTool(this.api, this.id, body, options);
+  }
+
+  /** All commands of all tools, and whether this session could be allowed to use each. */
+  async tools(options?: CallOptions): Promise<readonly Tool[]> {
+    return (await this.api.call("list_tools", { path: this.#path }, options)).items;
+  }
+
+  // Runs of models
+
+  /** Sends messages to a model that works in the session, and waits for the end of its run. */
+  async send(messages: Messages, terms: RunTerms = {}, options?: CallOptions): Promise<Run> {
+    return await this.#runs.send(messages, terms, options);
+  }
+
+  /** Like `send`, but yields what happens, and the run at its `end`. */
+  sendStream(
+    messages: Messages,
+    terms: RunTerms = {},
+    options?: CallOptions,
+  ): AsyncGenerator<RunEvent, void> {
+    return this.#runs.stream(messages, terms, options);
+  }
+
+  /** Runs a model with what was said before and what is queued; else like `send`. */
+  async render(terms: RunTerms = {}, options?: CallOptions): Promise<Run> {
+    return await this.#runs.render(terms, options);
+  }
+
+  /** Keeps messages for the next run, and runs nothing; how many wait. */
+  async queue(messages: Messages, options?: CallOptions): Promise<number> {
+    return await this.#runs.queue(messages, options);
+  }
+
+  /** What was said to models, by them and by tools, in order: entries above `after`. */
+  async timeline(
+    query: { after?: number; limit?: number } = {},
+    options?: CallOptions,
+  ): Promise<Timeline> {
+    return await this.#runs.timeline(query, options);
+  }
+
+  /** Spawns a child with at most what this session has. It needs a key. */
+  async spawn(terms: Body<"spawn_session"> = {}, options?: CallOptions): Promise<Session> {
+    const given = { path: this.#path, body: terms };
+    return sessionOf(this.api, await this.api.callEngine("spawn_session", given, options));
+  }
+
+  /** Spawns a child for a run, and yields what happens, to its `spawn_end`. */
+  spawnStream(
+    terms: Body<"spawn_session">,
+    options?: CallOptions,
+  ): AsyncGenerator<EventOf<"spawn_session">, void> {
+    const given = { path: this.#path, body: terms };
+    return this.api.eventsTo("spawn_end", "spawn_session", given, options);
+  }
+
+  // What happens
+
+  /**
+   * The session's audit events after that `seq`, until the session ends.
+   *
+   * Survives broken connections; each event is yielded once.
+   */
+  async *events(
+    { after = 0 }: { readonly after?: number } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<AuditEvent, void> {
+    let terminated = false;
+    const isOver = async () => terminated || !(await this.#lives(options));
+    const given = { path: this.#path };
+    try {
+      for await (const { data } of resumed(
+        ...([this.api, "follow_session", given, after, isOver, options] as const),
+      )) {
+        terminated ||= data.operation === "session.terminated";
+        yield data;
+      }
+    } catch (error) {
+      // A handle is invalid once its session has ended.
+      if (!(terminated && error instanceof UnauthorizedError)) throw error;
+    }
+  }
+
+  /** Explains how the session's level decides a command or a path; nothing is run. */
+  async explain(
+    what: Omit<Body<"explain_policy">, "session" | "level" | "policy">,
+    options?: CallOptions,
+  ): Promise<Explanation> {
+    const body = { ...what, session: this.id };
+    return await this.api.call("explain_policy", { body }, options);
+  }
+
+  /** The current session, with its processes, usage, streams and latest denials. */
+  async refresh(options?: CallOptions): Promise<InspectedSession> {
+    const info = await this.api.call("inspect_session", { path: this.#path }, options);
+    this.info = info;
+    return info;
+  }
+
+  /** The session's budget: limits, consumption, and what is left. */
+  async budget(options?: CallOptions): Promise<Budget> {
+    return await this.api.call("show_budget", { path: this.#path }, options);
+  }
+
+  /** Counts tokens and dollars that your own calls of models used for the session. */
+  async reportUsage(used: Body<"report_usage">, options?: CallOptions): Promise<Budget> {
+    return await this.api.call("report_usage", { path: this.#path, body: used }, options);
+  }
+
+  // Settings and lifecycle
+
+  /** The session's settings. */
+  async settings(options?: CallOptions): Promise<SessionSettings> {
+    return await this.api.call("show_settings", { path: this.#path }, options);
+  }
+
+  /** Changes settings. Another permission level ends running commands. */
+  async setSettings(
+    settings: Body<"change_settings">["settings"],
+    options?: CallOptions,
+  ): Promise<SessionSettings> {
+    const given = { path: this.#path, body: { settings } };
+    return await this.api.callEngine("change_settings", given, options);
+  }
+
+  /** Freezes every process. */
+  async pause(options?: CallOptions): Promise<SessionInfo> {
+    return await this.#change("pause_session", options);
+  }
+
+  /** Continues the session. */
+  async resume(options?: CallOptions): Promise<SessionInfo> {
+    return await this.#change("resume_session", options);
+  }
+
+  /** Ends the session as a success. */
+  async complete(options?: CallOptions): Promise<SessionInfo> {
+    return await this.#change("complete_session", options);
+  }
+
+  /** Ends the session as a failure. */
+  async abort(options?: CallOptions): Promise<SessionInfo> {
+    return await this.#change("abort_session", options);
+  }
+
+  /** Ends everything that runs in the session, which continues; a message waits for a run. */
+  async interrupt(message?: string, options?: CallOptions): Promise<SessionInfo> {
+    return await this.#change("interrupt_session", options, message === undefined ? {} : { message });
+  }
+
+  /** Creates a new handle, which invalidates the old one. */
+  async rotateHandle(options?: CallOptions): Promise<string> {
+    const given = { path: this.#path, body: {} };
+    const { handle } = await this.api.call("rotate_handle", given, options);
+    return (this.handle = handle);
+  }
+
+  /** Ends the session; with `purge`, also removes its workspace. One that has ended is no error. */
+  async close({ purge = false } = {}, options?: CallOptions): Promise<void> {
+    const given = { path: this.#path, query: { purge } };
+    const answer = await this.api.callEngine("close_session", given, options);
+    this.#closed = true;
+    if ("status" in answer) this.info = answer; // a session that ended long ago has no object
+  }
+
+  protected override async leave(): Promise<void> {
+    if (this.#closed) return;
+    try {
+      await this.close();
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error;
+    }
+  }
+
+  async #change(
+    name: Change,
+    options?: CallOptions,
+    body: { readonly message?: string } = {},
+  ): Promise<SessionInfo> {
+    return (this.info = await this.api.callEngine(name, { path: this.#path, body }, options));
+  }
+
+  async #lives(options: CallOptions): Promise<boolean> {
+    try {
+      return LIVE.includes((await this.refresh(options)).status);
+    } catch (error) {
+      if (error instanceof NotFoundError) return false;
+      throw error;
+    }
+  }
+}
+
+/** The session that an answer shows. */
+export function sessionOf(api: Api, view: object): Session {
+  // `info` may be shown and logged, so it must not contain the handle.
+  const { handle, ...info } = view as SessionInfo & { readonly handle?: string };
+  return new Session(api, info, handle);
+}

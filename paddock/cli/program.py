@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from paddock.cli import contexts
 from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
 from paddock.cli.options import group
 from paddock.cli.prompt import repl, shell
@@ -110,6 +111,7 @@ def build() -> TyperGroup:
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)
+    contexts.add_to(app)
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)

@@ -28,6 +28,7 @@ from api.operations import (
     session_changes,
     sessions,
     settings,
+    shells,
     snapshots,
     spawns,
     terminals,
@@ -39,7 +40,18 @@ from api.shape.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
-    *(commands, processes, files, file_archives, terminals, live_terminals, tools, turns, runs),
+    *(
+        commands,
+        processes,
+        shells,
+        files,
+        file_archives,
+        terminals,
+        live_terminals,
+        tools,
+        turns,
+        runs,
+    ),
     *(run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),

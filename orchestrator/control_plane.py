@@ -38,7 +38,8 @@ class ControlPlane(Instance):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.previews = PreviewOrigin(preview_url(settings, preview_address(settings)))
+        url = preview_url(settings, preview_address(settings))
+        self.previews = PreviewOrigin(url, settings.preview_domain)
         self._closers = AsyncExitStack()
 
     @classmethod

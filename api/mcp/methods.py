@@ -15,6 +15,7 @@ from api.mcp.messages import (
 )
 from api.mcp.resources import RESOURCES, read_resource
 from api.mcp.results import RefusedError, ToolResult, refused
+from api.mcp.shell_tools import SHELL_TOOLS
 from api.mcp.tool import Caller, McpTool, Tell
 from api.shape.context import Context
 from api.shape.failures import failed
@@ -23,7 +24,7 @@ from orchestrator.state.session import Session
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 
-_TOOLS = (*COMMAND_TOOLS, *FILE_TOOLS)
+_TOOLS = (*COMMAND_TOOLS, *SHELL_TOOLS, *FILE_TOOLS)
 
 
 def greeting(session: Session, version: str) -> dict[str, Any]:

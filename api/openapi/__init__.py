@@ -36,6 +36,7 @@ Events. An idle stream sends a comment every 15 s.\
 _TAGS = {
     "Sessions": "A session has a permission level, a workspace and a sandbox.",
     "Commands": "Commands of a session. No shell reads a command; it is run as it is.",
+    "Shells": "Shells that keep their directory, variables and jobs between commands.",
     "Terminals": "Interactive tools of a session, and their transcripts.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",

@@ -22,7 +22,7 @@ _PORTS = SESSION + "/ports"
     Access.MANAGE,
     tag=_TAG,
     summary="Open a port",
-    answers="The open port, and a link to it.",
+    answers="The open port, and links to it.",
     errors=(
         "session_terminated",
         "invalid_transition",
@@ -38,12 +38,13 @@ async def open_port(
 ) -> Made[OpenedPort]:
     """Lets clients reach a program that listens on this port of the sandbox's loopback.
 
-    The port is served on an origin of its own, at `url`: to the keys that may use the session, to
-    its handle, and to whoever has the `link`. Nothing needs to listen yet. An open port gets the
-    new time; its earlier links keep theirs.
+    The port is served at two addresses, to the keys that may use the session, to its handle, and to
+    whoever has a link. At `host_url`, it has a host name of its own, as pages need that name their
+    scripts from the root, or store something. At `url`, it has a path on an origin that is not the
+    API's; pages have no storage there. Nothing needs to listen yet. An open port gets the new time;
+    its earlier links keep theirs.
     """
-    url = previews.url
-    if url is None:
+    if previews.url is None:
         raise ConflictError(
             "this control plane serves no ports: its operator can set PADDOCK_PREVIEW_LISTEN"
         )
@@ -51,7 +52,7 @@ async def open_port(
     opened = await context.work.complete(
         ports.open(context.principal, session, body.port, body.seconds)
     )
-    return Made(opened_port(url, session, opened, ports.link(opened)))
+    return Made(opened_port(previews, session, opened, ports.link(opened)))
 
 
 @operation(
@@ -64,9 +65,9 @@ async def open_port(
 )
 async def list_ports(context: Context, previews: PreviewOrigin) -> Ports:
     """The session's open ports. Their links are shown only when a port is opened."""
-    session, url = context.session(), previews.url
+    session = context.session()
     found = sorted(session.ports.open.items())
-    return Ports(items=[shown_port(url, session, each) for _, each in found], next=None)
+    return Ports(items=[shown_port(previews, session, each) for _, each in found], next=None)
 
 
 @operation(
@@ -86,4 +87,4 @@ async def close_port(
         raise ValidationError("must be a number from 1 to 65535", field="port")
     session = context.session()
     closed = await context.work.complete(ports.close(context.principal, session, int(port)))
-    return shown_port(previews.url, session, closed)
+    return shown_port(previews, session, closed)

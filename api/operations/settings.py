@@ -1,4 +1,4 @@
-"""A session's settings: its permission level, and the location of its workspace."""
+"""A session's settings: its permission level, its time-outs, the location of its workspace."""
 
 from api.shape import stops
 from api.shape.access import Access
@@ -6,6 +6,7 @@ from api.shape.context import Context
 from api.shape.operation import SESSION, operation
 from api.views.sessions import settings
 from orchestrator.sessions.sessions import Sessions
+from orchestrator.state.requests import NewTimeouts
 from paddock.contract.session_requests import SettingsBody
 from paddock.contract.sessions import SessionSettings
 
@@ -28,7 +29,7 @@ async def show_settings(context: Context) -> SessionSettings:
     SESSION + "/settings",
     Access.MANAGE,
     tag="Sessions",
-    summary="Change a session's permission level",
+    summary="Change a session's permission level or time-outs",
     answers="The new settings.",
     errors=(
         "session_terminated",
@@ -36,16 +37,22 @@ async def show_settings(context: Context) -> SessionSettings:
         "engine_unavailable",
         "sandbox_unavailable",
     ),
-    examples={"level": {"settings": {"permission_level": "high"}}},
-    stops=stops.lowers_level,
+    examples={
+        "level": {"settings": {"permission_level": "high"}},
+        "times": {"settings": {"idle_timeout": 600, "wall_timeout": 7200}},
+        "longer": {"settings": {"keep_alive": 3600}},
+    },
+    stops=stops.by_settings,
 )
 async def change_settings(
     context: Context, sessions: Sessions, body: SettingsBody
 ) -> SessionSettings:
-    """Changes the permission level; the new one applies when this returns.
+    """Changes the permission level, the time-outs, or both; they apply when this returns.
 
     Nothing else can be changed: other members, and another `workspace` than the session's, are
-    refused.
+    refused. The answer's `deadlines` say when the session ends now; the change is an activity, with
+    which its idle time begins anew. A session that is due by the new time-outs ends at once (with
+    `idle_action: "suspend"` it is suspended, if it was idle).
 
     If a lower level can't be recorded now, the answer is 503 `audit_unavailable`, but the session
     is lowered all the same: running commands are ended, the session has the lower level and accepts
@@ -53,9 +60,16 @@ async def change_settings(
     again afterwards.
     """
     session, wanted = context.session(), body.settings
+    times = NewTimeouts(*wanted.times)
+    if wanted.sets_time:
+        sessions.changes.check_timeouts(session, times)
     await context.work.complete(
         sessions.changes.set_level(
             context.principal, session, wanted.permission_level, wanted.workspace.given
         )
     )
+    if wanted.sets_time:
+        await context.work.complete(
+            sessions.changes.set_timeouts(context.principal, session, times)
+        )
     return settings(session)

@@ -2,47 +2,34 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from api.http import stream
-from api.http.auth import authorize
 from api.http.bounds import CONNECTIONS, Connections
 from api.http.errors import describe
-from api.http.middleware import PRINCIPAL, addressed, observe
+from api.http.middleware import observe
+from api.previews.admission import NO_LINK, Admission, Admitted
 from api.previews.forwarding import forward
 from api.previews.headers import for_preflight, is_preflight
+from api.previews.named_ports import named_port
+from api.previews.own_origin import cookie, entered
 from api.previews.pages import page
-from api.previews.paths import PreviewPath, read_path
-from api.shape.access import Access
+from api.previews.paths import PreviewPath, read_own_path, read_path
 from api.shape.context import Work
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.counts import Counts
-from orchestrator.ground.errors import (
-    BusyError,
-    NotFoundError,
-    PaddockError,
-    UnauthorizedError,
-)
+from orchestrator.ground.errors import BusyError, NotFoundError, UnauthorizedError
 from orchestrator.sandbox.ports.limits import PORT_LIMITS, PortLimits
 from orchestrator.settings.allowed_hosts import AllowedHosts
 from orchestrator.settings.preview_address import preview_hosts
-from orchestrator.state.open_port import OpenPort
 from orchestrator.state.session import Session
-
-
-class _Admitted(NamedTuple):
-    """A port for a caller. `until` is when their link expires, in unix seconds; None: never."""
-
-    session: Session
-    port: OpenPort
-    until: int | None = None
 
 
 def create_preview_app(
@@ -52,9 +39,9 @@ def create_preview_app(
 
     It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
-    previews = _Previews(plane, limits)
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
-    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged, addressed(hosts)])
+    previews = _Previews(plane, hosts, limits)
+    app = web.Application(middlewares=[observe(plane.metrics, plane.lag), _paged])
     app[CONNECTIONS] = previews.connections
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
@@ -70,32 +57,58 @@ def create_preview_app(
 class _Previews:
     """Serves requests for ports."""
 
-    def __init__(self, plane: ControlPlane, limits: PortLimits) -> None:
+    def __init__(self, plane: ControlPlane, hosts: AllowedHosts, limits: PortLimits) -> None:
         self.work, self.connections = Work(), Connections()
         self._plane = plane
+        self._hosts = hosts
+        self._admission = Admission(plane)
         self._limits = limits
         self._shares = Counts[str](limits.key_connections)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Raises: PaddockError."""
-        path = read_path(request.raw_path)
-        if path is None:
-            raise NotFoundError("there is nothing at this address")
+        path = self._read(request)
+        if path.own_host and path.token is not None:
+            return self._entered(request, path, path.token)
         if not path.rest:
             # Relative URLs begin below the slash.
-            return _moved(path._replace(rest="/"))
-        admitted = self._admit(request, path)
+            return _moved(HTTPStatus.TEMPORARY_REDIRECT, f"{path.base}/{path.inside}")
+        admitted = self._admission.admit(request, path)
         headers = [*request.headers.items()]
-        if path.token is not None and is_preflight(request.method, headers):
+        linked = path.token is not None and not path.own_host
+        if linked and is_preflight(request.method, headers):
             return web.Response(status=HTTPStatus.NO_CONTENT, headers=for_preflight(headers))
         self.work.follow()
-        with self.work.while_allowed(partial(self._still_admitted, request, path)):
+        with self.work.while_allowed(partial(self._admission.holds, request, path)):
             async with asyncio.timeout(_seconds_until(admitted.until)):
-                return await self._forward(request, path, admitted)
+                return await self._forward(request, admitted)
 
-    async def _forward(
-        self, request: web.Request, path: PreviewPath, admitted: _Admitted
-    ) -> web.StreamResponse:
+    def _read(self, request: web.Request) -> PreviewPath:
+        """The port that a request is for. Raises: MisdirectedRequestError, NotFoundError."""
+        named = named_port(
+            request.headers.getall("Host", ()), self._plane.previews.domain, self._hosts
+        )
+        if named is None:
+            path = read_path(request.raw_path)
+        else:
+            session_id = self._admission.named(request, named)
+            path = read_own_path(session_id, named.port, request.raw_path)
+        if path is None:
+            raise NotFoundError("there is nothing at this address")
+        return path
+
+    def _entered(self, request: web.Request, path: PreviewPath, token: str) -> web.Response:
+        """Keeps a link's token as a cookie, and leads on without it. Raises: UnauthorizedError."""
+        until = self._admission.until(path, token)
+        if until is None:
+            raise UnauthorizedError(NO_LINK)
+        seconds = math.ceil(_seconds_until(until) or 0)
+        secure = (self._plane.previews.url or "").startswith("https:")
+        moved = _moved(HTTPStatus.SEE_OTHER, entered(path))
+        moved.headers["Set-Cookie"] = cookie(token, seconds, secure=secure)
+        return moved
+
+    async def _forward(self, request: web.Request, admitted: Admitted) -> web.StreamResponse:
         """Raises: PaddockError."""
         session, port = admitted.session, admitted.port
         tunnels = self._plane.ports.tunnels(session)
@@ -103,7 +116,7 @@ class _Previews:
             port.requests += 1
             connect = partial(tunnels.connect, port.port)
             with self.connections.serving(request):
-                return await forward(request, path, port, connect, self._limits)
+                return await forward(request, admitted.path, port, connect, self._limits)
 
     @contextlib.contextmanager
     def _share(self, session: Session) -> Iterator[None]:
@@ -112,46 +125,12 @@ class _Previews:
                 raise BusyError("the sessions of this key serve too many requests already")
             yield
 
-    def _admit(self, request: web.Request, path: PreviewPath) -> _Admitted:
-        """Raises: UnauthorizedError, PermissionDeniedError, NotFoundError."""
-        return self._by_link(path) or self._by_key(request, path)
 
-    def _by_link(self, path: PreviewPath) -> _Admitted | None:
-        session = self._plane.sessions.registry.get(path.session_id)
-        port = None if session is None else session.ports.open.get(path.port)
-        if session is None or port is None or port.closing or path.token is None:
-            return None
-        until = self._plane.ports.holds(port, path.token)
-        return None if until is None else _Admitted(session, port, until)
-
-    def _by_key(self, request: web.Request, path: PreviewPath) -> _Admitted:
-        if "Authorization" not in request.headers:
-            raise UnauthorizedError(
-                "this address needs a link that holds: this one has expired, or its port is "
-                "closed. A program can send a key or the session's handle, as Authorization: "
-                "Bearer"
-            )
-        principal = authorize(self._plane, request, Access.WORK)
-        request[PRINCIPAL] = principal
-        session = self._plane.sessions.finder.find(principal, path.session_id)
-        port = session.ports.open.get(path.port)
-        if port is None or port.closing:
-            raise NotFoundError(f"port {path.port} of the session is not open")
-        return _Admitted(session, port)
-
-    def _still_admitted(self, request: web.Request, path: PreviewPath) -> bool:
-        try:
-            self._admit(request, path)
-        except PaddockError:
-            return False
-        return True
-
-
-def _moved(path: PreviewPath) -> web.Response:
+def _moved(status: HTTPStatus, target: str) -> web.Response:
     return web.Response(
-        status=HTTPStatus.TEMPORARY_REDIRECT,
+        status=status,
         headers={
-            "Location": path.base + path.inside,
+            "Location": target,
             "Cache-Control": "no-store",
             "Referrer-Policy": "no-referrer",
         },

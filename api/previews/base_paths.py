@@ -19,8 +19,10 @@ def base_paths(path: PreviewPath, known: str | None) -> list[str]:
     """The paths below which the program may serve, in the order of asking; most serve below "".
 
     `known` is that of its earlier answers. Without one, or if a client begins anew at the port's
-    first page, all are asked.
+    first page, all are asked. At the port's own host name, the program is addressed as it is.
     """
+    if path.own_host:
+        return [""]
     if known is not None and path.rest != "/":
         return [known]
     found = [*([] if known is None else [known]), "", path.prefix, path.base]

@@ -22,10 +22,11 @@ from aiohttp.tracing import Trace
 
 from api.http import stream
 from api.previews.base_paths import base_paths, program_url, serves_elsewhere
-from api.previews.headers import Headers, for_client, for_program
+from api.previews.headers import added, for_client, for_program
+from api.previews.own_origin import Headers
 from api.previews.pages import BadGatewayError
 from api.previews.paths import PreviewPath
-from api.previews.websocket import is_websocket, pass_websocket
+from api.previews.websocket import is_accepted, pass_websocket, upgrade
 from orchestrator.ground.http_connector import BoundedHandler
 from orchestrator.sandbox.ports.limits import PortLimits
 from orchestrator.state.open_port import OpenPort
@@ -83,10 +84,9 @@ async def forward(
         max_line_size=limits.head_bytes // 4,
         max_field_size=limits.head_bytes // 4,
     ) as client:
-        headers = for_program([*request.headers.items()], path, request.scheme, request.host)
+        sent = [*request.headers.items()]
+        headers = [*for_program(sent, path, request.scheme, request.host), *upgrade(request)]
         try:
-            if is_websocket(request):
-                return await pass_websocket(request, path, port, client, headers, limits)
             return await _pass(request, path, port, client, headers, limits)
         except (ClientError, TimeoutError) as error:
             if request.get(stream.STREAM) is not None:
@@ -107,6 +107,8 @@ async def _pass(
 ) -> web.StreamResponse:
     async with AsyncExitStack() as answers:
         answer, base = await _ask(request, path, port, client, headers, limits, answers)
+        if is_accepted(request, answer):
+            return await pass_websocket(request, answer, added(path), limits)
         if answer.status < 200:
             raise BadGatewayError(f"port {path.port} of the session changes the protocol")
         response = web.StreamResponse(
@@ -146,7 +148,8 @@ async def _ask(
             )
         )
         if not serves_elsewhere(base, bases, answer.status, answer.headers.get("Location")):
-            port.base = base
+            if not path.own_host:
+                port.base = base
             return answer, base
         first = first or answer
     assert first is not None  # noqa: S101 - there is always a base path

@@ -1,18 +1,15 @@
 """Which headers of requests and answers are passed on or added. Pure functions.
 
 The program in the sandbox may be hostile: it learns no credential, and its answers get no power
-over the origin that it shares with other ports.
+over an origin that it shares with other ports, and none beyond an origin of its own.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Mapping
 
 from api.previews.base_paths import outside
+from api.previews.own_origin import COOKIES, Headers, is_of_own_page, is_same, values
 from api.previews.paths import PreviewPath
-
-# In order; a name may occur several times.
-Headers = Sequence[tuple[str, str]]
 
 # A page has an origin of its own, which equals no other, not even that of its server.
 SANDBOX = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
@@ -22,6 +19,13 @@ ADDED: Mapping[str, str] = {
     # A page's own images and scripts come from another origin than the page.
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
+# At the port's own host name, where a page has the origin of its address: no other origin may show
+# it, read it or use it as its own.
+_ADDED_AT_HOST: Mapping[str, str] = {
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Origin-Agent-Cluster": "?1",
+}
+_OWN_FRAMES = "frame-ancestors 'self'"
 # Scripts of a page, whose origin equals no other, may read what the link leads to.
 _READABLE: Mapping[str, str] = {
     "Access-Control-Allow-Origin": "*",
@@ -50,9 +54,12 @@ _NOT_OUTSIDE = _HOP_BY_HOP | {
     *("cross-origin-opener-policy", "cross-origin-embedder-policy"),
     *(name.lower() for name in ADDED),
 }
+# What concerns the whole origin, but nothing else, is the program's at its own host name.
+_NOT_OUTSIDE_AT_HOST = _NOT_OUTSIDE - {
+    *("cross-origin-opener-policy", "cross-origin-embedder-policy", "service-worker-allowed"),
+    *("x-content-type-options", "referrer-policy"),
+}
 _COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_PORTS = {"http": 80, "https": 443}
 # Attributes of cookies that have an effect only within their path.
 _COOKIE_ATTRIBUTES = frozenset({"expires", "max-age", "httponly", "secure"})
 
@@ -60,13 +67,10 @@ _COOKIE_ATTRIBUTES = frozenset({"expires", "max-age", "httponly", "secure"})
 def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Headers:
     """A request's headers for the program, which is addressed as on its own machine."""
     left_out = _NOT_INSIDE | _named(headers)
-    origins = _values(headers, "Origin")
-    own = len(origins) == 1 and is_own(origins[0], scheme, host, linked=path.token is not None)
+    own = _is_own(headers, path, scheme, host)
     if own:
-        left_out |= _OF_OWN_PAGE
-    cookies = [each for line in _values(headers, "Cookie") for each in _cookies(line)]
-    # With a link, the prefix has its token, which is not the program's to know.
-    prefix = [("X-Forwarded-Prefix", path.prefix)] if path.token is None else []
+        left_out |= {"origin"} if path.own_host else _OF_OWN_PAGE
+    cookies = [each for line in values(headers, "Cookie") for each in _cookies(line)]
     return [
         *(
             (name, value)
@@ -77,12 +81,33 @@ def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> 
         ),
         ("Host", f"localhost:{path.port}"),
         *((("Origin", f"http://localhost:{path.port}"),) if own else ()),
-        ("X-Forwarded-Host", host),
-        ("X-Forwarded-Proto", scheme),
-        *prefix,
+        *(_referer(headers, path, scheme, host) if path.own_host else _told(path, scheme, host)),
         *([("Cookie", "; ".join(cookies))] if cookies else []),
         *_own_token(headers, path),
     ]
+
+
+def _told(path: PreviewPath, scheme: str, host: str) -> Headers:
+    """What tells the program its address; with a link, that has the token, which it is not told."""
+    prefix = [("X-Forwarded-Prefix", path.prefix)] if path.token is None else []
+    return [("X-Forwarded-Host", host), ("X-Forwarded-Proto", scheme), *prefix]
+
+
+def _referer(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Headers:
+    """The page of this host from which a request comes, as the program knows its address."""
+    found = values(headers, "Referer")
+    parts = found[0].split("/", 3) if len(found) == 1 else []
+    if len(parts) < 4 or not _sendable(parts[3]) or not is_same("/".join(parts[:3]), scheme, host):
+        return []
+    return [("Referer", f"http://localhost:{path.port}/{parts[3]}")]
+
+
+def _is_own(headers: Headers, path: PreviewPath, scheme: str, host: str) -> bool:
+    """Whether its `Origin` is the one of a page of this port."""
+    origins = values(headers, "Origin")
+    if path.own_host:
+        return bool(origins) and is_of_own_page(headers, scheme, host)
+    return len(origins) == 1 and is_own(origins[0], scheme, host, linked=path.token is not None)
 
 
 def is_own(origin: str, scheme: str, host: str, *, linked: bool) -> bool:
@@ -95,51 +120,40 @@ def is_own(origin: str, scheme: str, host: str, *, linked: bool) -> bool:
     All pages of ports have the origin "null" (their policy's `sandbox`), so it says nothing. With a
     link, `linked`, the address is the proof: no page knows another port's.
     """
-    if origin == "null":
-        return linked
-    theirs, ours = _place(origin), _place(f"{scheme}://{host}")
-    if theirs is None or ours is None:
-        return False
-    if theirs[0] in _LOOPBACK and ours[0] in _LOOPBACK:
-        return theirs[1] == ours[1]
-    # Behind a reverse proxy, only the browser knows the scheme.
-    return urlsplit(origin).netloc.lower() == host.lower() or theirs == ours
-
-
-def _place(origin: str) -> tuple[str, int] | None:
-    """Its name and port; None if it is no origin of the web."""
-    try:
-        parts = urlsplit(origin)
-        port = parts.port or _PORTS.get(parts.scheme)
-    except ValueError:
-        return None
-    if parts.scheme not in _PORTS or not parts.hostname or port is None or parts.path:
-        return None
-    return parts.hostname, port
+    return linked if origin == "null" else is_same(origin, scheme, host)
 
 
 def _own_token(headers: Headers, path: PreviewPath) -> Headers:
     """The token with which a page authorizes itself; without a link, it is the caller's own."""
-    sent = _values(headers, "Authorization")
+    sent = values(headers, "Authorization")
     is_own_token = path.token is not None and len(sent) == 1 and _OWN_TOKEN.fullmatch(sent[0])
     return [("Authorization", sent[0])] if is_own_token else []
 
 
 def for_client(headers: Headers, path: PreviewPath, base: str = "") -> Headers:
     """An answer's headers for the client; `base` is the path below which the program serves."""
-    left_out = _NOT_OUTSIDE | _named(headers)
-    cookies = (_limited(text, path) for text in _values(headers, "Set-Cookie"))
+    left_out = _named(headers) | (_NOT_OUTSIDE_AT_HOST if path.own_host else _NOT_OUTSIDE)
+    cookies = (_limited(text, path) for text in values(headers, "Set-Cookie"))
     passed = [
         *(
             (name, value)
             for name, value in headers
             if name.lower() not in left_out and not name.lower().startswith("access-control-")
         ),
-        *(("Location", outside(text, path, base)) for text in _values(headers, "Location")),
+        *(("Location", outside(text, path, base)) for text in values(headers, "Location")),
         *(("Set-Cookie", cookie) for cookie in cookies if cookie is not None),
     ]
     return [
         *((name, value) for name, value in passed if _sendable(value)),
+        *added(path),
+    ]
+
+
+def added(path: PreviewPath) -> Headers:
+    """What all answers have that a program's page may be."""
+    if path.own_host:
+        return [*_ADDED_AT_HOST.items(), ("Content-Security-Policy", _OWN_FRAMES)]
+    return [
         *ADDED.items(),
         *(_READABLE.items() if path.token is not None else ()),
         ("Content-Security-Policy", SANDBOX),
@@ -148,12 +162,12 @@ def for_client(headers: Headers, path: PreviewPath, base: str = "") -> Headers:
 
 def is_preflight(method: str, headers: Headers) -> bool:
     """Whether a browser asks what a script of a page may request."""
-    return method == "OPTIONS" and bool(_values(headers, f"{_PREFLIGHT}Method"))
+    return method == "OPTIONS" and bool(values(headers, f"{_PREFLIGHT}Method"))
 
 
 def for_preflight(headers: Headers) -> Headers:
     """What the scripts of a page that was opened with a link may request: anything."""
-    methods, names = (_values(headers, _PREFLIGHT + each) for each in ("Method", "Headers"))
+    methods, names = (values(headers, _PREFLIGHT + each) for each in ("Method", "Headers"))
     return [
         *_READABLE.items(),
         ("Access-Control-Allow-Methods", ", ".join(methods)),
@@ -162,18 +176,19 @@ def for_preflight(headers: Headers) -> Headers:
     ]
 
 
-def _values(headers: Headers, name: str) -> list[str]:
-    return [value for each, value in headers if each.lower() == name.lower()]
-
-
 def _named(headers: Headers) -> frozenset[str]:
     """The headers that a message declares to be for the next hop only."""
-    lines = _values(headers, "Connection")
+    lines = values(headers, "Connection")
     return frozenset(name.strip().lower() for line in lines for name in line.split(","))
 
 
 def _cookies(line: str) -> list[str]:
-    return [each for each in map(str.strip, line.split(";")) if each and _sendable(each)]
+    """The program's own cookies."""
+    return [
+        each
+        for each in map(str.strip, line.split(";"))
+        if each and _sendable(each) and each.partition("=")[0].rstrip() not in COOKIES
+    ]
 
 
 def _limited(text: str, path: PreviewPath) -> str | None:
@@ -182,10 +197,12 @@ def _limited(text: str, path: PreviewPath) -> str | None:
     name = pair.partition("=")[0].strip()
     if "=" not in pair or not _COOKIE_NAME.fullmatch(name):
         return None
-    kept = [
-        each for each in attributes if each.partition("=")[0].strip().lower() in _COOKIE_ATTRIBUTES
-    ]
-    return "; ".join((pair, *kept, f"Path={path.prefix}/", "SameSite=Lax"))
+    if name in COOKIES:
+        return None
+    allowed = _COOKIE_ATTRIBUTES | ({"path"} if path.own_host else set())
+    kept = [each for each in attributes if each.partition("=")[0].strip().lower() in allowed]
+    ending = ["SameSite=Lax"] if path.own_host else [f"Path={path.prefix}/", "SameSite=Lax"]
+    return "; ".join((pair, *kept, *ending))
 
 
 def _sendable(value: str) -> bool:

@@ -1,121 +1,140 @@
-"""Passes a WebSocket on to a program in a sandbox, message by message in both directions."""
+"""Passes a WebSocket on to a program in a sandbox: its bytes, in pieces, in both directions.
+
+The program accepts or refuses it by its answer to the handshake. After that, nothing is read in
+what passes, so a message may have any size, is never held as a whole, and may be compressed. Who
+does not read holds the other side back.
+"""
 
 import asyncio
+import base64
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 
-from aiohttp import (
-    ClientSession,
-    ClientWebSocketResponse,
-    ClientWSTimeout,
-    WSMsgType,
-    WSServerHandshakeError,
-    web,
-)
+from aiohttp import ClientResponse, StreamReader, hdrs, web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import StreamWriter
 
-from api.http.sockets import begin
-from api.previews.base_paths import base_paths, program_url, serves_elsewhere
-from api.previews.headers import ADDED, Headers
-from api.previews.pages import BadGatewayError
-from api.previews.paths import PreviewPath
-from orchestrator.ground.task_scope import together
+from api.http import stream
+from api.previews.own_origin import Headers, values
+from orchestrator.ground.errors import ValidationError
+from orchestrator.ground.task_scope import TaskScope
 from orchestrator.sandbox.ports.limits import PortLimits
-from orchestrator.state.open_port import OpenPort
 
-_CLOSE_SECONDS = 5.0
-_GOING_AWAY = 1001
-# Codes that may be sent: the others only describe what happened at one end.
-_SENDABLE_CODES = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)})
-
-Side = web.WebSocketResponse | ClientWebSocketResponse
+# What is read of one side before the other has taken it.
+_PIECE_BYTES = 32 * 1024
+_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_KEY = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
+_UPGRADE = ((hdrs.CONNECTION, "Upgrade"), (hdrs.UPGRADE, "websocket"))
+_KEY_NAME = "Sec-WebSocket-Key"
+_ACCEPT_NAME = "Sec-WebSocket-Accept"
+_AGREED = ("Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions")
 
 
 def is_websocket(request: web.Request) -> bool:
     """Whether it begins a WebSocket."""
-    return request.headers.get("Upgrade", "").strip().lower() == "websocket"
+    sent = [*request.headers.items()]
+    connection = ",".join(values(sent, hdrs.CONNECTION)).lower().split(",")
+    protocol = request.headers.get(hdrs.UPGRADE, "").strip().lower()
+    return protocol == "websocket" and "upgrade" in map(str.strip, connection)
+
+
+def upgrade(request: web.Request) -> Headers:
+    """The handshake for the program, if the request begins a WebSocket. Raises: ValidationError."""
+    if not is_websocket(request):
+        return []
+    if request.method != "GET" or _KEY.fullmatch(_key(request)) is None:
+        raise ValidationError("the handshake of the WebSocket is not valid", field=_KEY_NAME)
+    names = (_KEY_NAME, "Sec-WebSocket-Version", *_AGREED)
+    return [*_UPGRADE, *_named([*request.headers.items()], names)]
+
+
+def is_accepted(request: web.Request, answer: ClientResponse) -> bool:
+    """Whether the program's answer accepts the WebSocket that the request begins."""
+    if answer.status != HTTPStatus.SWITCHING_PROTOCOLS or not is_websocket(request):
+        return False
+    proof = base64.b64encode(hashlib.sha1(f"{_key(request)}{_GUID}".encode()).digest())  # noqa: S324
+    return answer.headers.get(_ACCEPT_NAME, "").strip() == proof.decode()
 
 
 async def pass_websocket(
-    request: web.Request,
-    path: PreviewPath,
-    port: OpenPort,
-    client: ClientSession,
-    headers: Headers,
-    limits: PortLimits,
+    request: web.Request, answer: ClientResponse, added: Headers, limits: PortLimits
 ) -> web.StreamResponse:
-    """Returns when both sides are closed.
+    """Accepts it as the program did, and returns when either side has closed its connection.
 
-    The program decides first, so that a client is not connected to nothing. Raises:
-    BadGatewayError, aiohttp.ClientError, TimeoutError.
+    Raises: ConnectionError if one has gone; TimeoutError if nothing passes for too long.
     """
-    inside = await _accepted(request, path, port, client, headers, limits)
-    async with inside:
-        outside = web.WebSocketResponse(
-            protocols=[inside.protocol] if inside.protocol else [],
-            autoping=False,
-            compress=False,
-            max_msg_size=limits.message_bytes,
-            timeout=_CLOSE_SECONDS,
-        )
-        outside.headers.update(ADDED)
-        await begin(request, outside)
-        async with asyncio.timeout(limits.idle_seconds) as idle, together() as start:
-            start(_pump(outside, inside, idle, limits.idle_seconds))
-            start(_pump(inside, outside, idle, limits.idle_seconds))
-    return outside
+    connection = answer.connection
+    if connection is None or connection.protocol is None:
+        raise ConnectionResetError("the program has gone")
+    told = _named([*answer.headers.items()], (_ACCEPT_NAME, *_AGREED))
+    response = web.StreamResponse(status=answer.status, headers=[*_UPGRADE, *told, *added])
+    response.force_close()
+    await stream.begin(request, response)
+    inside = _Arriving(connection.protocol)
+    connection.protocol.read_timeout = None
+    connection.protocol.set_parser(inside, inside.stream)
+    outside = _Arriving(request.protocol)
+    request.protocol.set_parser(outside)  # type: ignore[arg-type]
+    to_program = StreamWriter(connection.protocol, asyncio.get_running_loop())
+    await _both(
+        (outside.stream, to_program.write), (inside.stream, response.write), limits.idle_seconds
+    )
+    return response
 
 
-async def _accepted(
-    request: web.Request,
-    path: PreviewPath,
-    port: OpenPort,
-    client: ClientSession,
-    headers: Headers,
-    limits: PortLimits,
-) -> ClientWebSocketResponse:
-    """The program's side of the WebSocket, below the base path where the program serves.
+class _Arriving:
+    """What arrives on a connection after the handshake; aiohttp has such objects parse it."""
 
-    Raises: BadGatewayError, aiohttp.ClientError, TimeoutError.
-    """
-    offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    bases = base_paths(path, port.base)
-    refused: WSServerHandshakeError | None = None
-    for base in bases:
-        try:
-            inside = await client.ws_connect(
-                program_url(path, base),
-                protocols=[name.strip() for name in offered if name.strip()],
-                headers=headers,
-                autoping=False,
-                max_msg_size=limits.message_bytes,
-                timeout=ClientWSTimeout(ws_close=_CLOSE_SECONDS),
-            )
-        except WSServerHandshakeError as error:
-            refused = refused or error
-            if not serves_elsewhere(base, bases, error.status, None):
-                break
-        else:
-            port.base = base
-            return inside
-    status = refused.status if refused is not None else None
-    raise BadGatewayError(f"port {path.port} of the session accepts no WebSocket here: {status}")
+    def __init__(self, protocol: BaseProtocol) -> None:
+        self.stream = StreamReader(protocol, _PIECE_BYTES, loop=asyncio.get_running_loop())
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Takes what has arrived; the connection is not over, and nothing is left."""
+        self.stream.feed_data(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """The connection is over."""
+        self.stream.feed_eof()
 
 
-async def _pump(source: Side, target: Side, idle: asyncio.Timeout, seconds: float) -> None:
-    """Passes messages on until the source closes, and closes the target."""
+_Way = tuple[StreamReader, Callable[[bytes], Awaitable[None]]]
+
+
+async def _both(one: _Way, other: _Way, idle_seconds: float) -> None:
+    """Passes bytes on both ways until one side is over."""
+    ways = TaskScope("a WebSocket of a port")
     loop = asyncio.get_running_loop()
-    while True:
-        message = await source.receive()
-        # A burst is received without waiting: others are served here.
+    async with asyncio.timeout(idle_seconds) as idle:
+
+        def seen() -> None:
+            idle.reschedule(loop.time() + idle_seconds)
+
+        running = [ways.begin(_pass(*way, seen)) for way in (one, other)]
+        try:
+            await ways.one_ended()
+        finally:
+            await ways.close()
+    for way in running:
+        if not way.cancelled():
+            way.result()
+
+
+async def _pass(
+    source: StreamReader, write: Callable[[bytes], Awaitable[None]], seen: Callable[[], None]
+) -> None:
+    while piece := await source.readany():
+        seen()
+        await write(piece)
+        # Who reads fast is written to without waiting: others are served here.
         await asyncio.sleep(0)
-        idle.reschedule(loop.time() + seconds)
-        if message.type is WSMsgType.TEXT:
-            await target.send_str(message.data)
-        elif message.type is WSMsgType.BINARY:
-            await target.send_bytes(message.data)
-        elif message.type is WSMsgType.PING:
-            await target.ping(message.data)
-        elif message.type is WSMsgType.PONG:
-            await target.pong(message.data)
-        else:
-            break
-    code = source.close_code or _GOING_AWAY
-    await target.close(code=code if code in _SENDABLE_CODES else _GOING_AWAY)
+
+
+def _named(headers: Headers, names: Sequence[str]) -> Headers:
+    return [(name, value) for name in names for value in values(headers, name) if value.isascii()]
+
+
+def _key(request: web.Request) -> str:
+    return request.headers.get(_KEY_NAME, "").strip()

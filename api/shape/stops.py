@@ -4,15 +4,20 @@ Each function returns whether a request has such an effect now. A request that s
 more) counts like any other, so that it is not free. Services are named by type, as operations do.
 """
 
+from datetime import UTC, datetime
+
 from api.shape.context import Context
 from orchestrator.ground.errors import PaddockError
 from orchestrator.operate.hooks.hooks import Hooks
 from orchestrator.record.secrets.proxy_secrets import ProxySecrets, holder_of
 from orchestrator.rules.access.keys import Role
 from orchestrator.rules.policy.levels import Levels
+from orchestrator.sessions.deadlines import changed, due
+from orchestrator.state.requests import NewTimeouts
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.approvals import ApprovalBody
 from paddock.contract.command_requests import SignalBody
@@ -43,17 +48,16 @@ def interrupts(context: Context, body: InterruptBody) -> bool:
     return session is not None and any(not command.ending for command in session.running)
 
 
-def lowers_level(context: Context, body: SettingsBody, levels: Levels) -> bool:
-    """Whether the session is at a higher level, and nothing else is asked for."""
-    session = _session(context)
-    wanted = levels.get(body.settings.permission_level or "")
-    return (
-        session is not None
-        and not body.settings.workspace.given  # for which it may be refused
-        and session.live
-        and wanted is not None
-        and wanted.rank < session.level.rank
-    )
+def by_settings(context: Context, body: SettingsBody, levels: Levels) -> bool:
+    """Whether the session is lowered, or ended by its time-outs, and nothing else is asked for."""
+    session, asked = _session(context), body.settings
+    if session is None or not session.live or asked.workspace.given:  # may be refused for that
+        return False
+    wanted = levels.get(asked.permission_level or "")
+    if not asked.sets_time:
+        return wanted is not None and wanted.rank < session.level.rank
+    times, now = NewTimeouts(*asked.times), datetime.now(UTC)
+    return wanted is None and due(session, now, changed(session, times, now)) is not None
 
 
 def signals_command(context: Context, body: SignalBody) -> bool:
@@ -73,6 +77,20 @@ def closes_terminal(context: Context, body: None, terminals: Terminals) -> bool:
     terminal_id = context.path["terminal_id"]
     live = terminals.live(session)
     return any(each.id == terminal_id and each.reason is None for each in live)
+
+
+def interrupts_shell(context: Context, body: NoBody, kept_shells: KeptShells) -> bool:
+    """Whether a command runs in the shell."""
+    session = _session(context)
+    shells = [] if session is None else kept_shells.list(session)
+    return any(each.name == context.path["name"] and each.running for each in shells)
+
+
+def closes_shell(context: Context, body: None, kept_shells: KeptShells) -> bool:
+    """Whether the shell has not ended and is not ending."""
+    session = _session(context)
+    shells = [] if session is None else kept_shells.list(session)
+    return any(each.name == context.path["name"] for each in shells)
 
 
 def closes_port(context: Context, body: None = None) -> bool:

@@ -34,7 +34,15 @@ _TERMS = Terms.names() & Session.model_fields.keys() - {"limits", "idle_action"}
 
 def settings(shown: domain.Session) -> SessionSettings:
     """The session's settings."""
-    return SessionSettings.model_validate(_settings(shown))
+    terms = shown.terms
+    return SessionSettings.model_validate(
+        {
+            **_settings(shown),
+            "idle_timeout": terms.idle_timeout,
+            "wall_timeout": terms.wall_timeout,
+            "deadlines": _deadlines(shown),
+        }
+    )
 
 
 def session(shown: domain.Session, *, live: bool = False) -> Session:

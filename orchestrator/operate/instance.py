@@ -54,6 +54,7 @@ from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
 from orchestrator.work.open import WorkFloor
 from orchestrator.work.proposals.proposals import Proposals
+from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.shells import Shells
@@ -110,6 +111,7 @@ class Instance:
     tools: GovernedTerminals
     session_tools: SessionTools
     shells: Shells
+    kept_shells: KeptShells
 
     sessions: Sessions
     proposals: Proposals

@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.ground.errors import PaddockError
+from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
+from orchestrator.settings.groups.lifetimes import LifetimeSettings
+from orchestrator.state.requests import NewTimeouts
 from orchestrator.state.session import Session
+from orchestrator.state.terms import Terms
 from paddock.contract.words import IdleAction, Status
 
 log = logging.getLogger(__name__)
@@ -26,36 +31,68 @@ class Deadline(StrEnum):
     BUDGET = "budget"
 
 
-def deadlines(session: Session) -> Mapping[Deadline, datetime]:
-    """The session's present deadlines; none once it is over.
+def deadlines(session: Session, terms: Terms | None = None) -> Mapping[Deadline, datetime]:
+    """The session's present deadlines, or those by other terms; none once it is over.
 
     Idle: nothing happened in it and its children for the time-out; it does not apply while the
     session is paused, is used, or is suspended because it was idle. Wall: it has existed for the
     time-out. Budget: its time is used up. The last two continue during a pause.
     """
     found: dict[Deadline, datetime] = {}
+    terms = terms or session.terms
     if not session.live:
         return found
     rests = session.suspended and session.idle_action is IdleAction.SUSPEND
     if session.status is Status.ACTIVE and not session.in_use and not rests:
         last = datetime.fromisoformat(session.latest_activity_at)
-        found[Deadline.IDLE] = last + timedelta(seconds=session.terms.idle_timeout)
-    if session.terms.wall_timeout is not None:
+        found[Deadline.IDLE] = last + timedelta(seconds=terms.idle_timeout)
+    if terms.wall_timeout is not None:
         began = session.budget.started_at
-        found[Deadline.WALL] = began + timedelta(seconds=session.terms.wall_timeout)
+        found[Deadline.WALL] = began + timedelta(seconds=terms.wall_timeout)
     if session.budget.deadline is not None:
         found[Deadline.BUDGET] = session.budget.deadline
     return found
 
 
-def due(session: Session, now: datetime) -> Deadline | None:
-    """The deadline that ends the session now: the earliest one that has passed."""
+def due(session: Session, now: datetime, terms: Terms | None = None) -> Deadline | None:
+    """The deadline that ends the session now, or would by other terms: the earliest one passed."""
     if not session.live:
         return None
     if session.budget.exceeded is not None:
         return Deadline.BUDGET
-    passed = [(moment, name) for name, moment in deadlines(session).items() if moment <= now]
+    passed = [(moment, name) for name, moment in deadlines(session, terms).items() if moment <= now]
     return min(passed)[1] if passed else None
+
+
+def changed(session: Session, wanted: NewTimeouts, now: datetime) -> Terms:
+    """The session's terms with these time-outs, lengthened as far as `keep_alive` needs it.
+
+    Its idle time-out begins anew with the change, because that is on record as an activity.
+    """
+    terms = session.terms
+    idle = terms.idle_timeout if wanted.idle is None else wanted.idle
+    wall = terms.wall_timeout if wanted.wall is None else wanted.wall
+    if wanted.keep_alive is not None:
+        idle = max(idle, wanted.keep_alive)
+        if wall is not None:
+            lived = math.ceil((now - session.budget.started_at).total_seconds())
+            wall = max(wall, lived + wanted.keep_alive)
+    return replace(terms, idle_timeout=idle, wall_timeout=wall)
+
+
+def check_timeouts(settings: LifetimeSettings, terms: Terms, place: str = "") -> None:
+    """Raises ValidationError for a time-out that is longer than the operator permits.
+
+    `place` is that of the members in the request.
+    """
+    most = {
+        "idle_timeout": (terms.idle_timeout, settings.idle_timeout_max),
+        "wall_timeout": (terms.wall_timeout, settings.wall_timeout_max),
+    }
+    for name, (seconds, longest) in most.items():
+        if seconds is not None and longest is not None and seconds > longest:
+            field = f"{place}{name}"
+            raise ValidationError(f"{field} may be at most {longest} seconds", field=field)
 
 
 class Deadlines:

@@ -21,6 +21,7 @@ from orchestrator.rules.policy.levels import (
 )
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sessions.deadlines import check_timeouts
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state.budget import Budget, limits_of
@@ -121,8 +122,7 @@ class SessionMaker:
             tools=bounds.tools_of_session(asked.tools),
             work_id=_work_id(request),
         )
-        _check_most("idle_timeout", terms.idle_timeout, settings.idle_timeout_max)
-        _check_most("wall_timeout", terms.wall_timeout, settings.wall_timeout_max)
+        check_timeouts(settings, terms)
         return terms
 
 
@@ -184,9 +184,3 @@ def _work_id(request: NewSession) -> str | None:
     if request.terms.work_id is None and request.consume is not None:
         return f"work-{secrets.token_hex(8)}"
     return request.terms.work_id
-
-
-def _check_most(name: str, seconds: int | None, most: int | None) -> None:
-    """Raises ValidationError for a time-out that is longer than the operator permits."""
-    if seconds is not None and most is not None and seconds > most:
-        raise ValidationError(f"{name} may be at most {most} seconds", field=name)

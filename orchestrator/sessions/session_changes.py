@@ -4,22 +4,35 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
-from orchestrator.ground.events import EventDraft
+from orchestrator.ground.events import EventDraft, now, time_text
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.record.audit.recorder import Recorder
+from orchestrator.record.audit.stop_records import Write
 from orchestrator.rules.access.keys import Principal, digest, new_handle
 from orchestrator.rules.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sessions.deadlines import (
+    Deadline,
+    Deadlines,
+    changed,
+    check_timeouts,
+    deadlines,
+    due,
+)
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.shares import Shares
+from orchestrator.settings.settings import Settings
 from orchestrator.state import session_rows
 from orchestrator.state.child_bounds import check_level, covers
 from orchestrator.state.registry import Registry
+from orchestrator.state.requests import NewTimeouts
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
+from orchestrator.state.terms import Terms
 
 
 class SessionChanges:
@@ -30,6 +43,7 @@ class SessionChanges:
 
     def __init__(
         self,
+        settings: Settings,
         levels: Levels,
         images: ListedImages,
         recorder: Recorder,
@@ -39,9 +53,14 @@ class SessionChanges:
         level_change: LevelChange,
         tasks: TaskScope,
         end: Callable[[Session, str], Awaitable[None]],
+        deadlines: Deadlines,
+        expire: Callable[[Session, Write], Awaitable[None]],
     ) -> None:
-        """`end` aborts a child for that reason."""
+        """`end` aborts a child for that reason; `expire` ends what is due."""
+        self._settings = settings
         self._end = end
+        self._deadlines = deadlines
+        self._expire = expire
         self._levels = levels
         self._images = images
         self._recorder = recorder
@@ -184,6 +203,55 @@ class SessionChanges:
             if session.sandbox is not None and not shares:
                 await self._workspaces.resized(workspace, session.limits.workspace_bytes)
 
+    def check_timeouts(self, session: Session, wanted: NewTimeouts) -> None:
+        """Raises: ValidationError for a time-out above the operator's, or the errors of its end."""
+        session.check_live()
+        asked = changed(session, wanted._replace(keep_alive=None), datetime.now(UTC))
+        if asked != session.terms:
+            check_timeouts(self._settings, asked, "settings.")
+        kept = changed(session, wanted, datetime.now(UTC))
+        if kept != asked:
+            try:
+                check_timeouts(self._settings, kept)
+            except ValidationError as error:
+                field = "settings.keep_alive"
+                raise ValidationError(f"{field}: {error.detail}", field=field) from None
+
+    async def set_timeouts(
+        self, principal: Principal, session: Session, wanted: NewTimeouts
+    ) -> None:
+        """Changes the time-outs. What is due by the new ones ends at once, and is recorded after.
+
+        Raises: the errors of `check_timeouts` and `Recorder.check_room`, AuditUnavailableError:
+        then nothing is changed, unless it has ended.
+        """
+        self.check_timeouts(session, wanted)
+        before, began = session.terms, datetime.now(UTC)
+        terms = changed(session, wanted, began)
+        if terms == before and wanted.keep_alive is None:
+            return
+        draft = EventDraft(
+            "session.settings",
+            actor=principal.name,
+            args={"idle_timeout": terms.idle_timeout, "wall_timeout": terms.wall_timeout},
+        )
+        effect = session_rows.with_timeouts(session, terms)
+        if due(session, began, terms) is not None:
+            stop = draft._replace(time=now(), stop=True)
+            session.terms = terms
+            await self._expire(session, lambda: self._recorder.record(session, stop, effect))
+            if not session.live:
+                return
+            # It is suspended now, or in use again.
+            session.terms = _with_times_of(session.terms, before)
+        self._recorder.check_room(session)
+        async with session.lock:
+            session.check_live()
+            told = draft._replace(result=_moments(session, terms))
+            await self._recorder.record(session, told, effect)
+            session.terms = _with_times_of(session.terms, terms)
+        self._deadlines.watch(session)
+
     async def set_episode(
         self, principal: Principal, session: Session, episode_id: str | None
     ) -> None:
@@ -225,6 +293,19 @@ class SessionChanges:
             )
             self._registry.rehandle(session, digest(handle))
         return handle
+
+
+def _with_times_of(terms: Terms, other: Terms) -> Terms:
+    """The terms, which may have changed meanwhile, with the time-outs of the others."""
+    return replace(terms, idle_timeout=other.idle_timeout, wall_timeout=other.wall_timeout)
+
+
+def _moments(session: Session, terms: Terms) -> dict[str, str]:
+    """When the session ends by these terms, for the record of the change, which is an activity."""
+    found = {**deadlines(session, terms)}
+    if Deadline.IDLE in found:
+        found[Deadline.IDLE] = datetime.now(UTC) + timedelta(seconds=terms.idle_timeout)
+    return {f"{name}_at": time_text(moment) for name, moment in found.items()}
 
 
 def _check_parent(session: Session, level: Level) -> None:

@@ -14,6 +14,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.stop_records import Write
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.sandbox.open import SandboxFloor
@@ -75,13 +76,13 @@ class SessionEnds:
         error: str | None = None,
         deadline: Deadline | None = None,
         container_id: str | None = None,
-        closing: dict[str, Any] | None = None,
+        first: Write | None = None,
         then: EventDraft | None = None,
     ) -> None:
         """Ends a live session and its children, and returns when nothing of them is left.
 
         It ends even if that can't be recorded; the record follows. `deadline` names the deadline
-        that passed, `closing` what the client who closes it requested, `then` what is recorded
+        that passed, `first` records what the client who ends it requested, `then` is recorded
         after the end. A session that was idle and is in use again does not end. With
         `container_id`, it ends only while that is its container, because the container of a
         replaced sandbox may end at any time.
@@ -103,9 +104,8 @@ class SessionEnds:
             termination = Termination(
                 rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
             )
-            if closing is not None:
-                draft = EventDraft("session.close", principal.name, args=closing, stop=True)
-                self._record(session, draft._replace(time=now()))
+            if first is not None:
+                self._stops.add(session, first)
             result = {
                 "status": str(status),
                 "rationale_code": str(rationale),
@@ -251,7 +251,9 @@ class SessionEnds:
             await self._sandboxes.quiesce(sandbox, reason, at_once=exhausted)
         await self._sandboxes.silence(sandbox)
 
-    async def expire(self, session: Session, deadline: Deadline) -> None:
+    async def expire(
+        self, session: Session, deadline: Deadline, first: Write | None = None
+    ) -> None:
         """Ends a session whose deadline has passed; a used up budget is on record already."""
         exceeded = session.budget.exceeded
         if deadline is Deadline.BUDGET and exceeded is not None:
@@ -265,7 +267,9 @@ class SessionEnds:
         else:
             status, rationale = Status.ABORTED, Rationale.TIMEOUT
             error = f"the session was idle for {session.terms.idle_timeout} s"
-        await self.run(session, SYSTEM, status, rationale, error=error, deadline=deadline)
+        await self.run(
+            session, SYSTEM, status, rationale, error=error, deadline=deadline, first=first
+        )
 
     async def crashed(self, session: Session, container: Container) -> None:
         """Ends the session because its container has ended by itself."""

@@ -6,13 +6,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from orchestrator.ground.errors import AuditUnavailableError, NotFoundError, PaddockError
-from orchestrator.ground.events import EventDraft
+from orchestrator.ground.events import EventDraft, now
 from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
 from orchestrator.host.open import HostFloor
 from orchestrator.record.audit.gaps import Gaps
+from orchestrator.record.audit.stop_records import Write
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.open import RulesFloor
@@ -68,6 +69,7 @@ class Sessions:
         self._engine = node.engine
         self._executions = work.executions
         self._budgets = record.budgets
+        self._recorder = recorder
         self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
@@ -100,6 +102,7 @@ class Sessions:
         self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")
         self.changes = SessionChanges(
+            settings,
             rules.levels,
             sandbox.listed_images,
             recorder,
@@ -109,6 +112,8 @@ class Sessions:
             LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes),
             self._tasks,
             self.ends.end_child,
+            self.deadlines,
+            self.expire,
         )
         self._closing = False
 
@@ -160,8 +165,11 @@ class Sessions:
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
         children = list(session.family.descendants) if session.live else []
         if session.live:
+            draft = EventDraft("session.close", principal.name, args={"purge": purge}, stop=True)
+            draft = draft._replace(time=now())
             await self.ends.run(
-                session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
+                *(session, principal, Status.COMPLETED, Rationale.NORMAL),
+                first=lambda: self._recorder.record(session, draft),
             )
         else:
             await _wait_for_end(session)
@@ -193,16 +201,16 @@ class Sessions:
             self.ends.run(session, principal, Status.ABORTED, Rationale.NORMAL)
         )
 
-    async def expire(self, session: Session) -> None:
+    async def expire(self, session: Session, first: Write | None = None) -> None:
         """Ends a session with a passed deadline, or suspends it; otherwise does nothing.
 
-        If it is already ending, waits for that. While the control plane shuts down, no end begins:
-        the next start finds it.
+        `first` is recorded before an end. If it is already ending, waits for that. While the
+        control plane shuts down, no end begins: the next start finds it.
         """
         if not self._closing:
-            await self._tasks.shield(self._expire(session))
+            await self._tasks.shield(self._expire(session, first))
 
-    async def _expire(self, session: Session) -> None:
+    async def _expire(self, session: Session, first: Write | None) -> None:
         if not session.live:
             await _wait_for_end(session)
             return
@@ -213,7 +221,7 @@ class Sessions:
         if deadline is Deadline.BUDGET:
             self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
         if deadline is not None:
-            await self.ends.expire(session, deadline)
+            await self.ends.expire(session, deadline, first)
 
     async def serve(self, request: EndRequest) -> None:
         """Ends a session because a lower part asks for it. Raises: the errors of its end."""

@@ -20,6 +20,9 @@ from orchestrator.settings.values import (
 )
 
 _IMAGE = re.compile(IMAGE_PATTERN)
+# Short enough for a label below it. The last label is no number, so that it is no address.
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = re.compile(rf"(?=.{{1,189}}\Z)(?:{_LABEL}\.)*(?!\d+\Z){_LABEL}", re.ASCII)
 
 
 def _absolute(value: Path) -> Path:
@@ -40,6 +43,12 @@ def _host(value: str) -> str:
             f"{value!r} must be a host name without a port, an IPv6 address in brackets"
         ) from None
     return value
+
+
+def _domain(value: str) -> str:
+    if _DOMAIN.fullmatch(value) is None:
+        raise ValueError(f"{value!r} must be a domain, such as ports.example, without a wildcard")
+    return value.lower()
 
 
 def _image(value: str) -> str:
@@ -74,6 +83,7 @@ def _parse(value: Any) -> Any:
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 Address = Annotated[str, AfterValidator(_address)]
+Domain = Annotated[str, AfterValidator(_domain)]
 HostName = Annotated[str, AfterValidator(_host)]
 ImageName = Annotated[str, AfterValidator(_image)]
 Url = Annotated[str, AfterValidator(check_url)]

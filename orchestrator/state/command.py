@@ -25,7 +25,8 @@ class KeptEvidence(NamedTuple):
 class CommandExit:
     """A command's end: the agent's report, what is stored of its output, and its event.
 
-    `exit_code` is None if the end is lost. `seq` and `hash` are the event's place in its chain.
+    `exit_code` is None if the end is lost. `seq` and `hash` are the event's place in its chain,
+    `time` is when it was recorded, empty if it was not.
     """
 
     exit_code: int | None = None
@@ -43,6 +44,7 @@ class CommandExit:
     evidence: KeptEvidence | None = None
     seq: int = 0
     hash: str = ""
+    time: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +115,7 @@ def exit_of(
     duration_ms: int | None,
     seq: int,
     event_hash: str,
+    time: str = "",
 ) -> CommandExit:
     """A command's end from its exit event; the agent's report is checked."""
     values = reported or {}
@@ -132,6 +135,7 @@ def exit_of(
         rule=rule,
         seq=seq,
         hash=event_hash,
+        time=time,
     )
 
 

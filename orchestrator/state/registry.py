@@ -111,6 +111,10 @@ class Registry:
         self._forget_old()
         return self._ended.get(session_id)
 
+    def named(self, name: str) -> Session | None:
+        """The live session with that id in any case, as in a host name."""
+        return self._live.get(name.casefold())
+
     def by_handle(self, handle_sha256: str) -> Session | None:
         """The live session of that handle."""
         return self._by_handle.get(handle_sha256)

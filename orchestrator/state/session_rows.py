@@ -14,6 +14,7 @@ from orchestrator.state import pack_rows
 from orchestrator.state.lifecycle import LIVE, Suspension, Termination
 from orchestrator.state.secret_rows import removing_all
 from orchestrator.state.session import Session
+from orchestrator.state.terms import Terms
 from paddock.contract.words import Rationale, Status
 
 
@@ -102,6 +103,15 @@ def with_episode(session: Session, episode_id: str | None, episodes: int) -> Eff
         "UPDATE sessions SET terms = json_set(terms, '$.episode_id', ?), episodes = ?"
         " WHERE key = ?",
         (episode_id, episodes, session.key),
+    )
+
+
+def with_timeouts(session: Session, terms: Terms) -> Effect:
+    """An effect that gives the session the time-outs of these terms."""
+    return executing(
+        "UPDATE sessions SET terms = json_set(terms, '$.idle_timeout', ?, '$.wall_timeout', ?)"
+        " WHERE key = ?",
+        (terms.idle_timeout, terms.wall_timeout, session.key),
     )
 
 

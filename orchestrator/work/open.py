@@ -18,6 +18,8 @@ from orchestrator.work.files.file_requests import FileRequests
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
+from orchestrator.work.shells.kept_shells import KeptShells
+from orchestrator.work.shells.shell_runs import ShellRuns
 from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.shells import Shells
@@ -40,6 +42,7 @@ class WorkFloor:
     tools: GovernedTerminals
     session_tools: SessionTools
     shells: Shells
+    kept_shells: KeptShells
 
 
 def open_work(
@@ -77,6 +80,8 @@ def open_work(
     closers.push_async_callback(tools.close)
     shells = Shells(keys, terminals, recorder)
     closers.callback(shells.close)
+    runs = ShellRuns(terminals, recorder, record.budgets)
+    closers.push_async_callback(runs.close)
     return WorkFloor(
         Memory(ground.database, recorder),
         models,
@@ -90,4 +95,5 @@ def open_work(
         tools,
         SessionTools(tool_rules, keys),
         shells,
+        KeptShells(terminals, recorder, runs),
     )

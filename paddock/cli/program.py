@@ -25,14 +25,17 @@ from paddock.cli.resources import (
     packs,
     policies,
     ports,
+    processes,
     proposals,
     ptys,
     runs,
     secrets,
     sessions,
+    shells,
     snapshots,
     spawn,
     tools,
+    top,
     turns,
 )
 from paddock.cli.server import server
@@ -83,6 +86,8 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     commands.add_to(app)
+    processes.add_to(app)
+    top.add_to(app)
     snapshots.add_to(sessions.app)
     shell.add_to(app)
     mcp.add_to(app)
@@ -94,6 +99,7 @@ def build() -> TyperGroup:
         ("sessions", sessions.app),
         ("files", files.app),
         ("ptys", ptys.app),
+        ("shells", shells.app),
         ("proposals", proposals.app),
         ("egress", egress.app),
         ("secrets", secrets.app),

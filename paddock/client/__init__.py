@@ -50,6 +50,7 @@ from paddock.client.paddock import Paddock, PaddockSync
 from paddock.client.results import ExecEvent, StreamedOutput, Transfer
 from paddock.client.run_sockets import RunSocket
 from paddock.client.session import Session
+from paddock.client.shells import Shell
 from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
 from paddock.contract.audit import Archive, ArchiveRun, AuditEvent, AuditStats, AuditVerdict
@@ -96,6 +97,8 @@ from paddock.contract.runs import (
 from paddock.contract.secrets import Secret
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
+from paddock.contract.shells import Shell as ShellInfo
+from paddock.contract.shells import ShellAnswer
 from paddock.contract.spawns import SpawnedRun
 from paddock.contract.system import (
     Level,
@@ -200,6 +203,9 @@ __all__ = [
     "SessionPolicy",
     "SessionSettings",
     "SessionTerminatedError",
+    "Shell",
+    "ShellAnswer",
+    "ShellInfo",
     "SpawnEnd",
     "SpawnStart",
     "SpawnedRun",

@@ -18,7 +18,10 @@ class Ports(Face[F]):
 
     @method
     async def open(self, port: int, *, seconds: int = DEFAULT_PORT_SECONDS) -> OpenedPort:
-        """Opens a port for that time; `link` in the answer reaches it without a key.
+        """Opens a port for that time; the links in the answer reach it without a key.
+
+        `host_link` is for browsers, if it is not None: there, pages may name their scripts from the
+        root, and store something. `link` is for programs, and works everywhere.
 
         An open port gets the new time. Raises: BusyError if the session has too many, ConflictError
         if this control plane serves no ports.

@@ -30,26 +30,33 @@ class Processes(Face[F]):
         command: str | None = None,
         *,
         argv: Sequence[str] | None = None,
+        shell: str | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None,
         stdin_open: bool = False,
-        timeout: int | None = None,
+        merge: bool = False,
+        output_file: str | None = None,
+        timeout: float | None = None,
     ) -> Command:
         """Starts a command in the background; returns when it has started.
 
         It outlives its client. With `stdin_open`, `stdin` can send it input. `timeout` is in
-        seconds; with None, it may run as long as its session.
+        seconds; with None, it may run as long as its session. Other arguments are as for
+        `Session.exec`.
         """
         body = exec_body(
             command,
             argv,
+            shell,
             stdin,
             env=env,
             secrets=secrets,
             cwd=cwd,
-            stdin_open=stdin_open or None,
+            stdin_open=stdin_open,
+            merge=merge,
+            output_file=output_file,
             timeout=timeout,
             background=True,
         )

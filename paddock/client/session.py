@@ -23,6 +23,7 @@ from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, check_terms, given,
 from paddock.client.runs import SessionRuns
 from paddock.client.secrets import Secrets
 from paddock.client.settings import Settings
+from paddock.client.shells import Shells
 from paddock.client.snapshots import BytesProgress, save
 from paddock.client.spawns import ChildTerms, SessionSpawning
 from paddock.client.streams import resumed
@@ -32,7 +33,7 @@ from paddock.contract.audit import AuditEvent
 from paddock.contract.budget import Budget
 from paddock.contract.explanations import Explanation
 from paddock.contract.inspection import InspectedSession
-from paddock.contract.sessions import Handle
+from paddock.contract.sessions import Handle, SessionSettings
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.tools import Tool
 
@@ -65,6 +66,7 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)
+        self.shells: Shells[F] = Shells(link, self._path)
         self.proposals: SessionProposals[F] = SessionProposals(link, self._path)
         self.ports: Ports[F] = Ports(link, self._path)
         self.turns: SessionTurns[F] = SessionTurns(link, self._path)
@@ -194,6 +196,26 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         return await self._change("interrupt", given(message=message))
 
     @method
+    async def set_timeout(
+        self, *, idle: int | None = None, wall: int | None = None
+    ) -> SessionSettings:
+        """Changes the time-outs, in seconds: without activity, and from the session's creation.
+
+        None: as it is. The answer's `deadlines` say when it ends now. Raises: ValidationError above
+        the operator's maximum.
+        """
+        return await self._set_times(idle_timeout=idle, wall_timeout=wall)
+
+    @method
+    async def keep_alive(self, seconds: int) -> SessionSettings:
+        """Lengthens the time-outs so that neither ends the session for so long from now.
+
+        The answer's `deadlines` say when it ends now. The time of its budget is not lengthened.
+        Raises: ValidationError above the operator's maximum.
+        """
+        return await self._set_times(keep_alive=seconds)
+
+    @method
     async def set_episode(self, episode_id: str | None) -> SessionInfo:
         """Names the episode of the session's work; None: it has none."""
         body = {"episode_id": episode_id}
@@ -225,6 +247,11 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         url = f"{self._path}/{action}"
         answer = await self._api.json("POST", url, body=body or {}, timeout=ENGINE_SECONDS)
         return self._take(answer)
+
+    async def _set_times(self, **members: int | None) -> SessionSettings:
+        url, body = f"{self._path}/settings", {"settings": given(**members)}
+        answer = await self._api.json("PUT", url, body=body, timeout=ENGINE_SECONDS)
+        return read(SessionSettings, answer)
 
     async def _lives(self) -> bool:
         try:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from paddock.contract.base import Model, example
 from paddock.contract.requests import LARGEST_BODY, Body, Query
+from paddock.contract.shells import DEFAULT_SHELL, ShellName
 
 _RequestId = Annotated[str, Field(max_length=256)] | int
 
@@ -51,6 +52,12 @@ class McpRange(Query):
     """The part of a file to read."""
 
     offset: Annotated[int, Field(ge=0)] = Field(default=0, description="The first byte to read.")
+
+
+class McpShell(Query):
+    """A shell of the session."""
+
+    shell: ShellName = Field(default=DEFAULT_SHELL, description="The shell's name.")
 
 
 class McpCommand(Query):

@@ -171,13 +171,54 @@ class WorkspaceWishes(Body):
         return {name: value for name, value in self if value is not None}
 
 
+class ShownDeadlines(Body):
+    """The deadlines of the answer. They follow from the time-outs, so what is sent is not used."""
+
+    idle_at: Annotated[str, MaxBytes(64)] | None = None
+    wall_at: Annotated[str, MaxBytes(64)] | None = None
+    budget_at: Annotated[str, MaxBytes(64)] | None = None
+
+
 class SettingsMembers(Body):
-    """What may be set. `workspace` is that of the answer: a client may send back what it got."""
+    """What may be set; without a member, or with null, it stays as it is.
+
+    `workspace` and `deadlines` are those of the answer: a client may send back what it got.
+    """
 
     permission_level: Annotated[str | None, WithJsonSchema(LEVEL_SCHEMA)] = Field(
         default=None, description="Default: as it is."
     )
+    idle_timeout: int | None = Field(
+        default=None,
+        ge=1,
+        description="Seconds without activity after which the session ends or is suspended; "
+        "default: as they are.",
+    )
+    wall_timeout: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="Seconds from its creation after which the session ends; default: as they are.",
+    )
+    keep_alive: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="Seconds from now for which neither time-out ends it: shorter ones are "
+        "lengthened. The time of its budget is not.",
+    )
     workspace: WorkspaceWishes = Field(default_factory=WorkspaceWishes)
+    deadlines: ShownDeadlines = Field(default_factory=ShownDeadlines)
+
+    @property
+    def sets_time(self) -> bool:
+        """Whether a time-out is asked for."""
+        return any(seconds is not None for seconds in self.times)
+
+    @property
+    def times(self) -> tuple[int | None, int | None, int | None]:
+        """The idle and the wall time-out, and for how long neither may end it."""
+        return self.idle_timeout, self.wall_timeout, self.keep_alive
 
 
 class SettingsBody(Body):

@@ -39,6 +39,11 @@ _SETTINGS: dict[str, Any] = {
         "root_dir": f"/var/lib/paddock/session-workspaces/{_ID}",
     },
 }
+_DEADLINES = {
+    "idle_at": "2026-03-04T10:00:12.482113Z",
+    "wall_at": "2026-03-05T09:30:11.902771Z",
+    "budget_at": None,
+}
 EXAMPLE: dict[str, Any] = {
     "id": _ID,
     "incarnation": 1,
@@ -70,11 +75,7 @@ EXAMPLE: dict[str, Any] = {
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
     "budget": BUDGET,
-    "deadlines": {
-        "idle_at": "2026-03-04T10:00:12.482113Z",
-        "wall_at": "2026-03-05T09:30:11.902771Z",
-        "budget_at": None,
-    },
+    "deadlines": _DEADLINES,
     "termination": None,
     "commands": [],
     "parent": None,
@@ -89,15 +90,6 @@ class Workspace(Model):
 
     mode: Annotated[Literal["session"], WORDS]
     root_dir: str
-
-
-class SessionSettings(Model):
-    """A session's settings."""
-
-    model_config = example(_SETTINGS)
-
-    permission_level: LevelName
-    workspace: Workspace
 
 
 class SandboxLimits(Model):
@@ -136,6 +128,22 @@ class Deadlines(Model):
     budget_at: Time | None = Field(
         description="From `budget.time`, also during a pause; null if there is none."
     )
+
+
+class SessionSettings(Model):
+    """A session's settings, and when it ends by its time-outs."""
+
+    model_config = example(
+        {**_SETTINGS, "idle_timeout": 1800, "wall_timeout": 86400, "deadlines": _DEADLINES}
+    )
+
+    permission_level: LevelName
+    idle_timeout: int = Field(description="Seconds without activity until it ends or is suspended.")
+    wall_timeout: int | None = Field(
+        description="Seconds from its creation until it ends; null: no limit."
+    )
+    workspace: Workspace
+    deadlines: Deadlines
 
 
 class Termination(Model):

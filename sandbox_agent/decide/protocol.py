@@ -12,15 +12,18 @@ Host → agent, requests
               sent once; before it, the agent refuses every request but prepare. A configuration
               that is malformed, or that the agent can't enforce, ends the agent
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
-              collect, unread, held} → {}
+              collect, unread, held, merge, output_file} → {}
               answered when the command is ready; it ends with a `command.exit` event. `held`: the
               command waits for `go`. If the connection is lost before, the command is dropped:
               nothing runs before its start is on record
               `collect`: that event includes the output if it is short; `unread`: the output is
-              kept for its reader, as for a command in the foreground
-    output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
-              next, ended}  `looks`: the reader is not the command's caller, for whom output is
-              kept; `whole`: include the stored part of long output
+              kept for its reader, as for a command in the foreground; `merge`: stderr is the same
+              pipe as stdout; `output_file`: a file of the workspace, relative to it, that both
+              streams go to instead; null: none
+    output    {command_id, after, limit, wait_ms, looks, whole, times} → {chunks: [[stream, offset,
+              data]], next, ended}  `looks`: the reader is not the command's caller, for whom output
+              is kept; `whole`: include the stored part of long output; `times`: each chunk has a
+              fourth member, when its first byte was read, in seconds since the epoch or null
     output.restore {command_id, total, chunks: [[stream, data]]} → {stored}
               more output of a command of an earlier sandbox, `total` bytes in all
     stdin     {command_id, data, close} → {}         answered when there was room for it
@@ -31,19 +34,27 @@ Host → agent, requests
               starts a program on its own terminal, confined as commands are except for what it
               `needs`; it ends with a `pty.exit` event. `commands`: the names under which lines are
               sent; null: any bytes may be written, as to a shell. Only for levels that allow any
-              command; it has the variables of commands, the session's secrets included
+              command; it has the variables of commands, the session's secrets included. `kept`:
+              the shell, bash, runs the commands of `pty.run`, and begins in the directory `cwd`
     pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  sends one line, checked
               and terminated; `mark`: how many bytes the program had printed before. `files`:
               copies that exist until the next line or the end, and that nothing in the sandbox can
               change
     pty.write {terminal_id, data} → {}  writes bytes as they are, if it has no `commands`; answered
               when the kernel has taken them all, or `busy` if the program does not read
+    pty.run   {terminal_id, number, text} → {}  runs a command in a kept shell, one at a time; the
+              random `number` names it. `pty.read` then answers with `run` too, and `waits` says
+              whether a program of its foreground waits for input
+    pty.interrupt {terminal_id, number, kill} → {reached}  SIGINT to the foreground of that run;
+              `kill`: KILL, if that is not the shell itself
     pty.resize {terminal_id, rows, cols} → {}        if it has no `commands`
     pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
               {exit_code, signal, reason}}  lossless: bytes before `after` count as received. When
               too many bytes are held, the terminal is not read and the program waits. `waits`:
               nothing is left to read and the program waits for input; `line_bytes`: the longest
-              line that may be sent
+              line that may be sent. A kept shell's answer has `run`: {number, syntax_error, ended:
+              null | {exit_code, cwd, at}} of the latest run; `at`: where its output ends. Run 0 is
+              the shell's start
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
     file.open {op: read|write|append, path, permissions, modified, parents, links} → {stream, size,
@@ -73,6 +84,8 @@ Host → agent, requests
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
               replaces the secrets that commands get as variables, and those that were ever given
               to a single command; all of them are cut out of events and errors
+    programs  {names} → {absent: [name]}
+              those that are no executable files of the image, by bare name or absolute path
     ports     {} → {}      starts the process that connects to ports of the sandbox, unless it runs
     stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
     shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL

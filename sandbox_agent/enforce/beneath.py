@@ -42,6 +42,30 @@ def open_path(directory: int, path: str, follow: bool = True) -> int:
             os.close(fd)
 
 
+def create(directory: int, path: str) -> int:
+    """Opens a regular file for writing, emptied, or makes it; its directory must exist.
+
+    No link is followed as the last component. Raises: OSError, as `open_path`; EINVAL for something
+    other than a regular file.
+    """
+    above, _, name = path.rpartition("/")
+    parent = open_path(directory, above)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, 0o644, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise _error(errno.EINVAL, path)
+        os.ftruncate(file, 0)
+        os.set_blocking(file, True)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
 def _is_link(fd: int) -> bool:
     return stat.S_ISLNK(os.fstat(fd).st_mode)
 

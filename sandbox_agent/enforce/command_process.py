@@ -16,8 +16,11 @@ from sandbox_agent.enforce.profile import Profile, Reads
 from sandbox_agent.enforce.reads.contents import Contents
 
 _NOT_FOUND = 127
-# Of a plan: three pipes and the document.
-_DESCRIPTORS = 4
+# Of a plan: at most four pipes, and the document.
+_DESCRIPTORS = 5
+# Where a program has its `control`: above all that a guard has open.
+CONTROL_FD = 200
+_TARGETS = (0, 1, 2, CONTROL_FD)
 
 
 class Plan(NamedTuple):
@@ -27,7 +30,8 @@ class Plan(NamedTuple):
     relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
     that must resolve inside it, or in one of the absolute directories `writable`, in which an
     operand may also begin. With `terminal`, the standard streams are a terminal, which becomes the
-    controlling terminal.
+    controlling terminal. `output_file`, relative to the workspace, is emptied and gets both output
+    streams.
     """
 
     program: str
@@ -38,14 +42,24 @@ class Plan(NamedTuple):
     workspace: str
     terminal: bool = False
     writable: list[str] = []
+    output_file: str | None = None
 
 
 class Pipes(NamedTuple):
-    """The command's ends of its three standard streams."""
+    """The command's ends of its three standard streams.
+
+    `control`: one end of a socket to the agent, which the program has as `CONTROL_FD`.
+    """
 
     stdin: int
     stdout: int
     stderr: int
+    control: int | None = None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All of them, in this order."""
+        return [fd for fd in self if fd is not None]
 
 
 class Prepared(NamedTuple):
@@ -123,7 +137,7 @@ def _tried(
     plan = prepared.plan
     try:
         os.setsid()
-        for target, fd in enumerate(prepared.pipes):
+        for target, fd in zip(_TARGETS, prepared.pipes.descriptors, strict=False):
             os.dup2(fd, target)
         if plan.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -134,6 +148,10 @@ def _tried(
         refused = entered(workspace, plan)
         if refused is not None:
             return refused
+        if plan.output_file is not None:
+            step = Step.OUTPUT
+            _print_to(workspace, plan.output_file)
+            step = Step.START
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
         if broker is not None and profile.reads is not None:
@@ -188,6 +206,13 @@ def _enter(workspace: int, directory: str) -> None:
         os.chdir(directory)
     else:
         os.fchdir(beneath.open_path(workspace, directory))
+
+
+def _print_to(workspace: int, path: str) -> None:
+    """Has standard output and standard error go to a file of the workspace. Raises: OSError."""
+    file = beneath.create(workspace, path)
+    for target in (1, 2):
+        os.dup2(file, target)
 
 
 def _execute(calls: list[execution.Call]) -> NoReturn:

@@ -98,7 +98,7 @@ class Guard:
         try:
             os.write(document, marshal.dumps(tuple(plan)))
             message = guard_messages.plan(self._number)
-            socket.send_fds(self._starter, [message], [*pipes, document])
+            socket.send_fds(self._starter, [message], [*pipes.descriptors, document])
         finally:
             os.close(document)
 

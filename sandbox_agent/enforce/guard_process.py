@@ -147,7 +147,7 @@ class _Guard:
             return False
         plan, pipes = received
         failed = self._start(plan, pipes)
-        for fd in set(pipes):
+        for fd in set(pipes.descriptors):
             os.close(fd)
         if failed is None:
             return self._attend()

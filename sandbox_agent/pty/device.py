@@ -6,13 +6,17 @@ terminal only because it inherits the descriptors.
 
 import fcntl
 import os
+import signal
 import struct
 import termios
+from contextlib import suppress
 
 # The longest line with its end: the kernel cuts longer ones while it does the line editing.
 MOST_COOKED_BYTES = 4095
-_LOCAL_FLAGS = 3
+_OUTPUT_FLAGS, _LOCAL_FLAGS = 1, 3
+_ECHO = termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ECHOCTL | termios.ECHOKE
 _TIOCGSID = 0x5429
+_TIOCSIG = 0x40045436
 _PID = struct.Struct("=i")
 
 
@@ -35,6 +39,27 @@ def cooked(master: int) -> bool:
         return bool(termios.tcgetattr(master)[_LOCAL_FLAGS] & termios.ICANON)
     except termios.error:
         return True  # no process has the other end open any more
+
+
+def make_plain(terminal: int) -> None:
+    """Has the terminal show what programs print, unchanged, and nothing else; lines are edited."""
+    with suppress(termios.error):  # no process has the other end open any more
+        settings = termios.tcgetattr(terminal)
+        settings[_OUTPUT_FLAGS] &= ~termios.OPOST
+        settings[_LOCAL_FLAGS] &= ~_ECHO
+        settings[_LOCAL_FLAGS] |= termios.ICANON | termios.ISIG
+        termios.tcsetattr(terminal, termios.TCSANOW, settings)
+
+
+def drop_input(master: int) -> None:
+    """Drops what was written to the terminal and no process has read."""
+    with suppress(termios.error):
+        termios.tcflush(master, termios.TCOFLUSH)
+
+
+def interrupt(master: int) -> None:
+    """Sends SIGINT to the foreground processes, as the kernel does for Ctrl-C. Raises: OSError."""
+    fcntl.ioctl(master, _TIOCSIG, signal.SIGINT)
 
 
 def session_leader(master: int) -> int:

@@ -76,6 +76,19 @@ class PromptDetector:
         self._uid = uid
         self._calls = _CALLS.get(os.uname().machine) if _calls_are_visible() else None
 
+    def foreground_waits(self, master: int, terminal: int) -> bool:
+        """Whether a program of the terminal's foreground waits for input, whoever started it.
+
+        False if the kernel does not reveal system calls.
+        """
+        try:
+            group = os.tcgetpgrp(master)
+        except OSError:
+            return False  # it has ended
+        if self._calls is None:
+            return False
+        return self._waiting(self._calls, group, terminal, None) is not None
+
     def waiting_program(self, master: int, terminal: int, only: Program | None) -> Program | None:
         """The program that waits for input in a terminal's foreground; None if none does.
 
@@ -91,9 +104,15 @@ class PromptDetector:
             return None  # it has ended
         if self._calls is None:
             return _UNKNOWN if _is_asleep(leader) else None
+        return self._waiting(self._calls, leader, terminal, only)
+
+    def _waiting(
+        self, calls: _Calls, group: int, terminal: int, only: Program | None
+    ) -> Program | None:
+        """The program of a process group that waits for the terminal's input."""
         borrow_file_identity(self._uid)
         try:
-            for pid, fd in islice(_inputs(self._calls, leader), _MOST_FILES):
+            for pid, fd in islice(_inputs(calls, group), _MOST_FILES):
                 if _is_terminal(f"/proc/{pid}/fd/{fd}", terminal):
                     found = _program(pid)
                     if found is not None and only in (None, found):

@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 from sandbox_agent.core import params as given
+from sandbox_agent.decide.commands import normalize_cwd
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Message
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.profile import Tool
+from sandbox_agent.pty import shell_driver
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS
 
@@ -18,7 +20,7 @@ class Request(NamedTuple):
 
     `tool` is what the program may do in addition to commands. `commands` are the names under which
     lines may be sent; None means that any bytes may be written, as to a shell. `lifetime_ms` and
-    `idle_ms` are limits in milliseconds.
+    `idle_ms` are limits in milliseconds. `kept`: it is a shell that runs commands one by one.
     """
 
     terminal_id: str
@@ -32,6 +34,7 @@ class Request(NamedTuple):
     max_line_bytes: int
     lifetime_ms: int
     idle_ms: int
+    kept: bool = False
 
 
 def parse(params: Message, sandbox: dict[str, str]) -> Request:
@@ -43,11 +46,13 @@ def parse(params: Message, sandbox: dict[str, str]) -> Request:
     if not argv or not set(sanitize) <= set(SANITIZERS):
         message = "argv must not be empty, and sanitize must have known names only"
         raise AgentError("validation_error", message)
+    kept = params.get("kept") is True and params.get("commands") is None
+    own = {**given.mapping(params, "env"), **(shell_driver.VARIABLES if kept else {})}
     plan = Plan(
         program=argv[0],
         argv=argv,
-        env=environment({**sandbox, **given.mapping(params, "env")}),
-        cwd=".",
+        env=environment({**sandbox, **own}),
+        cwd=normalize_cwd(given.text(params, "cwd"), anywhere=True) if kept else ".",
         inside=[],
         workspace=WORKSPACE_DIR,
         terminal=True,
@@ -73,4 +78,5 @@ def parse(params: Message, sandbox: dict[str, str]) -> Request:
         max_line_bytes=given.number(params, "max_line_bytes", 1, 1024 * 1024),
         lifetime_ms=given.number(params, "lifetime_ms", 1, given.MOST_MS),
         idle_ms=given.number(params, "idle_ms", 1, given.MOST_MS),
+        kept=kept,
     )

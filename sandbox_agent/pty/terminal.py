@@ -52,7 +52,9 @@ class Terminal:
         prompts: PromptDetector,
         on_progress: Callable[[], None],
         on_end: Callable[["Terminal"], None],
+        control: int | None = None,
     ) -> None:
+        """`control`: a socket for the program of a terminal that shows its output only."""
         self.id = request.terminal_id
         self._loop = loop
         self._request = request
@@ -74,6 +76,8 @@ class Terminal:
         except OSError:
             guard.close()
             raise
+        if control is not None:
+            device.make_plain(slave)
         self._device = os.fstat(slave).st_rdev
         self._watched = 0
         self._hung_up = False
@@ -83,7 +87,7 @@ class Terminal:
                 guard,
                 self.id,
                 request.plan,
-                Pipes(slave, slave, slave),
+                Pipes(slave, slave, slave, control),
                 self._on_left,
                 self._on_gone,
             )

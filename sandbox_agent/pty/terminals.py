@@ -13,6 +13,7 @@ from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.profile import ConfinementError
+from sandbox_agent.pty.kept_shell import KeptShell
 from sandbox_agent.pty.prompt_detector import PromptDetector
 from sandbox_agent.pty.request import LARGEST_SIDE, parse
 from sandbox_agent.pty.terminal import Terminal
@@ -67,7 +68,8 @@ class Terminals:
         self._work.remember(request.terminal_id)
         try:
             guard = self._guards.take_for(request.tool)
-            terminal = Terminal(
+            made = KeptShell if request.kept else Terminal
+            terminal = made(
                 self._loop, guard, request, self._prompts, self._work.printed, self._end
             )
         except ConfinementError as error:
@@ -94,6 +96,23 @@ class Terminals:
     def write(self, params: Message, reply: Reply) -> None:
         """Writes bytes as they are; answers once the kernel has taken them. Raises: AgentError."""
         self._terminal(params).write(given.data(params, "data"), reply)
+
+    def run(self, params: Message, reply: Reply) -> None:
+        """Runs a command in a kept shell. Raises: AgentError."""
+        number = given.number(params, "number", 1)
+        self._kept_shell(params).run(number, given.text(params, "text"))
+        reply({})
+
+    def interrupt(self, params: Message, reply: Reply) -> None:
+        """Interrupts a kept shell's command, or kills its foreground. Raises: AgentError."""
+        shell, number = self._kept_shell(params), given.number(params, "number", 1)
+        reply({"reached": shell.interrupt(number, kill=given.flag(params, "kill"))})
+
+    def _kept_shell(self, params: Message) -> KeptShell:
+        terminal = self._terminal(params)
+        if not isinstance(terminal, KeptShell):
+            raise AgentError("conflict", "this terminal runs no commands")
+        return terminal
 
     def resize(self, params: Message, reply: Reply) -> None:
         """Gives a terminal another size. Raises: AgentError."""

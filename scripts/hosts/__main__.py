@@ -1,15 +1,17 @@
 """Boots stock systems and tests Paddock in them: `make hosts`, or `python -m scripts.hosts`.
 
 Each system is booted under QEMU, one after the other, with KVM where the processor has it. In it,
-the repository as it is here is set up by `make run`, as a newcomer would; then come the doctor and
-tests.
+the repository as it is here is set up by `make run`, as a newcomer would; then come the doctor,
+tests, and a restart of the machine while sessions are at work.
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
@@ -39,6 +41,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     option("--system", action="append", choices=SYSTEMS, help="only this one; may be repeated")
     option("--short", action="store_true", help="the first third of the tests")
     option("--test", action="append", help="only this test, as pytest names it; stores no results")
+    option("--restart", action="store_true", help="no test but the restart; stores no results")
     option("--keep", action="store_true", help="keep the disk of the project and the console's log")
     option("--cache", type=Path, default=_default_cache(), metavar="DIR", help="for disks")
     option("--mirror", default=MIRROR, metavar="URL", help=f"of Debian (default: {MIRROR})")
@@ -61,17 +64,20 @@ def examine(system: System, options: argparse.Namespace) -> Result:
     tree = disks.stock_tree(cache, system, sources, detail)
     system_disk, kernel, initrd = disks.system_disk(cache, tree, detail)
     project, console = cache / f"{system.name}-project.disk", cache / f"{system.name}-console.log"
-    tests = options.test or suite.tests(short=options.short)
-    handed: dict[str, Path | str] = {"job.json": json.dumps({"tests": tests})}
+    used = cache / f"{system.name}-used.disk"
+    handed: dict[str, Path | str] = {"job.json": json.dumps(plan(options))}
     handed[CACHE] = disks.example_packages(cache, detail)
     if not options.no_base and (image := handed_base(cache)) is not None:
         handed["base.tar"] = image
     result = Result(system.title, _described(options.short))
     try:
         disks.project_disk(project, cache, system, tree, handed, detail)
-        booted = Machine(kernel, initrd, system_disk, project, console)
+        disks.copy(system_disk, used)
+        console.unlink(missing_ok=True)
+        booted = Machine(kernel, initrd, used, project, console)
         _run(booted, result, disks.mirrors(sources), options.minutes * 60)
     finally:
+        used.unlink(missing_ok=True)
         if not options.keep:
             project.unlink(missing_ok=True)
             if not result.faults():
@@ -81,12 +87,26 @@ def examine(system: System, options: argparse.Namespace) -> Result:
     return result
 
 
+def plan(options: argparse.Namespace) -> dict[str, object]:
+    """What the job does after the doctor."""
+    if options.restart:
+        return {"tests": [], "restart": True}
+    tests = options.test or suite.tests(short=options.short)
+    return {"tests": tests, "restart": not options.test}
+
+
 def _run(booted: Machine, result: Result, mirrors: tuple[str, ...], seconds: float) -> None:
     step(f"booting {result.title} {'with KVM' if _kvm() else 'by emulation, which is slow'}")
-    with machine.running(machine.command(booted, mirrors, kvm=_kvm()), seconds) as lines:
-        for line in lines:
-            if said := result.take(line):
-                detail(said)
+    until = time.monotonic() + seconds
+    for boots in itertools.count(1):
+        left = max(0.0, until - time.monotonic())
+        with machine.running(machine.command(booted, mirrors, kvm=_kvm()), left) as lines:
+            for line in lines:
+                if said := result.take(line):
+                    detail(said)
+        # A machine that ends unasked, by a panic for example, is not booted again.
+        if result.restarts < boots:
+            break
 
 
 def _described(short: bool) -> str:
@@ -132,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except disks.DiskError as error:
             failure(f"{name}: {error}")
             return 1
-    if not options.test:
+    if not options.test and not options.restart:
         # What was cut short replaces nothing.
         known = results.load(docs.EXAMINED)
         docs.keep_hosts(

@@ -107,6 +107,17 @@ def system_disk(cache: Path, tree: Path, report: Report) -> tuple[Path, Path, Pa
     return disk, kernel, initrd
 
 
+def copy(disk: Path, target: Path) -> None:
+    """Copies a disk with its holes: what a machine writes is not in the stock one.
+
+    Raises: DiskError.
+    """
+    _run(
+        ["cp", "--sparse=always", "--reflink=auto", str(disk), str(target)],
+        lambda _line: None,
+    )
+
+
 def mirrors(sources: Sequence[str]) -> tuple[str, ...]:
     """The hosts of apt's sources, with their ports."""
     return tuple(sorted({urlsplit(line.split()[1]).netloc for line in sources}))

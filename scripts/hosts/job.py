@@ -1,8 +1,8 @@
-"""The job within a virtual machine: `make run`, the doctor, the tests; then the machine ends.
+"""The job within a virtual machine: `make run`, the doctor, the tests, a restart of the machine.
 
-`python3 -m scripts.hosts.job` in the project's folder, as root. It reads `job.json`, writes JSON
-lines to the second serial port, and shows the programs' output on the console. Standard library
-only: it begins before anything is installed.
+`python3 -m scripts.hosts.job` in the project's folder, as root, at each boot. It reads `job.json`,
+writes JSON lines to the second serial port, and shows the programs' output on the console. Standard
+library only: it begins before anything is installed.
 """
 
 import json
@@ -17,7 +17,12 @@ from typing import Any
 RESULTS = "/dev/ttyS1"
 # What the example of `make run` has fetched, in the project's folder.
 CACHE = "example-cache"
+# It is there after the restart of the machine.
+RESTARTED = "restarted.json"
 _PYTHON = ".venv/bin/python"
+# A state directory of its own, and the number of sessions that suspends the first one.
+_APART = {"PADDOCK_STATE_DIR": "restarted", "PADDOCK_MAX_ACTIVE": "5"}
+_SYSRQ = "/proc/sysrq-trigger"
 # Of one step. The runner on the host limits the whole.
 SECONDS = 7200
 # The engine's client of the project, since a system may have no `docker` program.
@@ -82,26 +87,60 @@ def examine() -> None:
         tell(kind="doctor", status=done.returncode, checks=[])
 
 
+def restart() -> None:
+    """Starts sessions, and restarts the machine at once, as a loss of power does.
+
+    Returns if that fails. What the engine and the tests have written is on the disk before, as it
+    would be some seconds later.
+    """
+    os.sync()
+    if _control_plane("start before the restart") != 0:
+        return
+    if step("sessions before the restart", _restarted("leave"), _APART) != 0:
+        return
+    tell(kind="restart")
+    Path(_SYSRQ).write_text("b", encoding="ascii")
+
+
+def after_restart() -> None:
+    """Starts the control plane again, and examines what it makes of its sessions."""
+    if _control_plane("start after the restart") == 0:
+        step("sessions after the restart", _restarted("check"), _APART)
+        step("stop after the restart", ["make", "stop"], _APART)
+    tell(kind="end")
+
+
+def _control_plane(name: str) -> int:
+    return step(name, [_PYTHON, "-m", "scripts.service", "start"], _APART)
+
+
+def _restarted(what: str) -> list[str]:
+    return [_PYTHON, "-m", "tests.support.restarted_host", what]
+
+
+def test(tests: list[str]) -> None:
+    """Runs the tests, which tell their results themselves."""
+    pytest = [_PYTHON, "-m", "pytest", "-v"]
+    plugins = ["-p", "scripts.hosts.telling", "-p", "no:cacheprovider"]
+    step("tests", [*pytest, *plugins, *tests], {"PADDOCK_TOLD": RESULTS})
+
+
 def main() -> None:
     """Does everything in turn; a step that fails does not keep the others from being tried."""
-    tests = json.loads(Path("job.json").read_text(encoding="utf-8"))["tests"]
+    plan = json.loads(Path("job.json").read_text(encoding="utf-8"))
+    if Path(RESTARTED).exists():
+        after_restart()
+        return
     tell(kind="facts", **facts())
     if Path("base.tar").exists() and step("make engine", ["make", "engine"]) == 0:
         step("load the base image", [_PYTHON, "-c", _LOAD])
     step("make run", ["make", "run"], {"XDG_CACHE_HOME": str(Path(CACHE).resolve())})
     examine()
     step("make stop", ["make", "stop"])
-    pytest = [
-        _PYTHON,
-        "-m",
-        "pytest",
-        "-v",
-        "-p",
-        "scripts.hosts.telling",
-        "-p",
-        "no:cacheprovider",
-    ]
-    step("tests", [*pytest, *tests], {"PADDOCK_TOLD": RESULTS})
+    if plan["tests"]:
+        test(plan["tests"])
+    if plan["restart"]:
+        restart()
     tell(kind="end")
 
 

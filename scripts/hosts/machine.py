@@ -1,4 +1,4 @@
-"""The virtual machine: QEMU's command line, and one run from the boot to the end of the job."""
+"""The virtual machine: QEMU's command line, and one run from a boot to the machine's end."""
 
 import shlex
 import subprocess
@@ -18,7 +18,7 @@ PROXY = ("10.0.2.100", 3128)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is booted: the system's disk, which stays as it is, and the disk with the project."""
+    """What is booted: a copy of the system's disk, and the disk with the project."""
 
     kernel: Path
     initrd: Path
@@ -56,21 +56,18 @@ def command(machine: Machine, mirrors: tuple[str, ...], *, kvm: bool) -> list[st
         *("-smp", str(machine.cpus), "-m", f"{machine.memory_mib}M"),
         *("-display", "none", "-monitor", "none", "-no-reboot"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
-        # A panic ends QEMU at once, as -no-reboot says.
+        # Each restart ends QEMU, as -no-reboot says, also that after a panic.
         *("-append", "root=/dev/vda rw console=ttyS0 panic=-1"),
-        # What is written to the system's disk is forgotten, so that the next run finds it stock.
-        *("-drive", _drive(machine.system_disk, snapshot=True)),
-        *("-drive", _drive(machine.project_disk, snapshot=False)),
+        *("-drive", _drive(machine.system_disk), "-drive", _drive(machine.project_disk)),
         *("-netdev", network, "-device", "virtio-net-pci,netdev=net"),
         *("-device", "virtio-rng-pci"),
-        *("-chardev", f"file,id=console,path={_text(machine.console)}"),
+        *("-chardev", f"file,id=console,append=on,path={_text(machine.console)}"),
         *("-serial", "chardev:console", "-serial", "stdio"),
     ]
 
 
-def _drive(path: Path, *, snapshot: bool) -> str:
-    kind = "if=virtio,format=raw,cache=unsafe,discard=unmap"
-    return f"file={_text(path)},{kind},snapshot={'on' if snapshot else 'off'}"
+def _drive(path: Path) -> str:
+    return f"file={_text(path)},if=virtio,format=raw,cache=unsafe,discard=unmap"
 
 
 def _text(path: Path) -> str:

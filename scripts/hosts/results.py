@@ -9,6 +9,8 @@ from typing import Any
 from scripts.hosts.suite import TOPICS, topic_of
 
 DESCRIPTION = ("engine", "landlock")
+# The step that examines the sessions of before the restart.
+RESTARTED = "sessions after the restart"
 _HEALTHY = ("ok", "warning")
 
 
@@ -23,6 +25,7 @@ class Result:
     seconds: dict[str, int] = field(default_factory=dict)  # by the step's name
     checks: dict[str, list[str]] = field(default_factory=dict)  # the doctor's: status, detail
     tests: dict[str, str] = field(default_factory=dict)  # outcomes: passed, failed, skipped
+    restarts: int = 0  # restarts of the machine that the job has announced
     complete: bool = False
 
     def take(self, line: str) -> str | None:
@@ -54,6 +57,9 @@ class Result:
             line = f"{said['outcome']}: {said['id']} ({said['seconds']} s) {said.get('why', '')}"
             self.tests[said["id"]] = str(said["outcome"])
             return line.rstrip()
+        if kind == "restart":
+            self.restarts += 1
+            return "the machine restarts while sessions are at work"
         self.complete = self.complete or kind == "end"
         return None
 
@@ -94,6 +100,7 @@ def table(results: Sequence[Result]) -> list[list[str]]:
         rows.append([name, *(_said(_detail(result, name)) for result in results)])
     rows.append(["`make run`", *(_exit(result, "make run") for result in results)])
     rows.append(["`paddock doctor`", *(_doctor(result) for result in results)])
+    rows.append(["reboot", *(_exit(result, RESTARTED) for result in results)])
     for topic in TOPICS:
         rows.append([topic.title, *(_passed(result, topic.title) for result in results)])
     return rows

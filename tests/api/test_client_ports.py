@@ -47,10 +47,18 @@ async def test_at_the_command_line(
     await api.session(id="web")
     opened = await run_beside("port", "web", "8000", "--seconds", "60")
     assert opened.out.startswith(f"{shown.origin}/s/web/8000/~")
+    own = shown.origin.replace("127.0.0.1", "8000-web.localhost")
+    assert f"{own}/~" in opened.err
+    hosted = await run_beside("port", "web", "8000", "--host")
+    assert hosted.out.startswith(f"{own}/~")
     (port,) = json.loads((await run_beside("ports", "web", "--json")).out)
     assert (port["port"], port["url"]) == (8000, f"{shown.origin}/s/web/8000/")
-    assert "8000" in (await run_beside("ports", "web")).out
+    assert own in (await run_beside("ports", "web")).out
     closed = await run_beside("port", "web", "8000", "--close")
     assert "closed after 0 requests" in closed.err
+    await api.session(id="a.b")
+    unnamed = await run_beside("port", "a.b", "8000", "--host")
+    assert (unnamed.status, unnamed.out) == (2, "")
+    assert "no host name of its own" in unnamed.err
     assert "no port is open" in (await run_beside("ports", "web")).err
     assert (await run_beside("port", "web", "8000", "--close")).status == 5

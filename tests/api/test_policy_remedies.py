@@ -15,7 +15,10 @@ __all__ = ["model"]
 RUN = call("world.run", command="ls")
 ALL = ["world.run", "world.read", "llm.complete"]
 ALLOWS: dict[str, Any] = {"extends": "SAFE_EDIT", "allowed_operations": ALL}
-NEEDS = "a policy must itself give all of these: `allowed_operations` with world.run"
+NEEDS = (
+    "create the session with the built-in policy SAFE_WORK, or with one of your own, which must "
+    "itself give all of these: `allowed_operations` with world.run"
+)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,24 @@ async def test_a_policy_that_gives_all_of_them_runs_commands(api: Api) -> None:
     assert (await run(api, path, RUN))["outcome"]["tag"] == "proposed"
 
 
+async def test_the_policy_for_work_runs_commands_of_a_model(api: Api, model: ModelServer) -> None:
+    path = await made(api, policy="SAFE_WORK", permission_level="low")
+    model.answers = [
+        Answer(calls=[("write_file", {"path": "lib/a.py", "text": "x = 1"})]),
+        Answer(calls=[("exec", {"command": "cat lib/a.py"})]),
+        Answer(calls=[("exec", {"command": "gcc lib/a.c"})]),
+        Answer("done"),
+    ]
+    sent = {"messages": [{"content": "work"}], "max_ticks": 5}
+    turn = await api.json("POST", path.replace("turns", "send"), json=sent)
+    assert turn["outcome"]["tag"] == "ok"
+    told = [each["content"] for each in model.bodies[-1]["messages"] if each["role"] == "tool"]
+    # It is written at once, a command of the level runs, and another one does not.
+    assert api.agents.files["lib/a.py"] == b"x = 1"
+    assert '"exit_code": 0' in told[1]
+    assert told[2].startswith("Refused by command-allowlist")
+
+
 async def test_where_a_member_comes_from_survives_a_restart(api: Api) -> None:
     created = await api.session(policy=ALLOWS, key=OPERATOR_KEY)
     session = api.plane.sessions.registry.get(created["id"])
@@ -82,8 +103,12 @@ async def test_where_a_member_comes_from_survives_a_restart(api: Api) -> None:
 
 async def test_the_list_says_which_policies_permit_commands(api: Api) -> None:
     listed = (await api.json("GET", "/api/policies", key=OPERATOR_KEY))["session_policies"]
+    (work,) = (policy for policy in listed if policy["name"] == "SAFE_WORK")
+    assert work["commands_refused"] is None
     for policy in listed:
         assert policy["extends"] is None
+        if policy is work:
+            continue
         assert policy["commands_refused"].startswith("Operation not allowed: world.run. ")
         assert NEEDS in policy["commands_refused"]
 
@@ -102,5 +127,12 @@ def test_the_command_line_lists_them(capsys: pytest.CaptureFixture[str]) -> None
     assert "no policy permits commands" not in shown.err
     (row,) = (line.split() for line in shown.out.splitlines() if line.startswith("runs"))
     assert row[-2:] == ["yes", "SAFE_EDIT"]
+    denied = {
+        "name": "denied",
+        "extends": "SAFE_EDIT",
+        "inherited": ["denied_operations", "llm_rules.allow_intent"],
+    }
+    print_policies([ListedPolicy.model_validate({**LISTED_EXAMPLE, **denied})])
+    assert "no: inherits denied_operations" in capsys.readouterr().out
     print_policy(refused)
     assert "Operation not allowed: world.run" in capsys.readouterr().out

@@ -63,14 +63,19 @@ async def test_a_session_has_the_policy_that_it_was_created_with(api: Api) -> No
 
 async def test_policies_are_listed(api: Api) -> None:
     listed = (await api.json("GET", "/api/policies", key=OPERATOR_KEY))["session_policies"]
-    assert [policy["name"] for policy in listed] == ["SAFE_ANALYSIS", "SAFE_EDIT", "review"]
-    assert listed[2]["world_rules"]["read_patterns"] == ["docs/**/*"]
+    assert [policy["name"] for policy in listed] == [
+        "SAFE_ANALYSIS",
+        "SAFE_EDIT",
+        "SAFE_WORK",
+        "review",
+    ]
+    assert listed[3]["world_rules"]["read_patterns"] == ["docs/**/*"]
 
 
 @pytest.mark.parametrize(
     ("policy", "field", "said"),
     [
-        ("other", "policy", "must be one of SAFE_ANALYSIS SAFE_EDIT review"),
+        ("other", "policy", "must be one of SAFE_ANALYSIS SAFE_EDIT SAFE_WORK review"),
         ("", "policy", "must match"),
         (5, "policy", "must be"),
         (["SAFE_EDIT"], "policy", "must be"),
@@ -179,7 +184,7 @@ async def test_a_changed_file_is_for_new_sessions(api: Api, settings: Settings) 
     gone = await api.problem(
         400, "validation_error", "POST", "/api/sessions", json={"policy": "review"}
     )
-    assert gone["detail"] == "policy must be one of SAFE_ANALYSIS SAFE_EDIT"
+    assert gone["detail"] == "policy must be one of SAFE_ANALYSIS SAFE_EDIT SAFE_WORK"
     assert (await api.json("GET", f"/api/sessions/{last['id']}"))["policy"]["name"] == "review"
 
 
@@ -219,7 +224,7 @@ async def test_the_client_and_the_program_choose_and_show_it(
         assert session.info.policy.name is None
         assert (await paddock.sessions.inspect("box")).policy.denied_operations == ["world.write"]
         names = [policy.name for policy in await paddock.policies.sessions()]
-        assert names == ["SAFE_ANALYSIS", "SAFE_EDIT", "review"]
+        assert names == ["SAFE_ANALYSIS", "SAFE_EDIT", "SAFE_WORK", "review"]
         found = await paddock.explain(
             policy="SAFE_EDIT", operation="world.write", args={"ref": "src/a"}
         )

@@ -20,6 +20,7 @@ from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
 async def browser() -> AsyncIterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium is not None, "no chromium: `make browser` installs it"
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         launched = await playwright.chromium.launch(executable_path=chromium, args=options)

@@ -653,7 +653,7 @@ async def test_children_are_threads_beneath_the_calls_that_started_them(
     await expect(thread).to_contain_text("U+202Etxt")
     assert await violations(tab.page) == []
     await tab.page.set_viewport_size({"width": 360, "height": 740})
-    assert await tab.page.evaluate("document.documentElement.scrollWidth") == 360
+    await tab.page.wait_for_function("document.documentElement.scrollWidth === 360")
 
 
 async def test_children_that_a_model_spawns_are_such_threads(
@@ -799,7 +799,7 @@ async def test_the_page_is_used_by_keyboard_and_fits_a_phone(
     assert await violations(tab.page) == []
     assert await tab.page.locator("main img").count() == 0
     await tab.page.set_viewport_size({"width": 360, "height": 740})
-    assert await tab.page.evaluate("document.documentElement.scrollWidth") == 360
+    await tab.page.wait_for_function("document.documentElement.scrollWidth === 360")
     await tab.page.set_viewport_size({"width": 1280, "height": 720})
     await tab.page.get_by_role("link", name="Paddock").focus()
     await tab.page.evaluate(TELL_WHEN_LEFT)

@@ -77,3 +77,11 @@ async def test_a_pause_freezes_it(new_box: BoxFactory) -> None:
     await box.plane.sessions.pause(TESTER, box.session)
     await box.plane.sessions.resume(TESTER, box.session)
     assert await python.send("calculate", "2 + 2") == "4"
+
+
+async def test_the_programs_that_an_image_lacks(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    assert box.session.sandbox is not None
+    names = ["python3", "/bin/sh", "no-such-program", "/etc/passwd"]
+    answer = await box.session.sandbox.link.request("programs", {"names": names})
+    assert answer == {"absent": names[2:]}

@@ -1,8 +1,11 @@
 """No attempt makes a workspace exceed its limit, or use more of the host's disk."""
 
+import errno
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,15 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import CapacityExhaustedError
+from orchestrator.host.node.requirements import Requirements, UnmetError
 from orchestrator.host.workspace import slots
 from orchestrator.host.workspace.mounts import mounts_under
 from orchestrator.host.workspace.prepared_slots import READY
+from orchestrator.host.workspace.project_quota import ProjectUse
 from orchestrator.host.workspace.quota import Quota
-from orchestrator.host.workspace.storage import StorageError
+from orchestrator.host.workspace.storage import StorageError, choice_for
+from orchestrator.operate.checks.quota import check_quota
+from orchestrator.rules.policy.levels import load_levels
 from orchestrator.state.requests import NewSession
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
@@ -260,6 +267,61 @@ async def test_a_control_plane_that_can_not_hold_limits_does_not_start(
                 pass
         async with running(settings) as plane:  # it may run without quotas, and warns about it
             assert (await readiness(plane))["workspace quota"].status == "warning"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (errno.ENOENT, "this host has no loop devices (/dev/loop-control: No such file"),
+        (errno.EPERM, "this process may not use loop devices (/dev/loop-control: Operation not"),
+    ],
+)
+async def test_a_host_without_loop_devices_says_what_is_missing_and_what_to_do(
+    sandbox_image: str, monkeypatch: pytest.MonkeyPatch, error: int, why: str
+) -> None:
+    def refused(_image: int) -> tuple[str, int]:
+        raise OSError(error, os.strerror(error), "/dev/loop-control")
+
+    monkeypatch.setattr("orchestrator.host.workspace.loop._bind", refused)
+    with state(image=sandbox_image) as settings:
+        demanding = settings.model_copy(update={"workspace_quota": "image"})
+        with pytest.raises(ConfigError, match=f"image: {re.escape(why)}"):
+            async with running(demanding):
+                pass
+        found = check_quota(demanding)
+        assert (found.status, why in found.detail) == ("failure", True)
+        assert found.remedy is not None
+        assert "modprobe loop" in found.remedy
+        assert "prjquota" in found.remedy
+        async with running(settings) as plane:
+            check = (await readiness(plane))["workspace quota"]
+            assert check.status == "warning"
+            box = await Box.create(plane, "low")
+            assert (await box.run("pwd")).exit_code == 0
+            # Nothing says that it is held to a size.
+            assert (await plane.sessions.inspector.inspect(box.session)).disk is None
+            with pytest.raises(UnmetError, match="sizes can't be limited"):
+                await plane.sandboxes.check_level(box.session, DEMANDING)
+            await clear(plane)
+        # The state directory's own file system comes next.
+        monkeypatch.setattr("orchestrator.host.workspace.storage.KernelCalls", Projects)
+        choice = choice_for(settings, settings.state_dir)
+        assert choice.quota is Quota.PROJECT
+        assert why in choice.refusals[0]
+        assert list(settings.state_dir.glob("probe*")) == []
+
+
+class Projects:
+    """A file system with project quotas, as far as it is asked whether it has them."""
+
+    def quota(self, _directory: Path, _project: int) -> ProjectUse:
+        return ProjectUse(0, 0)
+
+
+DEMANDING = replace(
+    load_levels()["low"],
+    requires=Requirements(landlock=0, seccomp=False, mounts=False, quota=True),
+)
 
 
 async def test_a_host_without_room_refuses_a_session(

@@ -53,6 +53,7 @@ class _Running:
     total: int = 0
     result: Message | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    started: float = field(default_factory=time.time)
 
     def print(self, stream: str, data: bytes) -> None:
         if data:
@@ -298,11 +299,14 @@ class FakeAgent:
             async with asyncio.timeout(deadline):
                 while running.total <= after and running.result is None and deadline:
                     await running.changed.wait()
-        chunks = [
+        chunks: list[list[Any]] = [
             [stream, max(offset, after), base64.b64encode(data[max(0, after - offset) :]).decode()]
             for stream, offset, data in running.chunks
             if offset + len(data) > after
         ]
+        if params.get("times"):
+            for chunk in chunks:
+                chunk.append(running.started)
         following = max(after, running.total)
         return {"chunks": chunks, "next": following, "ended": running.result is not None}
 
@@ -326,6 +330,9 @@ class FakeAgent:
         if params["command_id"] in self._running:
             self.end(params["command_id"], 143, signal="SIGTERM", reason=params["reason"])
         return {}
+
+    async def _on_programs(self, _params: Message) -> Message:
+        return {"absent": []}
 
     async def _on_ports(self, _params: Message) -> Message:
         self.ports.start()

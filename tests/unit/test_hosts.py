@@ -5,6 +5,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,8 +13,9 @@ from threading import Thread
 import pytest
 
 from scripts import docs
+from scripts.hosts import __main__ as runner
 from scripts.hosts import disks, job, machine, mirror, results, suite
-from scripts.hosts.__main__ import parse
+from scripts.hosts.__main__ import parse, plan
 from scripts.hosts.machine import Machine
 from scripts.hosts.results import Result
 from scripts.hosts.systems import SYSTEMS
@@ -66,15 +68,48 @@ def test_the_guest_reaches_its_proxy_and_nothing_else() -> None:
     assert shlex.split(command)[2:] == [str(ROOT / "scripts/hosts/mirror.py"), *MIRRORS]
 
 
-def test_a_stock_disk_stays_stock_and_results_come_by_the_second_port() -> None:
+def test_results_come_by_the_second_port_and_a_restart_ends_the_run() -> None:
     arguments = machine.command(BOOTED, MIRRORS, kvm=False)
     system, project = option(arguments, "-drive")
     assert system.startswith("file=/c/a,,b.disk,")
-    assert system.endswith("snapshot=on")
-    assert project.endswith("snapshot=off")
+    assert project.startswith("file=/c/p.disk,")
+    assert "snapshot" not in system + project  # what is written is there after a restart
     assert option(arguments, "-serial") == ["chardev:console", "stdio"]
-    assert option(arguments, "-chardev") == ["file,id=console,path=/c/log"]
+    assert option(arguments, "-chardev") == ["file,id=console,append=on,path=/c/log"]
+    assert "-no-reboot" in arguments
     assert job.RESULTS == "/dev/ttyS1"
+
+
+def test_a_stock_disk_is_copied_with_its_holes(tmp_path: Path) -> None:
+    disk, used = tmp_path / "a.disk", tmp_path / "used.disk"
+    with disk.open("wb") as file:
+        file.truncate(2**30)
+        file.write(b"boot")
+    disks.copy(disk, used)
+    assert used.stat().st_size == 2**30
+    assert used.stat().st_blocks * 512 < 2**20
+    with used.open("rb") as file:
+        assert file.read(4) == b"boot"
+    with pytest.raises(disks.DiskError):
+        disks.copy(tmp_path / "none", used)
+
+
+@pytest.mark.parametrize(
+    ("announced", "boots"), [((False,), 1), ((True, False), 2), ((True, True, False), 3)]
+)
+def test_a_machine_is_booted_again_only_where_its_job_announced_it(
+    announced: tuple[bool, ...], boots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = list(announced)
+
+    @contextmanager
+    def running(_arguments: list[str], _seconds: float) -> Iterator[Iterator[str]]:
+        yield iter(['{"kind": "restart"}'] if left.pop(0) else ["a panic"])
+
+    monkeypatch.setattr(machine, "running", running)
+    result = Result("Debian 12")
+    runner._run(BOOTED, result, MIRRORS, WAIT_SECONDS)
+    assert (left, result.restarts) == ([], boots - 1)
 
 
 def test_kvm_is_used_where_the_processor_runs_other_kernels(tmp_path: Path) -> None:
@@ -199,6 +234,7 @@ def test_the_table_has_a_column_for_each_system() -> None:
     assert said["engine"] == ["version 20.10, cgroup 2", "?"]
     assert said["`make run`"] == ["well", "?"]
     assert said["`paddock doctor`"] == ["refuses level high", "?"]
+    assert said["reboot"] == ["?", "?"]
     assert said["quotas and limits"] == ["1 of 2", "?"]
     assert said["backup"] == ["?", "?"]
     assert "quotas and limits  1 of 2" in results.shown(rows)
@@ -217,7 +253,9 @@ def test_the_job_tries_everything_whatever_fails(
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{script}\n")
         (programs / name).chmod(0o755)
-    (tmp_path / "job.json").write_text('{"tests": ["a", "b"]}')
+    (tmp_path / "job.json").write_text('{"tests": ["a", "b"], "restart": true}')
+    sysrq = tmp_path / "sysrq"
+    monkeypatch.setattr(job, "_SYSRQ", str(sysrq))
     (tmp_path / "base.tar").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
@@ -230,10 +268,25 @@ def test_the_job_tries_everything_whatever_fails(
         ("make run", 1),
         ("make stop", 0),
         ("tests", 0),
+        ("start before the restart", 0),
+        ("sessions before the restart", 0),
     ]
+    assert (result.restarts, sysrq.read_text()) == (1, "b")
     assert result.complete
     assert result.checks["level high"][0] == "failure"
     assert (tmp_path / "tests").read_text().endswith(" -p no:cacheprovider a b\n")
+
+    # After the boot, nothing is set up again.
+    (tmp_path / job.RESTARTED).touch()
+    told_in.unlink()
+    job.main()
+    again = told(*map(json.loads, told_in.read_text().splitlines()))
+    assert list(again.steps) == [
+        "start after the restart",
+        "sessions after the restart",
+        "stop after the restart",
+    ]
+    assert again.complete
 
 
 def test_results_are_kept_for_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +306,9 @@ def test_the_options_name_known_systems_and_keep_what_they_make_elsewhere(
     options = parse(["--system", "debian-12", "--short"])
     assert options.system == ["debian-12"]
     assert options.cache == Path("/c/paddock/hosts")
+    assert plan(options) == {"tests": suite.tests(short=True), "restart": True}
+    assert plan(parse(["--test", "a"])) == {"tests": ["a"], "restart": False}
+    assert plan(parse(["--restart"])) == {"tests": [], "restart": True}
     with pytest.raises(SystemExit):
         parse(["--system", "plan-9"])
 

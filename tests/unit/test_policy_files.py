@@ -27,7 +27,7 @@ def test_a_file_changes_what_it_gives(tmp_path: Path) -> None:
     (tmp_path / ".draft.toml").write_text("broken")
     (tmp_path / "notes.txt").write_text("broken")
     policies = SessionPolicies(tmp_path)
-    assert list(policies) == ["SAFE_ANALYSIS", "SAFE_EDIT", "review"]
+    assert list(policies) == ["SAFE_ANALYSIS", "SAFE_EDIT", "SAFE_WORK", "review"]
     found = policies["review"]
     assert found.name == "review"
     assert found.allowed_operations == SAFE_EDIT.allowed_operations
@@ -53,7 +53,7 @@ def test_a_file_changes_what_it_gives(tmp_path: Path) -> None:
         ),
         ('allowed_operations = ["world.fly"]', ":1: allowed_operations.0: must be one of assert"),
         ("[llm_rules]\nmax_tokens_per_call = 0", ":2: llm_rules.max_tokens_per_call: must be"),
-        ('extends = "other"', ":1: extends: must be one of SAFE_ANALYSIS SAFE_EDIT"),
+        ('extends = "other"', ":1: extends: must be one of SAFE_ANALYSIS SAFE_EDIT SAFE_WORK"),
         ("a = [", ":1: "),
         ("world_rules = 5", ":1: world_rules: must be"),
         ("a = " + "[" * 2000, "nested"),
@@ -122,8 +122,12 @@ def test_a_request_names_a_policy_or_has_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "field", "said"),
     [
-        ("other", "policy", "policy must be one of SAFE_ANALYSIS SAFE_EDIT"),
-        ({"extends": "other"}, "policy.extends", "must be one of SAFE_ANALYSIS SAFE_EDIT"),
+        ("other", "policy", "policy must be one of SAFE_ANALYSIS SAFE_EDIT SAFE_WORK"),
+        (
+            {"extends": "other"},
+            "policy.extends",
+            "must be one of SAFE_ANALYSIS SAFE_EDIT SAFE_WORK",
+        ),
         (
             {"world_rules": {"read_patterns": ["/a"]}},
             "policy.world_rules.read_patterns.0",

@@ -11,10 +11,12 @@ from orchestrator.rules.policy.explanation import explain_operation
 from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import (
     BUILT_IN,
+    COMMANDS,
     EXECUTIONS,
     OPERATIONS,
     SAFE_ANALYSIS,
     SAFE_EDIT,
+    SAFE_WORK,
     PolicyRefusalError,
     SessionPolicy,
 )
@@ -80,7 +82,24 @@ def test_the_policy_for_edits_adds_writes_that_are_proposals() -> None:
     }
     analysis.pop("world_rules")
     assert edit == analysis
-    assert list(BUILT_IN) == ["SAFE_ANALYSIS", "SAFE_EDIT"]
+    assert list(BUILT_IN) == ["SAFE_ANALYSIS", "SAFE_EDIT", "SAFE_WORK"]
+
+
+def test_the_policy_for_work_permits_edits_and_commands_of_the_level() -> None:
+    for operation in sorted(COMMANDS | {"world.tool"}):
+        SAFE_WORK.check(operation, network=True)
+    for ref in ("README.md", "src/a/b.py", ".env", ".github/workflows/ci.yml", "a/.b/c"):
+        for operation in ("world.read", "world.write", "world.delete"):
+            SAFE_WORK.check(operation, ref=ref)
+    for ref in ("../a", "/etc/passwd"):
+        assert refusal(SAFE_WORK, "world.write", ref=ref) is not None
+    # A child and a tool of the host are for the operator to permit.
+    for operation in ("spawn", "tool.call", "llm.intent"):
+        assert refusal(SAFE_WORK, operation) == (
+            "policy-operation",
+            f"Operation not allowed: {operation}",
+        )
+    assert not SAFE_WORK.world_rules.proposal_mode
 
 
 def test_the_contract_knows_every_operation() -> None:

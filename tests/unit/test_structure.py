@@ -99,7 +99,7 @@ FLOORS = {
     ),
 }
 # Folders with one file a resource; all others are small.
-OF_RESOURCES = {"api/operations", "paddock/contract", "paddock/client"}
+OF_RESOURCES = {"api/operations", "paddock/contract", "paddock/client", "paddock/cli/resources"}
 MOST_MODULES = 26
 OURS = {
     *("sandbox_agent", "orchestrator", "api", "images", "paddock"),

@@ -45,6 +45,14 @@ def level() -> Level:
     return load_levels()["high"]
 
 
+def test_a_tool_whose_program_the_image_lacks_is_not_offered() -> None:
+    tools = [listed("a.b", program="psql"), listed("c", program="nmap"), listed("d")]
+    found = offered(toolbox(tools, (), {"psql"}), EVERYTHING, level())
+    given = {each.name for each in found}
+    assert {"c", "d"} <= given
+    assert "a__b" not in given
+
+
 def test_names_are_those_that_endpoints_take() -> None:
     tools = toolbox([listed("a.b"), listed("c")], [host("d")])
     assert {"a__b", "c", "d", *TOOLS} == tools.keys()

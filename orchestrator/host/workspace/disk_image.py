@@ -163,7 +163,7 @@ def refusal(directory: Path) -> str | None:
     except PaddockError as error:
         return error.detail
     except OSError as error:
-        return f"{error.filename or 'loop devices'}: {error.strerror}"
+        return loop.refusal(error) or f"{error.filename or 'loop devices'}: {error.strerror}"
     return None
 
 

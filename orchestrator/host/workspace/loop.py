@@ -14,7 +14,8 @@ from pathlib import Path
 
 from orchestrator.ground.file_handles import opened
 
-_CONTROL = "/dev/loop-control"
+_DEVICES = "/dev/loop"
+_CONTROL = f"{_DEVICES}-control"
 _CTL_GET_FREE = 0x4C82
 _CONFIGURE = 0x4C0A
 _GET_STATUS64 = 0x4C05
@@ -47,6 +48,16 @@ def attached(image: Path) -> Iterator[str]:
         os.close(device_fd)
 
 
+def refusal(error: OSError) -> str | None:
+    """Why there is no loop device; None if the error is not about one."""
+    device = str(error.filename or "")
+    if not device.startswith(_DEVICES):
+        return None
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return f"this process may not use loop devices ({device}: {error.strerror})"
+    return f"this host has no loop devices ({device}: {error.strerror})"
+
+
 def in_use(image: Path) -> bool:
     """Whether a file system on it is mounted, even at a mount point that is no longer visible."""
     with opened(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as image_fd:
@@ -71,7 +82,7 @@ def _bind(image_fd: int) -> tuple[str, int]:
     config = struct.pack("II", image_fd, BLOCK_BYTES) + bytes(info) + bytes(_CONFIG_RESERVED)
     with opened(_CONTROL, os.O_RDWR | os.O_CLOEXEC) as control:
         for _ in range(_ATTEMPTS):
-            device = f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}"
+            device = f"{_DEVICES}{fcntl.ioctl(control, _CTL_GET_FREE)}"
             device_fd = os.open(device, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.ioctl(device_fd, _CONFIGURE, config)

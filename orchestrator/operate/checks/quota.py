@@ -13,7 +13,7 @@ from orchestrator.settings.settings import Settings
 QUOTA = "workspace quota"
 _REMEDY = (
     "install e2fsprogs and load the module loop (`modprobe loop`); in a container give it /dev "
-    "and rules for 7:*"
+    "and rules for 7:* and 10:237; or put the state directory on ext4 or XFS mounted with prjquota"
 )
 
 

@@ -34,7 +34,8 @@ def remedy_of(policy: SessionPolicy, rule: str, operation: str) -> str:
         sentences.append(f"`{member}` is that of the built-in policy {policy.name}.")
     if for_commands:
         sentences.append(
-            f"For commands, a policy must itself give all of these: `allowed_operations` with "
+            "For commands, create the session with the built-in policy SAFE_WORK, or with one of "
+            "your own, which must itself give all of these: `allowed_operations` with "
             f"{operation}, `denied_operations` without it, and "
             "`execution_rules.allow_shell_commands = true`."
         )

@@ -246,6 +246,7 @@ def _refused(rule: str, message: str) -> PolicyRefusalError:
 def _built_in(
     name: str, operations: Iterable[str], writes: Iterable[str], *, read_only: bool
 ) -> SessionPolicy:
+    """A policy without commands: it writes nothing, or proposals."""
     return SessionPolicy(
         name=name,
         allowed_operations=frozenset(operations),
@@ -264,7 +265,21 @@ SAFE_ANALYSIS = _built_in("SAFE_ANALYSIS", _ANALYSIS, (), read_only=True)
 SAFE_EDIT = _built_in(
     "SAFE_EDIT", _ANALYSIS | {"world.write"}, ("src/**/*", "test/**/*"), read_only=False
 )
+# Commands see every file of the workspace and write it at once, so the other operations may, too.
+_EVERY_FILE = Globs(["**/*", "**/.*", "**/.*/**/*"])
+# Edits and commands. What a command may do, and whether it has a network, is the level's decision.
+SAFE_WORK = SessionPolicy(
+    name="SAFE_WORK",
+    allowed_operations=_ANALYSIS | WRITES | EXECUTIONS | MEMORY,
+    denied_operations=frozenset(),
+    world_rules=WorldRules(_EVERY_FILE, _EVERY_FILE, read_only=False, proposal_mode=False),
+    llm_rules=SAFE_ANALYSIS.llm_rules,
+    execution_rules=ExecutionRules(
+        allow_shell_commands=True, allow_network_calls=True, allow_subeval=True
+    ),
+)
 BUILT_IN: Mapping[str, SessionPolicy] = {
     "SAFE_ANALYSIS": SAFE_ANALYSIS,
     "SAFE_EDIT": SAFE_EDIT,
+    "SAFE_WORK": SAFE_WORK,
 }

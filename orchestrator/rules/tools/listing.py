@@ -31,6 +31,8 @@ class Asker(NamedTuple):
 class ListedTool:
     """A command of a tool, or a oneshot tool, whose `command` and `pattern` are empty.
 
+    `program` is what it starts, by its bare name or path; empty if arguments choose it.
+
     `rule` is the gate that no line could pass in the session; None where one could.
     """
 
@@ -44,6 +46,7 @@ class ListedTool:
     human_approval: bool
     rule: str | None
     sha256: str
+    program: str = ""
 
     @property
     def allowed(self) -> bool:
@@ -81,6 +84,7 @@ def list_tools(rules: ToolRules, asker: Asker) -> list[ListedTool]:
                     human_approval=command.human_approval,
                     rule=_refusing(rules, manifest, command, asker),
                     sha256=manifest.sha256,
+                    program=manifest.argv[0],
                 )
             )
     listed += [_oneshot(rules, tool, asker) for tool in rules.catalog.oneshots.values()]
@@ -104,6 +108,7 @@ def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> ListedTool:
         human_approval=tool.human_approval,
         rule=_refusing_oneshot(rules, tool, asker),
         sha256=tool.sha256,
+        program="" if "{" in tool.words[0] else tool.words[0],
     )
 
 

@@ -17,14 +17,13 @@ class PortLimits(NamedTuple):
     # Connections that it makes ready: after a burst, one in so many seconds.
     pace_seconds: float = 0.005
     burst: int = 200
-    # Until the port has accepted or refused.
-    connect_seconds: float = 5.0
+    # Until the port has accepted or refused. A sandbox that starts a program, at its limit of
+    # processor time, may take seconds; a page of which one script is missing stays empty.
+    connect_seconds: float = 30.0
     # The time without a byte after which a connection ends.
     idle_seconds: float = 600.0
     # The head of an answer, and of what comes before it.
     head_bytes: int = 128 * 1024
-    # One message of a WebSocket.
-    message_bytes: int = 1024 * 1024
 
 
 PORT_LIMITS = PortLimits()

@@ -36,7 +36,7 @@ class RuleSettings(BaseModel):
     session_policies_dir: AbsolutePath | None = Field(
         default=None,
         description="Each `NAME.toml` of this directory is a session policy, besides the built-in "
-        "SAFE_ANALYSIS and SAFE_EDIT.",
+        "SAFE_ANALYSIS, SAFE_EDIT and SAFE_WORK.",
     )
     models: Annotated[
         dict[str, OperatorModel], NoDecode, OrJson, AfterValidator(checked_models)

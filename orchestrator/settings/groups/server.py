@@ -11,6 +11,7 @@ from orchestrator.settings.value_types import (
     Address,
     AnyCase,
     CommaSeparated,
+    Domain,
     HostName,
     Origin,
 )
@@ -44,6 +45,12 @@ class ServerSettings(BaseModel):
         default=None,
         description="The URL at which clients reach that address, such as that of a reverse proxy, "
         "without a path. Unset: the address itself.",
+    )
+    preview_domain: Domain | None = Field(
+        default=None,
+        description="The domain below which each open port has a host name of its own, "
+        "`PORT-SESSION.DOMAIN`, whose names all lead to the listener. Unset: `localhost`, if "
+        "clients reach the listener on this machine's loopback; else ports have none.",
     )
     log_format: Annotated[Literal["json", "console"] | None, AnyCase] = Field(
         default=None,

@@ -21,6 +21,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Aside
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
+from orchestrator.host.workspace.paths import inside_path
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
@@ -30,7 +31,12 @@ from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from orchestrator.work.commands.command_rules import CommandRules, described, timeout_of
+from orchestrator.work.commands.command_rules import (
+    CommandRules,
+    described,
+    milliseconds,
+    timeout_of,
+)
 from orchestrator.work.commands.lost_commands import LostCommands
 from orchestrator.work.commands.running_command import encoded
 from paddock.contract.words import Kind
@@ -107,10 +113,14 @@ class Executions:
             "secrets": given,
             "stdin": None if request.stdin is None else encoded(request.stdin),
             "stdin_open": request.stdin_open,
-            "timeout_ms": None if timeout is None else timeout * 1000,
+            "timeout_ms": None if timeout is None else milliseconds(timeout),
             "background": request.background,
             "collect": collect,
             "unread": captured,
+            "merge": request.merge,
+            "output_file": None
+            if request.output_file is None
+            else inside_path(request.output_file),
         }
         draft = EventDraft(
             "command.start",
@@ -190,8 +200,8 @@ class Executions:
                 command.output = event.output
             command.finish(
                 exit_of(
-                    *(end["result"], end["error"], rule),
-                    *(end["duration_ms"], recorded.seq, recorded.hash),
+                    *(end["result"], end["error"], rule, end["duration_ms"]),
+                    *(recorded.seq, recorded.hash, recorded.time),
                 )
             )
 

@@ -9,6 +9,8 @@ from sandbox_agent.decide.sanitize import MAX_LINE_BYTES
 
 # The output of one answer.
 READ_BYTES = 128 * 1024
+# The longest directory, or message about a command's syntax, in characters.
+_MOST_TEXT = 16 * 1024
 
 
 class Exit(NamedTuple):
@@ -19,17 +21,31 @@ class Exit(NamedTuple):
     reason: str | None
 
 
+class RunState(NamedTuple):
+    """The latest command of a kept shell, as its agent knows it.
+
+    `at`: where its output ends; it and the two others are None while the command runs.
+    """
+
+    number: int
+    syntax_error: str
+    exit_code: int | None = None
+    cwd: str | None = None
+    at: int | None = None
+
+
 class Page(NamedTuple):
     """A piece of a program's output.
 
     `waits`: it printed nothing and waits for input; `line_bytes`: the longest line that it accepts
-    now.
+    now. `run` is set for a kept shell.
     """
 
     data: bytes
     waits: bool
     line_bytes: int
     ended: Exit | None
+    run: RunState | None = None
 
 
 def parse_exit(value: Any) -> Exit:
@@ -57,4 +73,23 @@ def parse_page(answer: Message, position: int) -> Page:
     if not sound:
         raise malformed()
     ending = None if ended is None else parse_exit(ended)
-    return Page(data, answer.get("waits") is True, min(line_bytes, MAX_LINE_BYTES), ending)
+    run = None if answer.get("run") is None else _parse_run(answer["run"])
+    return Page(data, answer.get("waits") is True, min(line_bytes, MAX_LINE_BYTES), ending, run)
+
+
+def _parse_run(value: Any) -> RunState:
+    """The latest command of a kept shell. Raises: SandboxUnavailableError."""
+    try:
+        number, error, ended = value["number"], value["syntax_error"], value["ended"]
+        state = RunState(number, error)
+        if ended is not None:
+            state = RunState(number, error, ended["exit_code"], ended["cwd"], ended["at"])
+    except (KeyError, TypeError):
+        raise malformed() from None
+    numbers = [state.number] if ended is None else [state.number, state.exit_code, state.at]
+    texts = [state.syntax_error] if ended is None else [state.syntax_error, state.cwd]
+    if not all(type(each) is int for each in numbers):
+        raise malformed()
+    if not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in texts):
+        raise malformed()
+    return state

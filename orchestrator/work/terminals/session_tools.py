@@ -1,5 +1,8 @@
 """The operator's tools from the point of view of one session, or of a level."""
 
+from collections.abc import Iterable
+
+from orchestrator.host.link.messages import malformed
 from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import KeyRing, Principal
 from orchestrator.rules.policy.levels import Level
@@ -7,6 +10,9 @@ from orchestrator.rules.tools.listing import Asker, ListedTool, list_tools
 from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.state.session import Session
 from orchestrator.state.terms import DEFAULT_ROLE
+
+# An answer has at most as many names.
+_MOST_NAMES = 256
 
 
 class SessionTools:
@@ -42,6 +48,21 @@ class SessionTools:
             bounds,
         )
         return list_tools(self._rules, asker)
+
+
+async def absent_programs(session: Session, listed: Iterable[ListedTool]) -> frozenset[str]:
+    """The programs of these tools that the sandbox's image lacks.
+
+    Without a sandbox it is unknown, and none is reported. Raises: SandboxUnavailableError.
+    """
+    names = sorted({each.program for each in listed if each.allowed and each.program})
+    if session.sandbox is None or not names:
+        return frozenset()
+    asked = names[:_MOST_NAMES]
+    found = (await session.sandbox.link.request("programs", {"names": asked})).get("absent")
+    if not isinstance(found, list):
+        raise malformed()
+    return frozenset(name for name in asked if name in found)
 
 
 def _mounts(session: Session) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ ARGV = (
     "command -v bash >/dev/null && exec bash --noprofile --norc; exec sh",
 )
 # One request to the agent: it answers as soon as there is output.
-_POLL_MS = 600_000
+POLL_MS = 600_000
 # How long a lost agent may take to come back before its shell is given up.
 _RECONNECT_SECONDS = 30.0
 # The end of reading, once the program has ended.
@@ -139,11 +139,15 @@ class Shell(Device):
         """The next output, also of an agent that was away. Raises: the errors of `read`."""
         while True:
             try:
-                return await self.read(_POLL_MS)
+                return await self.read(self._patience_ms())
             except SandboxUnavailableError:
                 if self._link.connected and not self._frozen():
                     raise
                 await self._link.wait_connected(_RECONNECT_SECONDS)
+
+    def _patience_ms(self) -> int:
+        """How long the agent may wait for output before it answers."""
+        return POLL_MS
 
     def use(self) -> None:
         """Somebody uses it: it is not idle."""

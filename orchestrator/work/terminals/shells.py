@@ -101,7 +101,7 @@ class Shells:
         """
         session.check_open()
         session.secrets.check()
-        refused = _refused(session)
+        refused = refused_shell(session)
         if refused is not None:
             rule, message = refused
             draft = EventDraft(
@@ -123,7 +123,7 @@ class Shells:
     def _count(self, session: Session) -> int:
         """The session's shells, with those that are being opened."""
         opened = sum(
-            isinstance(live.terminal, Shell) and live.status is not Status.SPAWNING
+            _persons(live) is not None and live.status is not Status.SPAWNING
             for live in self._terminals.live(session)
         )
         return opened + self._opening[session.key]
@@ -134,7 +134,7 @@ class Shells:
 
         Raises: BusyError if it has too many viewers.
         """
-        shell = live.terminal if isinstance(live.terminal, Shell) else None
+        shell = _persons(live)
         viewer = live.viewers.join()
         try:
             if shell is not None:
@@ -153,7 +153,7 @@ class Shells:
     def _recheck(self) -> None:
         """Ends the shells of keys that may not have them any more."""
         for live in self._terminals.all_live:
-            if isinstance(live.terminal, Shell) and not self._may_have(live):
+            if _persons(live) is not None and not self._may_have(live):
                 self._terminals.end(live, REVOKED)
 
     def _may_have(self, live: OpenTerminal) -> bool:
@@ -163,7 +163,13 @@ class Shells:
         return key.may_see(live.session.key, live.session.owner)
 
 
-def _refused(session: Session) -> tuple[str, str] | None:
+def _persons(live: OpenTerminal) -> Shell | None:
+    """The shell, if it is a person's."""
+    shell = live.terminal
+    return shell if isinstance(shell, Shell) and shell.spec.kept_cwd is None else None
+
+
+def refused_shell(session: Session) -> tuple[str, str] | None:
     """The rule and the reason if the session may have no shell."""
     if session.level.commands is not None:
         message = f"the level {session.level.name} permits single commands, and no shell"

@@ -69,6 +69,8 @@ class TerminalSpec(NamedTuple):
     capture: bool = True
     recorded: bool = True
     evidence_name: str | None = None
+    # The directory where a shell begins that runs commands one by one; None for all others.
+    kept_cwd: str | None = None
 
     @property
     def is_shell(self) -> bool:

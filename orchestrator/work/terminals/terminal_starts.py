@@ -23,6 +23,8 @@ from orchestrator.rules.access.keys import Principal
 from orchestrator.state import session_rows
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
+from orchestrator.work.shells.kept_shell import KeptShell
+from orchestrator.work.shells.run_output import RunOutput
 from orchestrator.work.terminals import terminal_record, transcript
 from orchestrator.work.terminals.asciicast import Recording, shown_columns
 from orchestrator.work.terminals.evidence import Evidence
@@ -124,7 +126,21 @@ class TerminalStarts:
 
         viewers = Viewers(Size(shown_columns(spec.columns), spec.rows))
         terminal: Terminal | Shell
-        if spec.is_shell:
+        if spec.kept_cwd is not None:
+            printed = RunOutput()
+
+            def keep(data: bytes) -> None:
+                printed.add(data)
+                evidence.raw(_on_a_screen(data))
+
+            terminal = KeptShell(
+                *(terminal_id, spec, sandbox.link, redacted(keep), redacted(evidence.typed)),
+                *(evidence.flush, lambda data: viewers.show(_on_a_screen(data))),
+                watched=lambda: True,
+                frozen=lambda: session.status is SessionStatus.PAUSED,
+                printed=printed,
+            )
+        elif spec.is_shell:
             terminal = Shell(
                 *(
                     terminal_id,
@@ -224,3 +240,8 @@ class TerminalStarts:
         raise ConflictError(
             f"the tool {what}; it said: {printed!r}", pty=live.id, reason=live.record.reason
         )
+
+
+def _on_a_screen(data: bytes) -> bytes:
+    """A kept shell's output as a screen shows it: the shell's terminal adds no returns."""
+    return data.replace(b"\n", b"\r\n")

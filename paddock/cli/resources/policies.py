@@ -74,7 +74,7 @@ async def show(
         str,
         typer.Argument(
             metavar="LEVEL|POLICY",
-            help="low, medium, high, …, SAFE_ANALYSIS, SAFE_EDIT, …",
+            help="low, medium, high, …, SAFE_ANALYSIS, SAFE_EDIT, SAFE_WORK, …",
             autocompletion=complete_level,
         ),
     ],

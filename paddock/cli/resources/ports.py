@@ -6,7 +6,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, SessionId, example
-from paddock.cli.output import print_done, print_items, print_json, print_line
+from paddock.cli.output import note, print_done, print_items, print_json, print_line
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -28,10 +28,17 @@ async def port(
     seconds: Annotated[
         int, typer.Option("--seconds", metavar="N", help="How long it stays open.")
     ] = 3600,
+    host: Annotated[
+        bool, typer.Option("--host", help="Print the link with a host name of its own.")
+    ] = False,
     close: Annotated[bool, typer.Option("--close", help="Close it instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open a port of a session, and print a link to it."""
+    """Open a port of a session, and print a link to it.
+
+    The link has a path on an address that ports share. Pages that name their scripts from the root,
+    or store something, need the one with a host name of its own (`--host`).
+    """
     of_session = (await paddock.sessions.get(session)).ports
     if close:
         closed = await of_session.close(port)
@@ -40,8 +47,14 @@ async def port(
     opened = await of_session.open(port, seconds=seconds)
     if as_json:
         print_json(opened.raw)
-    else:
+    elif not host:
         print_line((opened.link, ""))
+        if opened.host_link is not None:
+            note(f"with a host name of its own: {opened.host_link}")
+    elif opened.host_link is not None:
+        print_line((opened.host_link, ""))
+    else:
+        raise typer.BadParameter("this port has no host name of its own", param_hint="--host")
 
 
 @remote
@@ -51,12 +64,13 @@ async def ports(paddock: "Paddock", session: SessionId, as_json: AsJson = False)
     print_items(
         found,
         as_json,
-        (">port", "open until (UTC)", ">requests", "url"),
+        (">port", "open until (UTC)", ">requests", "url", "host url"),
         lambda each: (
             str(each.port),
             f"{each.expires_at:%Y-%m-%d %H:%M:%S}",
             str(each.requests),
             each.url or "-",
+            each.host_url or "-",
         ),
         nothing="no port is open",
     )

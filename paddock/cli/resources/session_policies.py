@@ -50,7 +50,7 @@ def print_policies(policies: Sequence["ListedPolicy"]) -> None:
             _patterns(policy.world_rules.read_patterns),
             "" if policy.world_rules.read_only else _patterns(policy.world_rules.write_patterns),
             "yes" if policy.world_rules.proposal_mode else "no",
-            _yes(policy.commands_refused is None),
+            _commands(policy),
             policy.extends or "",
         )
         for policy in policies
@@ -62,6 +62,15 @@ def print_policies(policies: Sequence["ListedPolicy"]) -> None:
     print_table(columns, rows, nothing="")
     if all(policy.commands_refused is not None for policy in policies):
         note("no policy permits commands: `paddock policies show NAME` says why, and what to do")
+
+
+def _commands(policy: "ListedPolicy") -> str:
+    """Whether commands may be run, and which inherited members refuse them."""
+    if policy.commands_refused is None:
+        return "yes"
+    deciding = ("allowed_operations", "denied_operations", "execution_rules.allow_shell_commands")
+    inherited = [member for member in deciding if member in policy.inherited]
+    return f"no: inherits {' '.join(inherited)}" if inherited else "no"
 
 
 def print_policy(policy: "ListedPolicy") -> None:

@@ -18,9 +18,13 @@ function Open({ onOpen }) {
     <span class="actions"><button class="primary">Open</button></span></form>`;
 }
 
-/** A link works without a key, so only the caller that has opened the port sees it. */
-const Link = ({ href }) => html`<a href=${href} target="_blank" rel="noopener noreferrer">open</a>
-  <button onClick=${() => navigator.clipboard.writeText(href)}>Copy</button>`;
+const isAddress = (href) => typeof href === "string" && href.startsWith("http");
+
+/** Links work without a key, so only the caller that has opened the port sees them. */
+const Link = ({ href, title }) => isAddress(href) && html`<a href=${href} target="_blank" rel="noopener noreferrer">${title}</a>
+  <button aria-label=${`Copy: ${title}`} onClick=${() => navigator.clipboard.writeText(href)}>Copy</button> `;
+
+const Links = ({ opened }) => html`<${Link} href=${opened.host_link} title="open at its own host" /><${Link} href=${opened.link} title="open at a path" />`;
 
 export function Ports({ session }) {
   const path = (...rest) => ofSession(session.id, "ports", ...rest);
@@ -34,11 +38,11 @@ export function Ports({ session }) {
   };
   const open = (body) => act(async () => {
     const opened = await send("POST", path(), body);
-    setLinks((now) => ({ ...now, [opened.port]: opened.link }));
+    setLinks((now) => ({ ...now, [opened.port]: opened }));
   });
   const columns = [
     { name: "Port", num: true, key: (port) => port.port, show: (port) => port.port },
-    { name: "Link", show: (port) => (links[port.port]?.startsWith("http") ? html`<${Link} href=${links[port.port]} />` : html`<span class="hint">open it again for a link</span>`) },
+    { name: "Link", show: (port) => (links[port.port] ? html`<${Links} opened=${links[port.port]} />` : html`<span class="hint">open it again for a link</span>`) },
     { name: "Opened by", key: (port) => port.opened_by, show: (port) => port.opened_by },
     { name: "Until", key: (port) => port.expires_at, show: (port) => html`<${Time} at=${port.expires_at} />` },
     { name: "Requests", num: true, key: (port) => port.requests, show: (port) => number(port.requests) },

@@ -31,8 +31,7 @@ async def exec_(context: OperationContext, words: tuple[Value, ...]) -> Done:
 
 async def shell(context: OperationContext, script: str) -> Done:
     """Runs a script with bash, at levels that permit it; returns its exit code and output."""
-    argv = ["bash", "-c", script]
-    return await run_command(context, ExecRequest(argv=argv, collect=True), script)
+    return await run_command(context, ExecRequest(shell=script, collect=True), script)
 
 
 async def run_command(context: OperationContext, request: ExecRequest, shown: str) -> Done:

@@ -6,6 +6,7 @@ from orchestrator.programs.turns.operations.turn_operation import Done, turn_ope
 from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.programs.turns.runs.toolbox import offered, toolbox
 from orchestrator.work.models.messages import ModelMessage, Prompt
+from orchestrator.work.terminals.session_tools import absent_programs
 
 # What a model is told before the timeline comes from the host only.
 _DEFAULT = (
@@ -35,7 +36,9 @@ async def take_tick(context: OperationContext, tick: int) -> Done:
         conversation.remembered = await ask(context.principal, context.session)
     system = ModelMessage("system", _system_prompt(run.system, conversation.remembered))
     listed = context.services.session_tools.of_session(context.principal, context.session)
-    conversation.tools = toolbox(listed, run.tools)
+    if conversation.absent is None:
+        conversation.absent = await absent_programs(context.session, listed)
+    conversation.tools = toolbox(listed, run.tools, conversation.absent)
     permitted = offered(conversation.tools, context.scopes.policy, context.session.level)
     tools = [each.shown() for each in permitted]
     prompt = Prompt([system, *conversation.messages], tools)

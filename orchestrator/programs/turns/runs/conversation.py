@@ -59,6 +59,8 @@ class Conversation:
     taken: int = 0
     # What the memory has for the beginning of a run; None: the memory was not asked yet.
     remembered: str | None = None
+    # The programs of tools that the image lacks; None: the sandbox was not asked yet.
+    absent: frozenset[str] | None = None
     _unsaved: int = 0
     # The size of the messages that it has taken but that are still stored in the queue.
     _left: int = 0

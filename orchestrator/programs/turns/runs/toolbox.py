@@ -1,7 +1,7 @@
 """All tools of a run: the built-in ones, the operator's, and the host's. Pure."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,11 +22,20 @@ _MOST_OFFERED = 128
 _LONGEST_DESCRIPTION = 1024
 
 
-def toolbox(listed: Sequence[ListedTool], host: Sequence[HostTool]) -> dict[str, RunTool]:
-    """The tools that a model may name; if two have one name, the first counts."""
+def toolbox(
+    listed: Sequence[ListedTool], host: Sequence[HostTool], absent: Container[str] = ()
+) -> dict[str, RunTool]:
+    """The tools that a model may name; if two have one name, the first counts.
+
+    The image has none of the programs in `absent`, so no call of their tools could succeed.
+    """
     found = dict(TOOLS)
     names = offered_names((each.name for each in listed), found)
-    for tool in (*(_of_operator(each, names[each.name]) for each in listed), *map(_of_host, host)):
+    operators = [
+        _of_operator(each, names[each.name], each.allowed and each.program not in absent)
+        for each in listed
+    ]
+    for tool in (*operators, *map(_of_host, host)):
         found.setdefault(tool.name, tool)
     return found
 
@@ -57,7 +66,7 @@ def _permitted(policy: SessionPolicy, operation: str, network: bool) -> bool:
     return True
 
 
-def _of_operator(listed: ListedTool, name: str) -> RunTool:
+def _of_operator(listed: ListedTool, name: str, allowed: bool) -> RunTool:
     """A command of a tool takes a line, a oneshot tool its arguments."""
 
     def operation(given: dict[str, Any]) -> Operation:
@@ -71,7 +80,7 @@ def _of_operator(listed: ListedTool, name: str) -> RunTool:
         ("world.tool",),
         operation,
         _answer if listed.command else output_of,
-        listed.allowed,
+        allowed,
         also=listed.name,
     )
 

@@ -56,13 +56,16 @@ class ExecArguments(_Arguments):
     command: Annotated[str, Field(min_length=1, max_length=64 * 1024)] | None = Field(
         default=None, description="A command line without pipes, redirections and the like."
     )
+    shell: Annotated[str, Field(min_length=1, max_length=64 * 1024)] | None = Field(
+        default=None, description="A line for bash, where any program may run."
+    )
 
     @classmethod
     def given(cls, members: dict[str, Any]) -> Self:
         """The arguments of a call. Raises: ToolArgumentsError."""
         found = super().given(members)
-        if (found.argv is None) == (found.command is None):
-            raise ToolArgumentsError("exactly one of argv and command must be given")
+        if sum(each is not None for each in (found.argv, found.command, found.shell)) != 1:
+            raise ToolArgumentsError("exactly one of argv, command and shell must be given")
         return found
 
 
@@ -151,6 +154,8 @@ class SpawnArguments(_Arguments):
 def _exec(given: ExecArguments) -> Operation:
     if given.argv is not None:
         return Operation("world.exec", (tuple(given.argv),))
+    if given.shell is not None:
+        return Operation("shell", (given.shell,))
     return Operation("world.run", (given.command or "",))
 
 
@@ -199,9 +204,9 @@ TOOLS: dict[str, RunTool] = {
         RunTool(
             "exec",
             "Runs a program in the workspace, without a shell; returns its exit code and output. "
-            'Where any program may run, a shell is argv ["bash", "-c", "…"].',
+            "Where any program may run, bash runs a line that is given as shell.",
             ExecArguments,
-            ("world.run", "world.exec"),
+            ("world.run", "world.exec", "shell"),
             _exec,
             output_of,
         ),

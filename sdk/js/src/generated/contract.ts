@@ -662,12 +662,14 @@ export type Evidence = {
   recording_truncated: boolean;
 };
 
-/** The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`. */
+/** The body of `POST …/exec`: exactly one of `command`, `argv`, `shell` and `tool`. */
 export type ExecBody = {
   /** A line that is split at spaces; quotes keep them. No shell reads it. */
   command?: string | null | undefined;
   /** The words of a command. */
   argv?: readonly string[] | null | undefined;
+  /** A line that bash runs as it is: pipes, redirections, variables. Only at levels that permit any command. */
+  shell?: string | null | undefined;
   /** A oneshot tool, whose manifest defines the command. */
   tool?: string | null | undefined;
   /** The tool's arguments by name. */
@@ -684,7 +686,11 @@ export type ExecBody = {
   stdin_base64?: string | null | undefined;
   /** Standard input stays open for later input. */
   stdin_open?: boolean | undefined;
-  /** Seconds, up to the level's maximum; by default the level's default, and no limit in the background. */
+  /** Standard error goes where standard output goes: one stream, in order. */
+  merge?: boolean | undefined;
+  /** A file of the workspace that gets what the command prints, both streams in order, instead of the answer. It is emptied first; its directory must exist. */
+  output_file?: string | null | undefined;
+  /** Seconds, also fractions, up to the level's maximum; by default the level's default, and no limit in the background. */
   timeout?: number | null | undefined;
   /** Answer when the command has started; it outlives the request. */
   background?: boolean | undefined;
@@ -765,6 +771,8 @@ export type ExitData = {
   /** For a oneshot tool whose manifest keeps evidence, once it is kept; null after a restart of the control plane. */
   evidence: CommandEvidence | null;
   audit: AuditPosition;
+  /** When; absent if it is not known. */
+  time?: string | null | undefined;
 };
 
 /** What a reviewer saw. */
@@ -1553,11 +1561,13 @@ export type OpenStreams = {
   terminals: number;
 };
 
-/** An open port, and a link to it for those who have no key. */
+/** An open port, and links to it for those who have no key. */
 export type OpenedPort = {
   port: number;
   /** Where it is served, to a key or the session's handle; null if this control plane serves no ports now. */
   url: string | null;
+  /** The same at a host name of its own, where its pages have an origin and storage; null if the operator has set no domain for it, or if the session's id has a dot or more than about 55 characters. */
+  host_url: string | null;
   opened_at: string;
   /** The name of the key that opened it last. */
   opened_by: string;
@@ -1566,6 +1576,8 @@ export type OpenedPort = {
   requests: number;
   /** Holds until `expires_at`, unless the port is closed before. */
   link: string;
+  /** The same at `host_url`, for browsers: they keep a cookie of that host. */
+  host_link: string | null;
 };
 
 /** The arguments of an operation by which a policy decides; others are ignored. */
@@ -1613,6 +1625,8 @@ export type Output = {
   text: string;
   /** The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent. */
   data_base64?: string | null | undefined;
+  /** When the agent read the first byte of it, within 10 ms; absent if that is not known any more, as after a change of the level. */
+  time?: string | null | undefined;
 };
 
 /** Text that a command printed; `offset` counts the bytes of both streams together. */
@@ -1621,6 +1635,8 @@ export type OutputData = {
   text: string;
   /** The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent. */
   data_base64?: string | null | undefined;
+  /** When the agent read the first byte of it, within 10 ms; absent if that is not known any more, as after a change of the level. */
+  time?: string | null | undefined;
   /** Bytes directly before it that were not kept; absent if none. */
   cut?: number | undefined;
 };
@@ -1690,6 +1706,8 @@ export type Port = {
   port: number;
   /** Where it is served, to a key or the session's handle; null if this control plane serves no ports now. */
   url: string | null;
+  /** The same at a host name of its own, where its pages have an origin and storage; null if the operator has set no domain for it, or if the session's id has a dot or more than about 55 characters. */
+  host_url: string | null;
   opened_at: string;
   /** The name of the key that opened it last. */
   opened_by: string;
@@ -1725,6 +1743,8 @@ export type Problem = {
   request_id: string;
   /** The policy's rule that refused. */
   rule?: string | null | undefined;
+  /** What to do instead, where that depends on the session. */
+  remedy?: string | null | undefined;
   /** The path that was refused. */
   path?: string | null | undefined;
   /** The first files that differ from the context pack. */
@@ -2255,10 +2275,15 @@ export type SessionPolicyBody = {
   execution_rules?: ExecutionRulesBody | null | undefined;
 };
 
-/** A session's settings. */
+/** A session's settings, and when it ends by its time-outs. */
 export type SessionSettings = {
   permission_level: string;
+  /** Seconds without activity until it ends or is suspended. */
+  idle_timeout: number;
+  /** Seconds from its creation until it ends; null: no limit. */
+  wall_timeout: number | null;
   workspace: Workspace;
+  deadlines: Deadlines;
 };
 
 /**
@@ -2290,11 +2315,102 @@ export type SettingsBody = {
   settings: SettingsMembers;
 };
 
-/** What may be set. `workspace` is that of the answer: a client may send back what it got. */
+/**
+ * What may be set; without a member, or with null, it stays as it is.
+ *
+ * `workspace` and `deadlines` are those of the answer: a client may send back what it got.
+ */
 export type SettingsMembers = {
   /** Default: as it is. */
   permission_level?: string | undefined;
+  /** Seconds without activity after which the session ends or is suspended; default: as they are. */
+  idle_timeout?: number | null | undefined;
+  /** Seconds from its creation after which the session ends; default: as they are. */
+  wall_timeout?: number | null | undefined;
+  /** Seconds from now for which neither time-out ends it: shorter ones are lengthened. The time of its budget is not. */
+  keep_alive?: number | null | undefined;
   workspace?: WorkspaceWishes | undefined;
+  deadlines?: ShownDeadlines | undefined;
+};
+
+/** A shell of a session. */
+export type Shell = {
+  name: string;
+  /** The terminal that it runs on: its record and its recording. */
+  pty: string;
+  /** Whether a command runs. */
+  running: boolean;
+  /** Its directory after the latest command. */
+  cwd: string;
+  opened_at: string;
+};
+
+/** What has come of a command since the last answer. */
+export type ShellAnswer = {
+  shell: string;
+  pty: string;
+  /** Why the answer came: the command has finished; the output has the expected text; a program of the command waits for input; the time was over; the text is no valid command and nothing of it ran; the shell has ended. */
+  status: "finished" | "matched" | "waiting" | "timed_out" | "syntax_error" | "ended";
+  /** What the shell's programs printed since the last answer, in order, both streams together. Bytes that are not UTF-8 are U+FFFD. */
+  output: string;
+  /** Of all of it. */
+  output_bytes: number;
+  /** So many bytes are missing in the middle of `output`. */
+  cut_bytes: number;
+  /** The command's, or the shell's if it has ended; null while it runs. */
+  exit_code: number | null;
+  /** Whether the command still runs: `input` continues it, `interrupt` ends it. */
+  running: boolean;
+  /** The shell's directory after the latest command. */
+  cwd: string;
+  /** Since the command's start. */
+  duration_ms: number;
+  /** What is wrong with the syntax. */
+  error: string | null;
+  /** Why the shell has ended, if it has: exited, timeout, closed, level_changed and others, as for terminals. The next command needs a new shell. */
+  ended: string | null;
+};
+
+/** The shell to create. */
+export type ShellBody = {
+  name?: string | undefined;
+  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  cwd?: string | null | undefined;
+  /** In addition to the session's, with precedence. */
+  env?: Record<string, string> | undefined;
+};
+
+/** Input for the program that runs in a shell. */
+export type ShellInputBody = {
+  /** As it would be typed: a line ends with a line feed. Empty: only wait. */
+  text: string;
+  /** Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. */
+  timeout?: number | undefined;
+  /** Answer as soon as the output that no answer has had contains this text. It is no pattern. Without it, the answer also comes when a program waits for input. */
+  expect?: string | null | undefined;
+};
+
+/** A command for a shell. */
+export type ShellRunBody = {
+  /** Any text for bash: lines, here-documents and comments included; or nothing. */
+  command: string;
+  /** Seconds, also fractions. Then the command is interrupted; if it has not ended a second later, its foreground is killed; if that does not help within 5 seconds, the shell ends. */
+  timeout?: number | undefined;
+  /** Answer as soon as the output that no answer has had contains this text. It is no pattern. Without it, the answer also comes when a program waits for input. */
+  expect?: string | null | undefined;
+};
+
+/** The shells of a session that have not ended, oldest first. */
+export type Shells = {
+  items: readonly Shell[];
+  next: null;
+};
+
+/** The deadlines of the answer. They follow from the time-outs, so what is sent is not used. */
+export type ShownDeadlines = {
+  idle_at?: string | null | undefined;
+  wall_at?: string | null | undefined;
+  budget_at?: string | null | undefined;
 };
 
 /** A signal by name (with or without SIG) or number. */
@@ -2386,6 +2502,8 @@ export type Start = "warm" | "cold";
 /** The command has started. */
 export type StartData = {
   command_id: string;
+  /** When; absent if it is not known. */
+  time?: string | null | undefined;
 };
 
 /** A session's status; the last three are final. */
@@ -2914,7 +3032,7 @@ export interface Operations {
     answer: SessionSettings;
     events: never;
   };
-  /** Change a session's permission level */
+  /** Change a session's permission level or time-outs */
   change_settings: {
     path: {
       /** A session's id. */
@@ -3233,6 +3351,93 @@ export interface Operations {
     query: {};
     body: SignalBody;
     answer: SignalSent;
+    events: never;
+  };
+  /** List shells */
+  list_shells: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: Shells;
+    events: never;
+  };
+  /** Create a shell */
+  create_shell: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: ShellBody;
+    answer: Shell;
+    events: never;
+  };
+  /** Inspect a shell */
+  read_shell: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: Shell;
+    events: never;
+  };
+  /** End a shell */
+  close_shell: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: Shell;
+    events: never;
+  };
+  /** Run a command in a shell */
+  run_in_shell: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: ShellRunBody;
+    answer: ShellAnswer;
+    events: never;
+  };
+  /** Give input to a shell's program */
+  give_shell_input: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: ShellInputBody;
+    answer: ShellAnswer;
+    events: never;
+  };
+  /** Interrupt a shell's command */
+  interrupt_shell: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: Shell;
     events: never;
   };
   /** Read a file */

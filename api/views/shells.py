@@ -1,0 +1,29 @@
+"""Shells that keep their state, and their answers, as the API shows them."""
+
+from api.shape.objects import members
+from orchestrator.work.shells.kept_shells import KeptShellView
+from orchestrator.work.shells.shell_runs import RunAnswer
+from paddock.contract.shells import Shell, ShellAnswer
+
+
+def shell(shown: KeptShellView) -> Shell:
+    """The shell as it is now."""
+    return Shell.model_validate(members(Shell, shown))
+
+
+def shell_answer(answer: RunAnswer) -> ShellAnswer:
+    """What has come of a command."""
+    found, printed = answer.shell, answer.printed
+    return ShellAnswer.model_validate(
+        members(
+            ShellAnswer,
+            answer,
+            shell=found.name,
+            pty=found.id,
+            status=str(answer.why),
+            output=printed.text,
+            output_bytes=printed.bytes,
+            cut_bytes=printed.cut,
+            cwd=found.cwd,
+        )
+    )

@@ -1,24 +1,24 @@
 /** Shells that keep their state between commands. */
 
-import type { Api } from "./api.js";
-import { ENGINE_SECONDS, within } from "./api.js";
-import type { ShellAnswer, Shell as ShellInfo } from "./generated/contract.js";
+import { type Api, type Body, ENGINE_SECONDS, within } from "./api.js";
+import { Disposable } from "./disposal.js";
+import type { Shell as ShellInfo, ShellAnswer } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
 import { OfSession } from "./resource.js";
 
-const DEFAULT_SECONDS = 60;
 // An answer comes that much after its time at the latest: the command is stopped, then recorded.
 const LATE_SECONDS = 60;
+const USUAL_SECONDS = 60;
 
-/** When a command's answer comes; `timeout` is in seconds, also fractions. */
-export interface AnswerTerms {
-  readonly timeout?: number;
-  /** Answer as soon as the output contains this text, while the command runs on. */
-  readonly expect?: string;
-}
+type RunTerms = Omit<Body<"run_in_shell">, "command">;
+type InputTerms = Omit<Body<"give_shell_input">, "text">;
 
-/** A shell: its directory, variables, functions and jobs stay between commands. */
-export class Shell {
+/**
+ * A shell of a session: its directory, variables, functions and jobs stay between commands.
+ *
+ * `await using` ends it.
+ */
+export class Shell extends Disposable {
   readonly name: string;
   readonly #path: { readonly session_id: string; readonly name: string };
 
@@ -28,37 +28,32 @@ export class Shell {
     /** The shell as of the last answer that described it; `refresh` requests it again. */
     public info: ShellInfo,
   ) {
+    super();
     this.name = info.name;
     this.#path = { session_id: session, name: info.name };
   }
 
-  /** Runs a command, of any number of lines; returns what has come of it. */
-  async run(
-    command: string,
-    terms: AnswerTerms = {},
-    options: CallOptions = {},
-  ): Promise<ShellAnswer> {
-    const given = { path: this.#path, body: { command, ...terms } };
-    return await this.api.call("run_in_shell", given, answered(terms, options));
+  /**
+   * Runs a command, of any number of lines; what has come of it.
+   *
+   * After `timeout` seconds the command is interrupted. With `expect`, it returns as soon as the
+   * output contains this text, while the command runs on.
+   */
+  async run(command: string, terms: RunTerms = {}, options: CallOptions = {}): Promise<ShellAnswer> {
+    const given = { path: this.#path, body: { ...terms, command } };
+    return await this.api.call("run_in_shell", given, patient(terms.timeout, options));
   }
 
-  /**
-   * Types a text into the program that runs; returns what has come of it.
-   *
-   * A line ends with a line feed. An empty text only waits for the next answer.
-   */
-  async input(
-    text = "",
-    terms: AnswerTerms = {},
-    options: CallOptions = {},
-  ): Promise<ShellAnswer> {
-    const given = { path: this.#path, body: { text, ...terms } };
-    return await this.api.call("give_shell_input", given, answered(terms, options));
+  /** Types a text into the program that runs; empty: only waits for the next answer. */
+  async input(text = "", terms: InputTerms = {}, options: CallOptions = {}): Promise<ShellAnswer> {
+    const given = { path: this.#path, body: { ...terms, text } };
+    return await this.api.call("give_shell_input", given, patient(terms.timeout, options));
   }
 
   /** Interrupts the command that runs, as Ctrl-C does; the shell stays. */
   async interrupt(options?: CallOptions): Promise<ShellInfo> {
-    return (this.info = await this.api.call("interrupt_shell", { path: this.#path }, options));
+    const given = { path: this.#path, body: {} };
+    return (this.info = await this.api.call("interrupt_shell", given, options));
   }
 
   /** The shell as it is now. */
@@ -71,24 +66,23 @@ export class Shell {
     const engine = within(ENGINE_SECONDS, options);
     return (this.info = await this.api.call("close_shell", { path: this.#path }, engine));
   }
+
+  protected override async leave(): Promise<void> {
+    await this.close();
+  }
 }
 
 /** The shells of a session that keep their state. */
 export class Shells extends OfSession {
   /** The shell of that name, which is started if there is none. */
-  async create(
-    name = "default",
-    terms: { readonly cwd?: string; readonly env?: Record<string, string> } = {},
-    options: CallOptions = {},
-  ): Promise<Shell> {
-    const given = { path: this.path, body: { name, ...terms } };
-    return this.#of(await this.api.call("create_shell", given, within(ENGINE_SECONDS, options)));
+  async create(terms: Body<"create_shell"> = {}, options: CallOptions = {}): Promise<Shell> {
+    const given = { path: this.path, body: terms };
+    return this.#of(await this.api.callEngine("create_shell", given, options));
   }
 
   /** The shell of that name. */
-  async get(name = "default", options?: CallOptions): Promise<Shell> {
-    const given = { path: { ...this.path, name } };
-    return this.#of(await this.api.call("read_shell", given, options));
+  async get(name: string, options?: CallOptions): Promise<Shell> {
+    return this.#of(await this.api.call("read_shell", { path: { ...this.path, name } }, options));
   }
 
   /** The shells that have not ended, oldest first. */
@@ -102,6 +96,6 @@ export class Shells extends OfSession {
   }
 }
 
-function answered(terms: AnswerTerms, options: CallOptions): CallOptions {
-  return within((terms.timeout ?? DEFAULT_SECONDS) + LATE_SECONDS, options);
+function patient(seconds: number | null | undefined, options: CallOptions): CallOptions {
+  return within((seconds ?? USUAL_SECONDS) + LATE_SECONDS, options);
 }

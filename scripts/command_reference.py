@@ -18,6 +18,7 @@ _NOTES = {
     "paddock restore": "<!-- not run: no control plane may be running -->\n",
     "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",
+    "paddock files watch": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
     "paddock shell": "<!-- not run: it needs a terminal -->\n",
     "paddock attach": "<!-- exit: 5 -->\n",

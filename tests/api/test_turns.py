@@ -26,15 +26,9 @@ _DENIED = ("policy-violation", "Operation explicitly denied: world.read")
 _EXCLUDED = ("policy-violation", "Read not allowed: README.md")
 
 _OPERATIONS = (
-    *(
-        "world.read",
-        "world.list",
-        "world.search",
-        "world.fingerprint",
-        "world.write",
-        "world.patch",
-    ),
-    *("world.delete", "world.run", "llm.complete", "assert", "fact?", "facts", "memo"),
+    *("world.read", "world.list", "world.search", "world.fingerprint", "world.write"),
+    *("world.patch", "world.delete", "world.run", "llm.complete"),
+    *("assert", "fact?", "facts", "memo"),
     *("eval", "subeval", "fixpoint"),
 )
 EDIT: dict[str, Any] = {

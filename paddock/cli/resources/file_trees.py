@@ -191,9 +191,9 @@ def add_to(app: typer.Typer) -> None:
     for command, usage in (
         (stat, "paddock files stat web-1 report.txt"),
         (search, "paddock files search web-1 TODO src --glob '*.py'"),
-        (patch, "git diff | paddock files patch web-1 -"),
+        (patch, "paddock files patch web-1 fix.diff --dry-run"),
         (cp, "paddock files cp web-1 src backup/src"),
-        (chmod, "paddock files chmod web-1 755 run.sh"),
+        (chmod, "paddock files chmod web-1 640 report.txt"),
         (watch, "paddock files watch web-1 src"),
     ):
         app.command(epilog=example(usage))(command)

@@ -175,7 +175,8 @@ Moment = Annotated[
     ),
 ]
 PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
-Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]
+MOST_DEPTH = 64
+Depth = Annotated[int, Field(ge=1, le=MOST_DEPTH), BeforeValidator(_digits)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Side = Annotated[int, Field(ge=1, le=MOST_SIDE), BeforeValidator(_digits)]
 Flag = Annotated[bool, BeforeValidator(lambda value: _truth(_FLAGS.get(value, value)))]
@@ -275,9 +276,12 @@ Argv = Annotated[
     Field(min_length=1, max_length=MAX_WORDS, examples=[["grep", "-rn", "TODO", "src"]]),
     AfterValidator(_argv_size),
 ]
+# Seconds. The least is a millisecond, in which the agent counts.
+TimeLimit = Annotated[float, Field(ge=0.001, le=10**9, allow_inf_nan=False)]
 # People take longer, but connections don't last: repeating the request continues to wait.
 Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(max_length=64)]
 Directory = Annotated[str, MaxBytes(4096)]
 # Paths longer than this can't be opened on Linux.
 WorkspacePath = Annotated[str, Field(min_length=1), MaxBytes(4096)]
+Glob = Annotated[str, Field(min_length=1, max_length=1024, examples=["*.{py,toml}"])]

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from paddock.contract.base import Model, example
+from paddock.contract.file_trees import PatchReject
 from paddock.contract.proposals import ProposalConflict, RefusedProposal
 
 
@@ -22,9 +23,10 @@ class Problem(Model):
             "title": "Forbidden",
             "status": 403,
             "code": "permission_denied",
-            "detail": "shell operators are not allowed: |; no shell runs a command, pass words "
+            "detail": "shell operators are not allowed: |; this level runs no shell: pass words "
             "with such characters in argv",
             "rule": "shell-operators",
+            "remedy": "Pass the words in argv, one command at a time: this level runs no shell.",
             "request_id": "5f0c2b6a9d3e4178",
         }
     )
@@ -36,6 +38,9 @@ class Problem(Model):
     detail: str
     request_id: str = Field(description="The same as the response's `X-Request-Id`.")
     rule: str | None = Field(default=None, description="The policy's rule that refused.")
+    remedy: str | None = Field(
+        default=None, description="What to do instead, where that depends on the session."
+    )
     path: str | None = Field(default=None, description="The path that was refused.")
     paths: list[str] | None = Field(
         default=None, description="The first files that differ from the context pack."
@@ -61,5 +66,8 @@ class Problem(Model):
     )
     refused: list[RefusedProposal] | None = Field(
         default=None, description="Proposals that can't be committed; the first 100."
+    )
+    rejects: list[PatchReject] | None = Field(
+        default=None, description="Why a patch does not apply; the first 100."
     )
     reason: str | None = Field(default=None, description="Why that terminal ended, if it did.")

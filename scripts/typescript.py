@@ -71,9 +71,7 @@ def _member(_path: str, _method: str, operation: Schema, parameters: list[Schema
         "events": _union(events) if events else "never",
     }
     lines = "".join(f"    {name}: {_indented(kind, 4)};\n" for name, kind in parts.items())
-    return (
-        f"{_comment(operation['summary'], 2)}  {operation['operationId']}: {{\n{lines}  }};\n"
-    )
+    return f"{_comment(operation['summary'], 2)}  {operation['operationId']}: {{\n{lines}  }};\n"
 
 
 def _contents(operation: Schema, media: str) -> Iterator[Schema]:
@@ -180,8 +178,10 @@ def _comment(text: str | None, columns: int = 0) -> str:
     lines = text.replace("*/", "*\u200b/").splitlines()
     if len(lines) == 1:
         return f"{space}/** {lines[0]} */\n"
-    return f"{space}/**\n" + "".join(f"{space} * {line}".rstrip() + "\n" for line in lines) + (
-        f"{space} */\n"
+    return (
+        f"{space}/**\n"
+        + "".join(f"{space} * {line}".rstrip() + "\n" for line in lines)
+        + (f"{space} */\n")
     )
 
 

@@ -60,16 +60,13 @@ def login(
 def list_all(as_json: AsJson = False) -> None:
     """List the contexts; the current one is marked."""
     contexts = _contexts()
-    rows = [
-        {"name": name, "url": each.url, "current": name == contexts.current}
-        for name, each in contexts.by_name.items()
-    ]
+    rows = [(name, name == contexts.current, each.url) for name, each in contexts.by_name.items()]
     if as_json:
-        print_json(rows)
+        print_json([{"name": name, "url": url, "current": used} for name, used, url in rows])
         return
     print_table(
         ("context", "current", "url"),
-        [(row["name"], "*" if row["current"] else "", row["url"]) for row in rows],
+        [(name, "*" if used else "", url) for name, used, url in rows],
         nothing="no contexts: `paddock login URL` adds one",
     )
 

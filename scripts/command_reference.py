@@ -18,6 +18,7 @@ _NOTES = {
     "paddock restore": "<!-- not run: no control plane may be running -->\n",
     "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",
+    "paddock files watch": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
     "paddock login": "<!-- not run: it stores a key -->\n",
     "paddock context use": "<!-- exit: 2 -->\n",

@@ -60,13 +60,16 @@ def login(
 def list_all(as_json: AsJson = False) -> None:
     """List the contexts; the current one is marked."""
     contexts = _contexts()
-    rows = [(name, name == contexts.current, each.url) for name, each in contexts.by_name.items()]
+    rows = [
+        (name, "*" if name == contexts.current else "", each.url)
+        for name, each in contexts.by_name.items()
+    ]
     if as_json:
-        print_json([{"name": name, "url": url, "current": used} for name, used, url in rows])
+        print_json([{"name": name, "url": url, "current": bool(mark)} for name, mark, url in rows])
         return
     print_table(
         ("context", "current", "url"),
-        [(name, "*" if used else "", url) for name, used, url in rows],
+        rows,
         nothing="no contexts: `paddock login URL` adds one",
     )
 

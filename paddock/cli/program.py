@@ -21,6 +21,7 @@ from paddock.cli.resources import (
     commands,
     egress,
     events,
+    file_trees,
     files,
     hooks,
     lifetimes,
@@ -93,6 +94,7 @@ def build() -> TyperGroup:
     processes.add_to(app)
     top.add_to(app)
     snapshots.add_to(sessions.app)
+    file_trees.add_to(files.app)
     shell.add_to(app)
     mcp.add_to(app)
     own = server()

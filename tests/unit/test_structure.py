@@ -70,6 +70,7 @@ FLOORS = {
         "core",
         "enforce",
         "run",
+        "code",
         "pty",
         "files",
         "net",

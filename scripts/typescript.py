@@ -116,7 +116,7 @@ def typed(schema: Schema) -> str:
     kind = schema.get("type", "")
     if isinstance(kind, list):
         return _union(typed({**schema, "type": each}) for each in kind)
-    return _KINDS.get(kind, lambda _schema: "unknown")(schema)
+    return _KINDS[kind](schema) if kind in _KINDS else "unknown"
 
 
 def _array(schema: Schema) -> str:

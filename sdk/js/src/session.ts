@@ -60,6 +60,7 @@ export class Session extends Disposable {
   readonly processes: Processes;
   readonly shells: Shells;
   readonly terminals: Terminals;
+  readonly shells: Shells;
   readonly turns: Turns;
   readonly ports: Ports;
   readonly proposals: Proposals;
@@ -84,6 +85,7 @@ export class Session extends Disposable {
     this.processes = new Processes(api, info.id);
     this.shells = new Shells(api, info.id);
     this.terminals = new Terminals(api, info.id);
+    this.shells = new Shells(api, info.id);
     this.turns = new Turns(api, info.id);
     this.ports = new Ports(api, info.id);
     this.proposals = new Proposals(api, info.id);

@@ -5,6 +5,7 @@ from api.operations import (
     approvals,
     audit,
     budgets,
+    code,
     commands,
     egress,
     events,
@@ -41,8 +42,8 @@ from api.shape.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
-    *(commands, processes, shells, files, file_archives, file_trees, terminals, live_terminals),
-    *(tools, turns, runs, run_sockets, spawns),
+    *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
+    *(live_terminals, tools, turns, runs, run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )

@@ -9,7 +9,7 @@ from scripts.markdown import table
 
 _EXAMPLE = re.compile(r"Example: `(.+)`")
 # Documented once for all commands.
-_SHARED = {"--url", "--key", "--key-file", "--help"}
+_SHARED = {"--url", "--key", "--key-file", "--context", "--help"}
 # How the tests treat a command's example.
 _NOTES = {
     "paddock serve": "<!-- not run: the examples use a control plane that is already running -->\n",
@@ -20,9 +20,15 @@ _NOTES = {
     "paddock events": "<!-- runs on -->\n",
     "paddock files watch": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
+    "paddock login": "<!-- not run: it stores a key -->\n",
+    "paddock context use": "<!-- exit: 2 -->\n",
+    "paddock context rm": "<!-- exit: 2 -->\n",
     "paddock shell": "<!-- not run: it needs a terminal -->\n",
     "paddock attach": "<!-- exit: 5 -->\n",
     "paddock output": "<!-- exit: 5 -->\n",
+    "paddock logs": "<!-- exit: 5 -->\n",
+    "paddock wait": "<!-- exit: 5 -->\n",
+    "paddock kill": "<!-- exit: 5 -->\n",
     "paddock tools run": "<!-- exit: 5 -->\n",
     "paddock tools arguments": "<!-- exit: 5 -->\n",
     "paddock approvals approve": "<!-- exit: 5 -->\n",

@@ -30,7 +30,10 @@ from paddock.contract.commands import (
 from paddock.contract.mcp import McpCommand
 from paddock.contract.problem import Problem
 
-_WORDS = ("command", "argv", "cwd", "env", "stdin", "timeout")
+_WORDS = (
+    *("command", "argv", "shell", "cwd", "env", "stdin"),
+    *("merge", "output_file", "timeout"),
+)
 _EXEC = Inputs((part(ExecBody, *_WORDS),))
 _START = Inputs((part(ExecBody, *_WORDS, "stdin_open"),))
 _READ = Inputs((part(McpCommand), part(OutputQuery)))
@@ -75,7 +78,8 @@ async def _result(caller: Caller, answer: EventStream) -> CommandResult:
 def _ended(end: ExitData, kept: dict[str, HeadAndTail]) -> CommandResult:
     texts = {name: text.text for name, text in kept.items()}
     cut = end.truncated or any(text.is_cut for text in kept.values())
-    return CommandResult.model_validate(end.raw | texts | {"truncated": cut})
+    members = {name: value for name, value in end.raw.items() if name != "time"}
+    return CommandResult.model_validate(members | texts | {"truncated": cut})
 
 
 def of_result(result: CommandResult) -> ToolResult:
@@ -155,8 +159,9 @@ def _naming(context: Context, command: McpCommand) -> Context:
 COMMAND_TOOLS = (
     McpTool(
         "exec",
-        "Runs a command and returns its output and exit code. Give `argv` or `command`; no shell "
-        "reads them. The session's permission level decides which commands may run.",
+        "Runs a command and returns its output and exit code. Give `argv` or `command`, which no "
+        "shell reads, or where any command may run `shell`, a line for bash. The session's "
+        "permission level decides which commands may run.",
         _EXEC.schema,
         _exec,
     ),

@@ -52,7 +52,7 @@ class RefusedError(Exception):
 
 def refused(problem: Problem) -> ToolResult:
     """A refusal or a failure, with the rule and what to do instead."""
-    remedy = REMEDIES.get(problem.rule or "")
+    remedy = problem.remedy or REMEDIES.get(problem.rule or "")
     lines = [f"{problem.code}: {problem.detail}"]
     if problem.rule is not None:
         lines.append(f"rule: {problem.rule}")

@@ -37,6 +37,7 @@ _TAGS = {
     "Sessions": "A session has a permission level, a workspace and a sandbox.",
     "Commands": "Commands of a session. No shell reads a command; it is run as it is.",
     "Shells": "Shells that keep their directory, variables and jobs between commands.",
+    "Code": "Cells of Python and other languages, in contexts that keep names from cell to cell.",
     "Terminals": "Interactive tools of a session, and their transcripts.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",

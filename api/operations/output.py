@@ -5,12 +5,14 @@ import base64
 import codecs
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from api.shape.answers import HEARTBEAT_SECONDS, Event
 from api.shape.context import Context
 from api.views.commands import exit_members
 from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.ground.events import time_text
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from orchestrator.work.commands import running_command
@@ -149,30 +151,33 @@ async def follow(
 ) -> AsyncGenerator[Event | None]:
     """The output as it arrives, then the end of the command."""
     text = TextDecoder()
-    position, cut = after, 0
+    position, cut, seconds = after, 0, None
     async with aclosing(pages(context, session, command, after, whole=not context.looks)) as found:
         async for page in found:
-            for name, offset, data in page.chunks:
+            for (name, offset, data), when in page.timed():
                 cut += max(0, offset - position)
                 position = offset + len(data)
+                seconds = when if when is not None else seconds
                 if (piece := text.feed(name, data)).text:
                     members: dict[str, Any] = {"cut": cut} if cut else {}
                     # A client that resumes here receives the split character as a whole.
                     event_id = position - text.pending(name)
-                    members |= _members(piece, "text", "data_base64")
+                    members |= _members(piece, "text", "data_base64") | _time(when)
                     yield Event(name, OutputData(offset=offset, **members), event_id)
                     cut = 0
             after = page.next
             if not page.chunks and not page.ended:
                 yield None
     for name, piece in text.finish():
-        members = _members(piece, "text", "data_base64")
+        members = _members(piece, "text", "data_base64") | _time(seconds)
         yield Event(name, OutputData(offset=after, **members), after)
     result = await executions.wait(session, command)
     total = result.output_bytes
     if (cut := cut + total - position) > 0:
         yield Event("stdout", OutputData(offset=total, text="", cut=cut), total)
-    yield Event("exit", ExitData(command_id=command.id, **exit_members(result)))
+    told = {"time": result.time} if result.time else {}
+    members = {"command_id": command.id, **exit_members(result), **told}
+    yield Event("exit", ExitData.model_validate(members))
 
 
 def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
@@ -180,21 +185,23 @@ def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
 
     A character that is split at the end is left for the next page, unless the page is `final`.
     """
-    chunks = [(name, offset, data) for name, offset, data in page.chunks if name in STREAMS]
+    chunks = [(*chunk, when) for chunk, when in page.timed() if chunk[0] in STREAMS]
     position = page.next
     if chunks and not final:
-        name, offset, data = chunks[-1]
+        name, offset, data, when = chunks[-1]
         cut = _incomplete(data)
-        chunks[-1] = (name, offset, data[: len(data) - cut])
+        chunks[-1] = (name, offset, data[: len(data) - cut], when)
         position -= cut
     text = TextDecoder()
-    pieces = [(name, offset, text.feed(name, data)) for name, offset, data in chunks]
-    pieces += [(name, position, rest) for name, rest in text.finish()]
+    pieces = [(name, offset, text.feed(name, data), when) for name, offset, data, when in chunks]
+    last = chunks[-1][3] if chunks else None
+    pieces += [(name, position, rest, last) for name, rest in text.finish()]
     outputs = [
         Output.model_validate(
             {"stream": name, "offset": offset, **_members(piece, "text", "data_base64")}
+            | _time(when)
         )
-        for name, offset, piece in pieces
+        for name, offset, piece, when in pieces
         if piece.text
     ]
     return outputs, position
@@ -258,6 +265,13 @@ def _piece(data: bytes | bytearray) -> Piece:
         return Piece(data.decode())
     except UnicodeDecodeError:
         return Piece(data.decode("utf-8", "replace"), bytes(data))
+
+
+def _time(seconds: float | None) -> dict[str, str]:
+    """When a piece was printed, as a member of an answer."""
+    if seconds is None:
+        return {}
+    return {"time": time_text(datetime.fromtimestamp(seconds, UTC))}
 
 
 def _members(piece: Piece, text: str, encoded: str) -> dict[str, Any]:

@@ -111,7 +111,8 @@ async def watch(
     context: Context, executions: Executions, session: Session, command: Command, after: int
 ) -> AsyncGenerator[Event | None]:
     """Yields the events `start`, `stdout` and `stderr`, and `exit` or `error`."""
-    yield Event("start", StartData(command_id=command.id))
+    told = {"time": command.started_at} if command.started_at else {}
+    yield Event("start", StartData.model_validate({"command_id": command.id, **told}))
     try:
         async with aclosing(output.follow(context, executions, session, command, after)) as events:
             async for event in events:

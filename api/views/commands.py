@@ -45,11 +45,14 @@ def exec_request(body: ExecBody) -> ExecRequest:
     return ExecRequest(
         argv=body.argv,
         command=body.command,
+        shell=body.shell,
         cwd=body.cwd,
         env=body.env,
         secrets=body.secrets,
         stdin=body.stdin_base64 if body.stdin is None else body.stdin.encode(),
         stdin_open=body.stdin_open,
+        merge=body.merge,
+        output_file=body.output_file,
         timeout=body.timeout,
         background=body.background,
     )

@@ -29,6 +29,8 @@ OPERATIONS = frozenset(
         "command.exit",
         "command.oom",
         "command.evidence",
+        "code.start",
+        "code.exit",
         "file.read",
         "file.write",
         "file.list",

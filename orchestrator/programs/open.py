@@ -66,6 +66,7 @@ def open_programs(
         work.session_tools,
         host_tools,
         spawned_runs.run,
+        work.kept_shells,
     )
     turns = SessionTurns(ground.database, record.recorder, record.budgets, services, ground.lag)
     spawned_runs.run_in(turns)

@@ -25,7 +25,8 @@ class KeptEvidence(NamedTuple):
 class CommandExit:
     """A command's end: the agent's report, what is stored of its output, and its event.
 
-    `exit_code` is None if the end is lost. `seq` and `hash` are the event's place in its chain.
+    `exit_code` is None if the end is lost. `seq` and `hash` are the event's place in its chain,
+    `time` is when it was recorded, empty if it was not.
     """
 
     exit_code: int | None = None
@@ -43,6 +44,7 @@ class CommandExit:
     evidence: KeptEvidence | None = None
     seq: int = 0
     hash: str = ""
+    time: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +69,8 @@ class Command:
     signals: set[int] = field(default_factory=set)
     # Whether its printed output is kept as evidence, which reads it at the end.
     captured: bool = False
+    # Whether it waits to be given work, as the program of a code context between cells.
+    waits: bool = False
     # The task that keeps evidence of it, if any.
     keeping: asyncio.Task[None] | None = None
     # Whether a caller waits for its end together with its output, and the output that came with the
@@ -113,6 +117,7 @@ def exit_of(
     duration_ms: int | None,
     seq: int,
     event_hash: str,
+    time: str = "",
 ) -> CommandExit:
     """A command's end from its exit event; the agent's report is checked."""
     values = reported or {}
@@ -132,6 +137,7 @@ def exit_of(
         rule=rule,
         seq=seq,
         hash=event_hash,
+        time=time,
     )
 
 

@@ -91,22 +91,26 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """A command: either a `command` line, which no shell reads, or an `argv`.
+    """A command: a `command` line, which no shell reads, an `argv`, or a `shell` line for bash.
 
     `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None for the
-    level's default (in the background: no time-out). `collect`: its output is returned with its
-    end. `tool` is the oneshot tool of the words, `approval` the id of their approval, `kept` the
-    evidence to keep.
+    level's default (in the background: no time-out). `merge`: both output streams are one.
+    `output_file` is a file of the workspace that they go to instead. `collect`: its output is
+    returned with its end. `tool` is the oneshot tool of the words, `approval` the id of their
+    approval, `kept` the evidence to keep.
     """
 
     argv: list[str] | None = None
     command: str | None = None
+    shell: str | None = None
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     stdin: bytes | None = None
     stdin_open: bool = False
-    timeout: int | None = None
+    merge: bool = False
+    output_file: str | None = None
+    timeout: float | None = None
     background: bool = False
     collect: bool = False
     tool: str | None = None

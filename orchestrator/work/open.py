@@ -10,6 +10,8 @@ from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.code.cells import Cells
+from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
@@ -34,6 +36,8 @@ class WorkFloor:
     memory: Memory
     models: Models
     executions: Executions
+    contexts: Contexts
+    cells: Cells
     files: Files
     file_archives: FileArchives
     file_trees: FileTrees
@@ -64,6 +68,9 @@ def open_work(
         *(settings.mounts, ground.aside),
     )
     closers.push_async_callback(executions.close)
+    contexts = Contexts(recorder, executions)
+    cells = Cells(ground.database, recorder, record.budgets, executions, contexts)
+    closers.push_async_callback(cells.close)
     # Before the commands: it waits for sessions that are being ended, and with them their commands.
     closers.push_async_callback(sandbox.firewall.close)
     file_requests = FileRequests(recorder, sandbox.firewall)
@@ -88,6 +95,8 @@ def open_work(
         Memory(ground.database, recorder),
         models,
         executions,
+        contexts,
+        cells,
         files,
         FileArchives(file_requests),
         FileTrees(file_requests, ground.aside),

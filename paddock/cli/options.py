@@ -48,6 +48,30 @@ NoStdin = Annotated[
 Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
 ]
+# Without any, the command is given in another way.
+OptionalWords = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COMMAND", help="The command and its arguments, after --."),
+]
+ShellLine = Annotated[
+    str | None,
+    typer.Option(
+        "--shell",
+        "-s",
+        metavar="LINE",
+        help="A line for bash instead of COMMAND, at levels that permit any command.",
+    ),
+]
+Merge = Annotated[
+    bool, typer.Option("--merge", help="Standard error goes where standard output goes.")
+]
+OutputFile = Annotated[
+    str | None,
+    typer.Option(
+        "--output-file", metavar="PATH", help="A file of the workspace that gets the output."
+    ),
+]
+CommandId = Annotated[str, typer.Argument(metavar="COMMAND", help="The command's id, as in `ps`.")]
 OptionalLevel = Annotated[
     str | None,
     typer.Option(
@@ -82,8 +106,13 @@ SecretNames = Annotated[
     ),
 ]
 TimeLimit = Annotated[
-    int | None,
-    typer.Option("--timeout", min=1, metavar="SECONDS", help="The time-out of the command."),
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help="The time-out of the command; it may have a fraction.",
+    ),
 ]
 ApprovalWait = Annotated[
     float,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
     from paddock.contract.base import Model
 
@@ -69,14 +70,18 @@ def print_table(
 
     If there are no rows, a terminal shows `nothing`.
     """
-    from rich.table import Table
-
     filled = [[_cell(value) for value in row] for row in rows]
     if title:
         console(sys.stdout).print(f"\n{title}", style="bold")
     if not filled:
         note(nothing)
         return
+    _print(_table(columns, filled))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> "Table":
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for number, column in enumerate(columns):
         right = column.startswith(">")
@@ -86,9 +91,29 @@ def print_table(
             no_wrap=number < len(columns) - 1,
             overflow="fold",
         )
-    for cells in filled:
+    for cells in rows:
         table.add_row(*cells)
-    _print(table)
+    return table
+
+
+@contextmanager
+def live_tables() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[Cell]], str], None]]:
+    """Yields a function that replaces the table on the terminal; the last one stays.
+
+    Like `print_table`, it takes columns, rows and what is shown instead of no rows. A table that
+    is higher than the terminal is cut.
+    """
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console(sys.stdout), auto_refresh=False, vertical_overflow="crop") as live:
+
+        def show(columns: Sequence[str], rows: Iterable[Sequence[Cell]], nothing: str) -> None:
+            filled = [[_cell(value) for value in row] for row in rows]
+            shown = _table(columns, filled) if filled else Text(nothing, style="dim")
+            live.update(shown, refresh=True)
+
+        yield show
 
 
 def print_items(
@@ -167,6 +192,14 @@ def print_foreign(text: str, stream: TextIO, *, raw: bool = False) -> None:
     """
     stream.write(text if raw or not stream.isatty() else _harmless(text))
     stream.flush()
+
+
+def print_written(text: str, data: bytes, stream: TextIO, *, raw: bool = False) -> None:
+    """Prints what a command wrote: to a terminal as harmless text, elsewhere exactly its bytes."""
+    if raw or not stream.isatty():
+        print_bytes(data, stream)
+    else:
+        print_foreign(text, stream)
 
 
 def print_bytes(data: bytes, stream: TextIO) -> None:

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from paddock.cli import contexts
 from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
 from paddock.cli.options import group
 from paddock.cli.prompt import repl, shell
@@ -26,6 +27,7 @@ from paddock.cli.resources import (
     packs,
     policies,
     ports,
+    processes,
     proposals,
     ptys,
     runs,
@@ -35,6 +37,7 @@ from paddock.cli.resources import (
     snapshots,
     spawn,
     tools,
+    top,
     turns,
 )
 from paddock.cli.server import server
@@ -85,6 +88,8 @@ def build() -> TyperGroup:
     )
     app.callback(epilog=_EPILOGUE)(root)
     commands.add_to(app)
+    processes.add_to(app)
+    top.add_to(app)
     snapshots.add_to(sessions.app)
     file_trees.add_to(files.app)
     shell.add_to(app)
@@ -106,6 +111,7 @@ def build() -> TyperGroup:
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)
+    contexts.add_to(app)
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)

@@ -13,6 +13,7 @@ async with Paddock(url, key) as p:
 ```
 """
 
+from paddock.client.code import CodeEvent, CodeOutput
 from paddock.client.errors import (
     ApprovalPendingError,
     ArgumentError,
@@ -32,6 +33,7 @@ from paddock.client.errors import (
     NotFoundError,
     NotPaddockError,
     OldServerError,
+    OutputLostError,
     PaddockAPIError,
     PaddockError,
     PermissionDeniedError,
@@ -57,6 +59,14 @@ from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
 from paddock.contract.audit import Archive, ArchiveRun, AuditEvent, AuditStats, AuditVerdict
 from paddock.contract.budget import Budget
+from paddock.contract.code import (
+    CodeContext,
+    CodeError,
+    CodeExit,
+    CodeResult,
+    CodeStarted,
+    CodeValue,
+)
 from paddock.contract.commands import (
     AuditPosition,
     Command,
@@ -131,6 +141,14 @@ __all__ = [
     "BudgetExceededError",
     "BusyError",
     "CapacityExhaustedError",
+    "CodeContext",
+    "CodeError",
+    "CodeEvent",
+    "CodeExit",
+    "CodeOutput",
+    "CodeResult",
+    "CodeStarted",
+    "CodeValue",
     "Command",
     "CommandEvidence",
     "CommandOutput",
@@ -176,6 +194,7 @@ __all__ = [
     "OpenedPort",
     "Outcome",
     "Output",
+    "OutputLostError",
     "PackEntry",
     "PackInfo",
     "PackState",

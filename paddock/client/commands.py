@@ -130,25 +130,33 @@ class SessionCommands(Face[F]):
         command: str | None = None,
         *,
         argv: Sequence[str] | None = None,
+        shell: str | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None,
-        timeout: int | None = None,
+        merge: bool = False,
+        output_file: str | None = None,
+        timeout: float | None = None,
         permission_level: str | None = None,
     ) -> CommandResult:
         """Runs a command and waits for its end; a command that fails is a result, not an error.
 
         Args:
             command: a line, split into words as a shell would; there is no shell.
-            argv: the words themselves; exactly one of the two is required.
+            argv: the words themselves.
+            shell: a line for bash, with pipes and redirections; only at levels that permit any
+                command. Exactly one of the three is required.
             cwd: directory, relative to the workspace or below /workspace.
             env: additional variables.
             secrets: additional variables, of 8 bytes or more, that are removed from all records; if
                 the level lists variables, other names must begin with `SECRET_`.
             stdin: standard input, at most 1 MiB.
-            timeout: seconds until it is ended; None: the level's default. Required for more than an
-                hour.
+            merge: standard error goes where standard output goes, in order.
+            output_file: a file of the workspace that gets what is printed instead of the result; it
+                is emptied first.
+            timeout: seconds until it is ended, also fractions; None: the level's default. Required
+                for more than an hour.
             permission_level: changes the session's level first.
 
         Raises: PermissionDeniedError with the `rule`, ValidationError, BusyError if too many
@@ -159,12 +167,47 @@ class SessionCommands(Face[F]):
         body = exec_body(
             command,
             argv,
+            shell,
             stdin,
             env=env,
             secrets=secrets,
             cwd=cwd,
+            merge=merge,
+            output_file=output_file,
             timeout=timeout,
             permission_level=permission_level,
+        )
+        return await run_to_end(self._api, self._path, body)
+
+    @method
+    async def shell(
+        self,
+        line: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        merge: bool = False,
+        output_file: str | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        """Has bash run a line, such as `cd a && make 2>&1 | tail`, and waits for its end.
+
+        Only at levels that permit any command: others run no shell. Each line begins anew, in `cwd`
+        and with the session's variables. Arguments and errors are as for `exec`.
+        """
+        body = exec_body(
+            None,
+            None,
+            line,
+            stdin,
+            env=env,
+            secrets=secrets,
+            cwd=cwd,
+            merge=merge,
+            output_file=output_file,
+            timeout=timeout,
         )
         return await run_to_end(self._api, self._path, body)
 
@@ -174,7 +217,7 @@ class SessionCommands(Face[F]):
         tool: str,
         arguments: Mapping[str, str] | None = None,
         *,
-        timeout: int | None = None,
+        timeout: float | None = None,
         wait: float = 0,
     ) -> CommandResult:
         """Runs one of the operator's oneshot tools with its arguments, and waits for its end.
@@ -195,12 +238,15 @@ class SessionCommands(Face[F]):
         command: str | None = None,
         *,
         argv: Sequence[str] | None = None,
+        shell: str | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None,
         stdin_open: bool = False,
-        timeout: int | None = None,
+        merge: bool = False,
+        output_file: str | None = None,
+        timeout: float | None = None,
         permission_level: str | None = None,
         resume: bool = True,
     ) -> AsyncGenerator[ExecEvent, None]:
@@ -218,11 +264,14 @@ class SessionCommands(Face[F]):
         body = exec_body(
             command,
             argv,
+            shell,
             stdin,
             env=env,
             secrets=secrets,
             cwd=cwd,
-            stdin_open=stdin_open or None,
+            stdin_open=stdin_open,
+            merge=merge,
+            output_file=output_file,
             timeout=timeout,
             permission_level=permission_level,
         )

@@ -44,6 +44,18 @@ class ApprovalPendingError(PaddockError):
         super().__init__(f"{approval_id} waits for an approval; nothing was run")
 
 
+class OutputLostError(PaddockError):
+    """Bytes of a command's output are not kept.
+
+    Attributes:
+        offset: where output that is kept begins again.
+    """
+
+    def __init__(self, offset: int, missing: int) -> None:
+        self.offset = offset
+        super().__init__(f"{missing} bytes of the output before byte {offset} are not kept")
+
+
 class LimitError(PaddockError):
     """More than the caller's limit, or than the API can list."""
 

@@ -47,14 +47,29 @@ def check_terms(what: str, terms: Mapping[str, Any], known: type) -> None:
 
 
 def exec_body(
-    command: str | None, argv: Sequence[str] | None, stdin: str | bytes | None, **members: Any
+    command: str | None,
+    argv: Sequence[str] | None,
+    shell: str | None,
+    stdin: str | bytes | None,
+    *,
+    stdin_open: bool = False,
+    merge: bool = False,
+    **members: Any,
 ) -> dict[str, Any]:
     """The body of a command request. Raises: TypeError."""
-    if (command is None) == (argv is None):
-        raise TypeError("give exactly one of command and argv")
+    if sum(each is not None for each in (command, argv, shell)) != 1:
+        raise TypeError("give exactly one of command, argv and shell")
     if isinstance(argv, str):
         raise TypeError("argv must be a sequence of words, not a string")
-    return given(command=command, argv=argv, **input_members("stdin", stdin), **members)
+    return given(
+        command=command,
+        argv=argv,
+        shell=shell,
+        **input_members("stdin", stdin),
+        stdin_open=stdin_open or None,
+        merge=merge or None,
+        **members,
+    )
 
 
 def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:

@@ -15,10 +15,12 @@ from paddock.contract.fields import (
     PermissionLevel,
     Secrets,
     Signal,
+    TimeLimit,
     ToolArguments,
     ToolName,
     Wait,
     Whole,
+    WorkspacePath,
     sentence,
 )
 from paddock.contract.requests import (
@@ -35,14 +37,19 @@ from paddock.contract.requests import (
 
 
 class ExecBody(Body):
-    """The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`."""
+    """The body of `POST …/exec`: exactly one of `command`, `argv`, `shell` and `tool`."""
 
     MOST_BYTES = LARGEST_BODY
 
-    model_config = ConfigDict(json_schema_extra=exactly_one("command", "argv", "tool"))
+    model_config = ConfigDict(json_schema_extra=exactly_one("command", "argv", "shell", "tool"))
 
     command: CommandLine | None = Field(default=None, description=LINE_DESCRIPTION)
     argv: Argv | None = Field(default=None, description="The words of a command.")
+    shell: CommandLine | None = Field(
+        default=None,
+        description="A line that bash runs as it is: pipes, redirections, variables. Only at "
+        "levels that permit any command.",
+    )
     tool: ToolName | None = Field(
         default=None, description="A oneshot tool, whose manifest defines the command."
     )
@@ -66,11 +73,19 @@ class ExecBody(Body):
     stdin_open: bool = Field(
         default=False, description="Standard input stays open for later input."
     )
-    timeout: int | None = Field(
+    merge: bool = Field(
+        default=False,
+        description="Standard error goes where standard output goes: one stream, in order.",
+    )
+    output_file: WorkspacePath | None = Field(
         default=None,
-        ge=1,
-        description="Seconds, up to the level's maximum; by default the level's default, and no "
-        "limit in the background.",
+        description="A file of the workspace that gets what the command prints, both streams in "
+        "order, instead of the answer. It is emptied first; its directory must exist.",
+    )
+    timeout: TimeLimit | None = Field(
+        default=None,
+        description="Seconds, also fractions, up to the level's maximum; by default the level's "
+        "default, and no limit in the background.",
     )
     background: bool = Field(
         default=False, description="Answer when the command has started; it outlives the request."
@@ -84,11 +99,13 @@ class ExecBody(Body):
 
     @model_validator(mode="after")
     def _one_command(self) -> Self:
-        check_one(self, "command", "argv", "tool")
+        check_one(self, "command", "argv", "shell", "tool")
         if self.tool is None and self.arguments:
             raise sentence("arguments go with tool")
         if self.tool is None and self.wait:
             raise sentence("wait goes with tool")
+        if self.tool is not None and self.output_file is not None:
+            raise sentence("output_file can't be given with tool")
         if self.tool is not None and self.env:
             raise sentence("env can't be given with tool")
         if self.tool is not None and not all(name.startswith("SECRET_") for name in self.secrets):

@@ -14,6 +14,7 @@ from paddock.contract.problem import Problem
 
 _HASH = "a3f5c8e1b2d4069788796a5b4c3d2e1f06b1f0e2d3c4b5a69788796a5b4c3d2e"
 _ID = "8d3c0f5a1b2e4967"
+_TIME = "2026-03-04T09:30:12.482113Z"
 EXIT: dict[str, Any] = {
     "exit_code": 0,
     "signal": None,
@@ -31,12 +32,16 @@ EXIT: dict[str, Any] = {
     "audit": {"seq": 3, "hash": _HASH},
 }
 _DATA = "The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent."
+_PRINTED_AT = (
+    "When the agent read the first byte of it, within 10 ms; absent if that is not known any more, "
+    "as after a change of the level."
+)
 COMMAND: dict[str, Any] = {
     "command_id": _ID,
     "argv": ["sleep", "60"],
     "background": True,
     "status": "running",
-    "started_at": "2026-03-04T09:30:12.482113Z",
+    "started_at": _TIME,
     "exit": None,
 }
 
@@ -183,6 +188,7 @@ class Output(Model):
     offset: Count
     text: str
     data_base64: str | None = Field(default=None, description=_DATA)
+    time: Time | None = Field(default=None, description=_PRINTED_AT)
 
     @property
     def data(self) -> bytes:
@@ -198,7 +204,7 @@ class CommandOutput(Command):
     model_config = example(
         {
             **COMMAND,
-            "output": [{"stream": "stdout", "offset": 0, "text": "ready\n"}],
+            "output": [{"stream": "stdout", "offset": 0, "text": "ready\n", "time": _TIME}],
             "next": 6,
             "lost": False,
         }
@@ -231,9 +237,12 @@ class SignalSent(Model):
 class StartData(Model):
     """The command has started."""
 
-    model_config = example({"command_id": _ID})
+    SPARSE = True
+
+    model_config = example({"command_id": _ID, "time": _TIME})
 
     command_id: str
+    time: Time | None = Field(default=None, description="When; absent if it is not known.")
 
 
 class OutputData(Model):
@@ -241,11 +250,12 @@ class OutputData(Model):
 
     SPARSE = True
 
-    model_config = example({"offset": 0, "text": "notes.txt  src\n"})
+    model_config = example({"offset": 0, "text": "notes.txt  src\n", "time": _TIME})
 
     offset: Count
     text: str
     data_base64: str | None = Field(default=None, description=_DATA)
+    time: Time | None = Field(default=None, description=_PRINTED_AT)
     cut: Count = Field(
         default=0,
         description="Bytes directly before it that were not kept; absent if none.",
@@ -255,7 +265,11 @@ class OutputData(Model):
 class ExitData(Exit, _OfCommand):
     """The command's result: the last event."""
 
-    model_config = example({"command_id": _ID, **EXIT})
+    SPARSE = True
+
+    model_config = example({"command_id": _ID, **EXIT, "time": _TIME})
+
+    time: Time | None = Field(default=None, description="When; absent if it is not known.")
 
 
 # The events of a command's stream, with the model of their `data`.

@@ -276,6 +276,8 @@ Argv = Annotated[
     Field(min_length=1, max_length=MAX_WORDS, examples=[["grep", "-rn", "TODO", "src"]]),
     AfterValidator(_argv_size),
 ]
+# Seconds. The least is a millisecond, in which the agent counts.
+TimeLimit = Annotated[float, Field(ge=0.001, le=10**9, allow_inf_nan=False)]
 # People take longer, but connections don't last: repeating the request continues to wait.
 Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(max_length=64)]

@@ -23,9 +23,10 @@ class Problem(Model):
             "title": "Forbidden",
             "status": 403,
             "code": "permission_denied",
-            "detail": "shell operators are not allowed: |; no shell runs a command, pass words "
+            "detail": "shell operators are not allowed: |; this level runs no shell: pass words "
             "with such characters in argv",
             "rule": "shell-operators",
+            "remedy": "Pass the words in argv, one command at a time: this level runs no shell.",
             "request_id": "5f0c2b6a9d3e4178",
         }
     )
@@ -37,6 +38,9 @@ class Problem(Model):
     detail: str
     request_id: str = Field(description="The same as the response's `X-Request-Id`.")
     rule: str | None = Field(default=None, description="The policy's rule that refused.")
+    remedy: str | None = Field(
+        default=None, description="What to do instead, where that depends on the session."
+    )
     path: str | None = Field(default=None, description="The path that was refused.")
     paths: list[str] | None = Field(
         default=None, description="The first files that differ from the context pack."

@@ -5,8 +5,8 @@ from paddock.contract.words import MAX_LINE
 _OTHER_KEY = "or a key whose entry in the keys file allows it."
 # How to be allowed, or an alternative.
 COMMANDS = {
-    "shell-operators": "Pass the words in argv, one command at a time; at a level that allows any "
-    'command, a shell can be run as ["sh", "-c", "…"].',
+    "shell-operators": "At a level that allows any command, give the line as `shell`. The others "
+    "run no shell: pass the words in argv, one command at a time.",
     "command-allowlist": "Use one of the allowed commands by its bare name, or a session at a "
     "higher permission level; an operator allows it in `commands` of the level's file.",
     "option-not-allowed": "Leave the option out, or spell it out as the command's manual does; "
@@ -78,4 +78,16 @@ PAGES = {
     "foreign-origin": "Use the console of this control plane, or a program instead of a page; a "
     "reverse proxy must pass on the client's `Host`.",
 }
+# Of the rule `shell-operators`, by whether the session's level permits a shell.
+_OPERATORS = {
+    True: "Give the line as `shell`: this level permits one.",
+    False: "Pass the words in argv, one command at a time: this level runs no shell.",
+}
+
+
+def shell_remedy(rule: str, *, permitted: bool) -> str | None:
+    """What to do instead of operators where a shell is `permitted` or not; None: another rule."""
+    return _OPERATORS[permitted] if rule == "shell-operators" else None
+
+
 REMEDIES = COMMANDS | TOOLS | KEYS | PACKS | POLICIES | SPAWNS | PAGES

@@ -1,13 +1,15 @@
 """A command's output: bounded, in order, and readable from any offset."""
 
 import os
+import time
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple
 
+from sandbox_agent.core.output_times import OutputTimes
 from sandbox_agent.decide.protocol import MOST_CHUNKS, MOST_STORED
 
 STDOUT = "stdout"
@@ -175,13 +177,22 @@ class Output:
     has room.
     """
 
-    def __init__(self, limit: int, keep_tail: bool, stored: StoredOutput | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        keep_tail: bool,
+        stored: StoredOutput | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` gives seconds since the epoch."""
         first = 0 if keep_tail else limit // 2
         self._head = _Kept(first)
         self._tail = _Kept(limit - first)
         self._head_full = keep_tail
         self._stored = stored
         self._long = False
+        self._clock = clock
+        self._times = OutputTimes()
         self.total = 0
 
     @classmethod
@@ -218,6 +229,7 @@ class Output:
         if self._long and self._stored is not None:
             self._stored.add(stream, data)
         offset = self.total
+        self._times.add(offset, self._clock())
         self.total += len(data)
         if not self._head_full:
             first = data[: self._head.room]
@@ -240,6 +252,23 @@ class Output:
     def forget(self) -> None:
         """Drops everything but the stored bytes."""
         self._head, self._tail = _Kept(0), _Kept(0)
+
+    def timed(self, chunks: Iterable[Chunk]) -> list[tuple[Chunk, float | None]]:
+        """The chunks with the times at which they were read, divided where these differ.
+
+        At most MOST_CHUNKS: the last ones are left undivided if there would be more.
+        """
+        given = list(chunks)
+        room = MOST_CHUNKS - len(given)
+        found: list[tuple[Chunk, float | None]] = []
+        for stream, offset, data in given:
+            pieces = self._times.pieces(offset, len(data))
+            if len(pieces) - 1 > room:
+                pieces = [(offset, offset + len(data), pieces[0][2])]
+            room -= len(pieces) - 1
+            for start, end, when in pieces:
+                found.append((Chunk(stream, start, data[start - offset : end - offset]), when))
+        return found
 
     def read(self, after: int, limit: int, whole: bool = False) -> tuple[list[Chunk], int]:
         """Kept chunks from offset `after` on, and the offset at which to continue.

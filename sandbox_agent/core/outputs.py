@@ -37,6 +37,14 @@ def encoded(chunks: Iterable[Chunk]) -> list[list[str | int]]:
     return [[stream, offset, base64.b64encode(data).decode()] for stream, offset, data in chunks]
 
 
+def timed(output: Output, chunks: Iterable[Chunk]) -> list[list[str | int | float | None]]:
+    """The chunks on the wire, each with its time."""
+    return [
+        [stream, offset, base64.b64encode(data).decode(), when]
+        for (stream, offset, data), when in output.timed(chunks)
+    ]
+
+
 def event_output(output: Output) -> list[list[str | int]] | None:
     """All kept output, as an exit event has it; None if it is too large for an event."""
     if output.kept > MOST_EVENT_OUTPUT_BYTES:
@@ -45,14 +53,22 @@ def event_output(output: Output) -> list[list[str | int]] | None:
     return encoded(chunks) if len(chunks) <= MOST_EVENT_OUTPUT_CHUNKS else None
 
 
-class _Waiting(NamedTuple):
-    """A caller that waits for output beyond `after`."""
+class _Reading(NamedTuple):
+    """What a caller wants to read: output from `after` on."""
 
     after: int
     limit: int
     # Whether this is another caller than the one that the output is kept for.
     looks: bool
     whole: bool
+    # Whether each chunk comes with its time.
+    times: bool
+
+
+class _Waiting(NamedTuple):
+    """A caller that waits for output."""
+
+    reading: _Reading
     reply: Reply
     timer: Timer
 
@@ -112,39 +128,43 @@ class Outputs:
 
         Raises: AgentError not_found if the output is no longer kept, busy if too many callers wait.
         """
-        command_id, after = given.text(params, "command_id"), given.number(params, "after")
-        limit, looks = min(given.number(params, "limit", 1), CHUNK_BYTES), bool(params.get("looks"))
-        whole = params.get("whole") is True
+        command_id = given.text(params, "command_id")
+        reading = _Reading(
+            after=given.number(params, "after"),
+            limit=min(given.number(params, "limit", 1), CHUNK_BYTES),
+            looks=bool(params.get("looks")),
+            whole=params.get("whole") is True,
+            times=params.get("times") is True,
+        )
         wait_ms = given.number(params, "wait_ms", 0, given.MOST_MS)
         running = self._running.get(command_id)
-        if running is None or running.total > after or not wait_ms:
-            reply(self._page(command_id, after, limit, looks, whole))
+        if running is None or running.total > reading.after or not wait_ms:
+            reply(self._page(command_id, reading))
             return
         if sum(map(len, self._waiting.values())) >= _MOST_WAITING:
             raise AgentError("busy", "too many callers wait for output: try again")
         expire = functools.partial(self._answer, command_id)
         timer = self._loop.after(wait_ms / 1000, expire)
-        waiting = _Waiting(after, limit, looks, whole, reply, timer)
-        self._waiting.setdefault(command_id, []).append(waiting)
+        self._waiting.setdefault(command_id, []).append(_Waiting(reading, reply, timer))
 
-    def _page(self, command_id: str, after: int, limit: int, looks: bool, whole: bool) -> Message:
+    def _page(self, command_id: str, reading: _Reading) -> Message:
         output = self._running.get(command_id) or self._ended.get(command_id)
-        if output is None and whole:
+        if output is None and reading.whole:
             output = self._stored.get(command_id)
         if output is None:
             raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
-        chunks, position = output.read(after, limit, whole)
+        chunks, position = output.read(reading.after, reading.limit, reading.whole)
         ended = command_id not in self._running
-        if ended and position >= output.total and not looks:
+        if ended and position >= output.total and not reading.looks:
             self._on_read(command_id)
-        return {"chunks": encoded(chunks), "next": position, "ended": ended}
+        sent = timed(output, chunks) if reading.times else encoded(chunks)
+        return {"chunks": sent, "next": position, "ended": ended}
 
     def _answer(self, command_id: str) -> None:
         for waiting in self._waiting.pop(command_id, []):
             waiting.timer.cancel()
             try:
-                after, limit, looks, whole, *_ = waiting
-                waiting.reply(self._page(command_id, after, limit, looks, whole))
+                waiting.reply(self._page(command_id, waiting.reading))
             except AgentError as error:
                 waiting.reply(error)
 

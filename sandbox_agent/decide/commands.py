@@ -53,6 +53,11 @@ class DeniedError(Exception):
 # These act on a symbolic link itself, not on its target.
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
 _OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
+# What to do instead of writing shell operators, by whether the level permits a shell.
+OTHER_WAYS = {
+    True: "no shell reads command: give the line as shell, or words with such characters in argv",
+    False: "this level runs no shell: pass words with such characters in argv",
+}
 _ALLOWED = Decision(True, "allowed", "allowed")
 _OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
@@ -61,11 +66,29 @@ _SPACE = re.compile(r"\s*")
 _ROOT = re.compile(r"/(?:\.{0,2}/)*")
 
 
-def parse_command(text: str) -> list[str]:
+def shell_argv(line: str, commands: Collection[str] | None, level: str) -> list[str]:
+    """The words that have bash run a line as it is.
+
+    Raises:
+        DeniedError: The level lists its commands, so it runs no shell.
+        CommandError: No program can receive the line.
+    """
+    if commands is not None:
+        raise DeniedError(
+            "shell-level", f"permission level {level} runs no shell: use command or argv"
+        )
+    if "\0" in line:
+        raise CommandError("shell has a NUL character")
+    if not _is_text(line):
+        raise CommandError("shell is not valid Unicode")
+    return ["bash", "-c", line]
+
+
+def parse_command(text: str, *, shell: bool = False) -> list[str]:
     """Splits a command string into words. No shell is involved, so nothing is expanded.
 
     A word may contain quoted parts with spaces. Only one leading and one trailing quote are removed
-    from each word.
+    from each word. `shell`: the level permits one, which a refusal then names.
 
     Raises:
         DeniedError: The text has a shell operator or a line break, quoted or not.
@@ -75,14 +98,10 @@ def parse_command(text: str) -> list[str]:
     if operator is not None:
         raise DeniedError(
             "shell-operators",
-            f"shell operators are not allowed: {_printable(operator[0])}; no shell runs a command, "
-            "pass words with such characters in argv",
+            f"shell operators are not allowed: {_printable(operator[0])}; {OTHER_WAYS[shell]}",
         )
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise CommandError("command is not valid Unicode") from None
+    if not _is_text(text):
+        raise CommandError("command is not valid Unicode")
     words: list[str] = []
     position = _skip_space(text, 0)
     while position < len(text):
@@ -94,6 +113,15 @@ def parse_command(text: str) -> list[str]:
     if not words or not words[0]:
         raise CommandError("command is empty")
     return words
+
+
+def _is_text(text: str) -> bool:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 def _skip_space(text: str, position: int) -> int:

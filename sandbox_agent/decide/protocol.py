@@ -12,15 +12,18 @@ Host → agent, requests
               sent once; before it, the agent refuses every request but prepare. A configuration
               that is malformed, or that the agent can't enforce, ends the agent
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
-              collect, unread, held} → {}
+              collect, unread, held, merge, output_file} → {}
               answered when the command is ready; it ends with a `command.exit` event. `held`: the
               command waits for `go`. If the connection is lost before, the command is dropped:
               nothing runs before its start is on record
               `collect`: that event includes the output if it is short; `unread`: the output is
-              kept for its reader, as for a command in the foreground
-    output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
-              next, ended}  `looks`: the reader is not the command's caller, for whom output is
-              kept; `whole`: include the stored part of long output
+              kept for its reader, as for a command in the foreground; `merge`: stderr is the same
+              pipe as stdout; `output_file`: a file of the workspace, relative to it, that both
+              streams go to instead; null: none
+    output    {command_id, after, limit, wait_ms, looks, whole, times} → {chunks: [[stream, offset,
+              data]], next, ended}  `looks`: the reader is not the command's caller, for whom output
+              is kept; `whole`: include the stored part of long output; `times`: each chunk has a
+              fourth member, when its first byte was read, in seconds since the epoch or null
     output.restore {command_id, total, chunks: [[stream, data]]} → {stored}
               more output of a command of an earlier sandbox, `total` bytes in all
     stdin     {command_id, data, close} → {}         answered when there was room for it

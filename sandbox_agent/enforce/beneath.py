@@ -42,6 +42,34 @@ def open_path(directory: int, path: str, follow: bool = True) -> int:
             os.close(fd)
 
 
+def create(directory: int, path: str) -> int:
+    """Opens a regular file for writing, emptied, or makes it; its directory must exist.
+
+    No link is followed: a rule about the path holds for the file. Raises: OSError; EINVAL for
+    something other than a regular file.
+    """
+    *above, name = path.split("/")
+    parent = os.dup(directory)
+    try:
+        for step in above:
+            entered = os.open(step, _FLAGS | os.O_DIRECTORY, dir_fd=parent)
+            os.close(parent)
+            parent = entered
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, 0o644, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise _error(errno.EINVAL, path)
+        os.ftruncate(file, 0)
+        os.set_blocking(file, True)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
 def _is_link(fd: int) -> bool:
     return stat.S_ISLNK(os.fstat(fd).st_mode)
 

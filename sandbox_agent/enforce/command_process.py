@@ -30,7 +30,8 @@ class Plan(NamedTuple):
     relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
     that must resolve inside it, or in one of the absolute directories `writable`, in which an
     operand may also begin. With `terminal`, the standard streams are a terminal, which becomes the
-    controlling terminal.
+    controlling terminal. `output_file`, relative to the workspace, is emptied and gets both output
+    streams.
     """
 
     program: str
@@ -41,6 +42,7 @@ class Plan(NamedTuple):
     workspace: str
     terminal: bool = False
     writable: list[str] = []
+    output_file: str | None = None
 
 
 class Pipes(NamedTuple):
@@ -146,6 +148,10 @@ def _tried(
         refused = entered(workspace, plan)
         if refused is not None:
             return refused
+        if plan.output_file is not None:
+            step = Step.OUTPUT
+            _print_to(workspace, plan.output_file)
+            step = Step.START
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
         if broker is not None and profile.reads is not None:
@@ -200,6 +206,13 @@ def _enter(workspace: int, directory: str) -> None:
         os.chdir(directory)
     else:
         os.fchdir(beneath.open_path(workspace, directory))
+
+
+def _print_to(workspace: int, path: str) -> None:
+    """Has standard output and standard error go to a file of the workspace. Raises: OSError."""
+    file = beneath.create(workspace, path)
+    for target in (1, 2):
+        os.dup2(file, target)
 
 
 def _execute(calls: list[execution.Call]) -> NoReturn:

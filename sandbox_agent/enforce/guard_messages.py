@@ -41,6 +41,7 @@ class Step(enum.IntEnum):
     DIRECTORY = 2
     PROGRAM = 3
     CONTENT = 4
+    OUTPUT = 5
 
 
 class Order(NamedTuple):

@@ -33,8 +33,9 @@ _MOST_SAID = 64
 def applies(profile: Profile, plan: Plan) -> bool:
     """Whether a guard with this profile starts that command here. Guard and agent must agree.
 
-    A terminal needs a further step in the process, and so does a kernel without Landlock scopes;
-    a broker takes the listener from it. Without reports of `execve`, nothing would wait.
+    A terminal needs a further step in the process, and so do a kernel without Landlock scopes and
+    an output file, which only a recorded start may empty; a broker takes the listener from it.
+    Without reports of `execve`, nothing would wait.
     """
     return (
         _available()
@@ -42,6 +43,7 @@ def applies(profile: Profile, plan: Plan) -> bool:
         and profile.reads is None
         and (profile.scoped or profile.ruleset is None)
         and not plan.terminal
+        and plan.output_file is None
         and "/" in plan.program
     )
 

@@ -195,6 +195,7 @@ class Tree:
         what = {
             Step.START: "start",
             Step.PATHS: "look at its paths",
+            Step.OUTPUT: f"write its output to {_shown(plan.output_file or '')}",
             Step.DIRECTORY: f"enter directory {_shown(plan.cwd)}",
             Step.PROGRAM: f"run {_shown(plan.argv[0])}",
             Step.CONTENT: f"run {_shown(plan.argv[0])} with another content than the pack's",

@@ -68,7 +68,7 @@ class Executor:
         self._work.check(command_id)
         cwd = self._decide(argv, given.text(params, "cwd"))
         env = self._environment(given.mapping(params, "env"), secrets)
-        request = parse_request(params, self._plan(argv, cwd, env))
+        request = parse_request(params, self._plan(argv, cwd, env, _output_file(params)))
         self._work.remember(command_id)
         ready = self._ready(argv, request)
         if params.get("held") is True:
@@ -140,7 +140,9 @@ class Executor:
             self._programs[name] = found
         return self._programs[name]
 
-    def _plan(self, argv: list[str], cwd: str, env: dict[str, str]) -> Plan:
+    def _plan(
+        self, argv: list[str], cwd: str, env: dict[str, str], output_file: str | None
+    ) -> Plan:
         guarded = self._allowed is not None or self._configuration.guard_writes
         inside = commands.paths_to_resolve(argv, self._allowed, cwd=cwd) if guarded else []
         return Plan(
@@ -151,12 +153,16 @@ class Executor:
             inside=inside,
             workspace=WORKSPACE_DIR,
             writable=list(places(self._allowed, self._configuration.writable)),
+            output_file=output_file,
         )
 
     def _ready(self, argv: list[str], request: Request) -> Ready:
         """The command, ready to run. Raises: AgentError."""
         answer = builtin_commands.builtin(argv, self._allowed, self._facts)
         if answer is not None:
+            if request.plan.output_file is not None:
+                message = f"{argv[0]} is no program here: its output can't go to output_file"
+                raise AgentError("validation_error", message)
             return Ready(functools.partial(self._end_builtin, request, answer), _nothing)
         command = self._command(request)
         return Ready(functools.partial(self._start, command), command.drop)
@@ -289,6 +295,18 @@ class Executor:
         if command is not None:
             command.cancel(reason)
         reply({})
+
+
+def _output_file(params: Message) -> str | None:
+    """Where the output goes. Raises: AgentError for what is not beneath the workspace."""
+    if params.get("output_file") is None:
+        return None
+    path = commands.resolve(given.text(params, "output_file"), WORKSPACE_DIR)
+    if not path.startswith(WORKSPACE_DIR + "/"):
+        raise AgentError(
+            "permission_denied", "output_file escapes workspace", "path-outside-workspace"
+        )
+    return path.removeprefix(WORKSPACE_DIR + "/")
 
 
 def _nothing() -> None:

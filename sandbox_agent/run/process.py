@@ -31,6 +31,8 @@ class Request(NamedTuple):
     background: bool
     collect: bool = False
     unread: bool = False
+    # Whether standard error goes where standard output goes.
+    merge: bool = False
 
 
 def parse_request(params: Message, plan: Plan) -> Request:
@@ -47,6 +49,7 @@ def parse_request(params: Message, plan: Plan) -> Request:
         background=given.flag(params, "background"),
         collect=params.get("collect") is True,
         unread=params.get("unread") is True,
+        merge=params.get("merge") is True,
     )
 
 
@@ -118,8 +121,12 @@ class Command:
             pipes.append(stdin)
             out_read, out_write = os.pipe2(os.O_CLOEXEC)
             pipes += [out_read, out_write]
-            err_read, err_write = os.pipe2(os.O_CLOEXEC)
-            pipes += [err_read, err_write]
+            streams = {out_read: STDOUT}
+            err_write = out_write
+            if not request.merge:
+                err_read, err_write = os.pipe2(os.O_CLOEXEC)
+                pipes += [err_read, err_write]
+                streams[err_read] = STDERR
             ends = Pipes(stdin, out_write, err_write)
         except OSError:
             guard.close()
@@ -130,8 +137,8 @@ class Command:
         except OSError:
             _close_all(pipes)
             raise
-        _close_all(ends.descriptors)
-        self._streams = {out_read: STDOUT, err_read: STDERR}
+        _close_all(set(ends.descriptors))
+        self._streams = streams
         for fd in self._streams:
             os.set_blocking(fd, False)
         self._stdin = stdin_write
@@ -212,7 +219,8 @@ class Command:
         if self._feed is not None:
             self._feed.close()
         if self.tree.failure is not None:
-            self.output.add(STDERR, f"{self.tree.failure}\n".encode())
+            stream = STDOUT if self._request.merge else STDERR
+            self.output.add(stream, f"{self.tree.failure}\n".encode())
         self.ended = True
         self._on_end(self)
 

@@ -26,7 +26,7 @@ METRICS = "pdk_key-of-the-monitoring"
 DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
-    "list_ports read_output "
+    "list_ports read_output list_code_contexts "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
     "count_audit "
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
@@ -41,6 +41,8 @@ DECLARED = {
     "interrupt_session run_turn list_turns read_turn list_models "
     "search_memory write_memory show_bootstrap "
     "send_messages render_session queue_messages open_run_socket read_timeline "
+    "run_code create_code_context restart_code_context interrupt_code_context "
+    "remove_code_context "
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "

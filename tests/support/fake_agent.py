@@ -35,25 +35,35 @@ from tests.support.fake_ports import FakePorts
 from tests.support.fake_terminals import FakeTerminals
 from tests.support.limits import WAIT_SECONDS
 
+# Prints something to a stream of a command.
+Print = Callable[[str, bytes], None]
+
 
 @dataclass
 class Play:
-    """A command's script: output and end. With `holds` it runs until it is ended."""
+    """A command's script: output and end. With `holds` it runs until it is ended.
+
+    `fed` and `signalled` react to its standard input and to signals, which else end it.
+    """
 
     stdout: bytes = b""
     stderr: bytes = b""
     exit_code: int = 0
     holds: bool = False
     chunks: list[tuple[str, bytes]] = field(default_factory=list)
+    fed: Callable[[Print, bytes], None] | None = None
+    signalled: Callable[[Print, int], None] | None = None
 
 
 @dataclass
 class _Running:
     params: Message
+    play: Play
     chunks: list[tuple[str, int, bytes]] = field(default_factory=list)
     total: int = 0
     result: Message | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    started: float = field(default_factory=time.time)
 
     def print(self, stream: str, data: bytes) -> None:
         if data:
@@ -285,7 +295,7 @@ class FakeAgent:
         command_id, argv = params["command_id"], params["argv"]
         play = self.plays.get(argv[0], Play())
         self.secrets["given"] += params["secrets"].values()
-        running = self._running[command_id] = _Running(params)
+        running = self._running[command_id] = _Running(params, play)
         running.print("stdout", play.stdout)
         running.print("stderr", play.stderr)
         for stream, data in play.chunks:
@@ -303,11 +313,14 @@ class FakeAgent:
             async with asyncio.timeout(deadline):
                 while running.total <= after and running.result is None and deadline:
                     await running.changed.wait()
-        chunks = [
+        chunks: list[list[Any]] = [
             [stream, max(offset, after), base64.b64encode(data[max(0, after - offset) :]).decode()]
             for stream, offset, data in running.chunks
             if offset + len(data) > after
         ]
+        if params.get("times"):
+            for chunk in chunks:
+                chunk.append(running.started)
         following = max(after, running.total)
         return {"chunks": chunks, "next": following, "ended": running.result is not None}
 
@@ -317,6 +330,9 @@ class FakeAgent:
             raise AgentRefusalError("conflict", "the command's standard input is closed or full")
         data = base64.b64decode(params["data"])
         self.stdin[command_id] = self.stdin.get(command_id, b"") + data
+        running = self._running[command_id]
+        if running.play.fed is not None:
+            running.play.fed(running.print, data)
         if params["close"]:
             self.end(command_id)
         return {}
@@ -324,6 +340,10 @@ class FakeAgent:
     async def _on_signal(self, params: Message) -> Message:
         if params["command_id"] not in self._running:
             raise AgentRefusalError("not_found", f"command {params['command_id']} does not run")
+        running = self._running[params["command_id"]]
+        if running.play.signalled is not None:
+            running.play.signalled(running.print, params["signal"])
+            return {}
         self.end(params["command_id"], 128 + params["signal"], signal=str(params["signal"]))
         return {}
 

@@ -17,9 +17,8 @@ END: Any = type("End", (), {"raw": {"exit_code": 0, "truncated": True, "cut_byte
 def told(capsys: pytest.CaptureFixture[str], pieces: list[tuple[str, str, int]]) -> dict[str, Any]:
     collected = Collected("web-1", most=4)
     for stream, text, cut in pieces:
-        collected.add(
-            read(StreamedOutput, {"stream": stream, "offset": 0, "text": text, "cut": cut})
-        )
+        piece = read(StreamedOutput, {"stream": stream, "offset": 0, "text": text})
+        collected.add(piece, cut=cut)
     collected.end(END)
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     return result

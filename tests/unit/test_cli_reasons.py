@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from paddock.cli.resources.commands import ended
+from paddock.cli.resources.processes import ended
 
 END = {
     "exit_code": 1,

@@ -280,7 +280,10 @@ def test_requests_have_the_members_that_are_given() -> None:
         "purge": False,
     }
     with pytest.raises(TypeError, match="exactly one"):
-        requests.exec_body(None, None, None)
+        requests.exec_body(None, None, None, None)
     with pytest.raises(TypeError, match="not a string"):
-        requests.exec_body(None, "ls", None)
-    assert requests.exec_body("cat", None, b"\xff") == {"command": "cat", "stdin_base64": "/w=="}
+        requests.exec_body(None, "ls", None, None)
+    assert requests.exec_body("cat", None, None, b"\xff") == {
+        "command": "cat",
+        "stdin_base64": "/w==",
+    }

@@ -34,8 +34,8 @@ HELLO = Bounds(512 * KIB, 4096)
 MOST_HELLO_REST = 64 * KIB
 # Also the limit of most answers.
 EVENT = Bounds(128 * KIB, 4096)
-# Its bytes are in base64, in up to 4,096 chunks.
-_OUTPUT = Bounds(2 * CHUNK_BYTES, 20 * KIB)
+# Its bytes are in base64, in up to 4,096 chunks of four values each.
+_OUTPUT = Bounds(3 * CHUNK_BYTES, 24 * KIB)
 _CHUNK = Bounds(CHUNK_BYTES + 4 * KIB, 4096, data=True)
 # 10,000 files have 70,000 values. Parsing them takes about 20 ms, in which no other thread runs
 # either.

@@ -46,6 +46,8 @@ _MOST_WORDS = 64
 _NUMBERS = 2**53
 # The exit code of a program that a signal ended is 128 plus the signal's number.
 _LARGEST_EXIT_CODE = 255
+# The year 10000, in seconds since the epoch.
+_TIMES = 253_402_300_800
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
 _HELLO_MEMBERS = frozenset(
     {
@@ -285,16 +287,27 @@ def _output(params: Message) -> tuple[Chunk, ...] | None:
     return chunks
 
 
-def parse_page(answer: Message) -> tuple[list[Chunk], int]:
-    """A page of output, and the offset of the next page.
+def parse_page(answer: Message) -> tuple[list[Chunk], list[float | None], int]:
+    """A page of output, when each chunk was read, and the offset of the next page.
 
-    Raises: KeyError, TypeError, ValueError if it is malformed.
+    Times are seconds since the epoch, None where the agent does not know or tell them. Raises:
+    KeyError, TypeError, ValueError if it is malformed.
     """
-    chunks = [parse_chunk(item) for item in answer["chunks"]]
+    chunks = [parse_chunk(item[:3]) for item in answer["chunks"]]
+    times = [_time(item[3:]) for item in answer["chunks"]]
     following = _number(answer, "next", least=0)
     if any(offset + len(data) > following for _, offset, data in chunks):
         raise ValueError("output must end where the next page begins")
-    return chunks, following
+    return chunks, times, following
+
+
+def _time(rest: Any) -> float | None:
+    if not rest or rest == [None]:
+        return None
+    (value,) = rest
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TIMES:
+        raise ValueError("a time must be in seconds since the epoch")
+    return float(value)
 
 
 def parse_chunk(item: Any) -> Chunk:

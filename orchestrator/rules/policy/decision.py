@@ -9,6 +9,7 @@ from sandbox_agent.decide.commands import (
     decide,
     normalize_cwd,
     parse_command,
+    shell_argv,
 )
 
 # Deciding about a word costs as much as so many characters.
@@ -16,13 +17,23 @@ _WORD_COST = 16
 
 
 def read_command(
-    level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
+    level: Level,
+    command: str | None,
+    argv: Sequence[str] | None,
+    cwd: str | None,
+    shell: str | None = None,
 ) -> tuple[list[str], str]:
     """The words and the directory of a command, whether it is allowed or not.
 
-    Raises: DeniedError if shell operators make the words ambiguous; CommandError.
+    Raises: DeniedError if shell operators make the words ambiguous, or for a `shell` line where no
+    shell runs; CommandError.
     """
-    words = parse_command(command) if command is not None else list(argv or [])
+    if shell is not None:
+        words = shell_argv(shell, level.commands, level.name)
+    elif command is not None:
+        words = parse_command(command, shell=level.commands is None)
+    else:
+        words = list(argv or [])
     return words, normalize_cwd(cwd or ".", anywhere=level.commands is None)
 
 
@@ -32,15 +43,16 @@ def check_command(
     argv: Sequence[str] | None,
     cwd: str | None,
     mounts: Sequence[str] = (),
+    shell: str | None = None,
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
-    The command is a `command` line or an `argv`. `cwd` is relative to the workspace or below
-    /workspace; at levels that allow any command it may be anywhere. `mounts` are the targets of
-    the session's writable mounts. Raises: DeniedError with the rule; CommandError if the command
-    is malformed.
+    The command is a `command` line, an `argv`, or a `shell` line. `cwd` is relative to the
+    workspace or below /workspace; at levels that allow any command it may be anywhere. `mounts` are
+    the targets of the session's writable mounts. Raises: DeniedError with the rule; CommandError if
+    the command is malformed.
     """
-    words, directory = read_command(level, command, argv, cwd)
+    words, directory = read_command(level, command, argv, cwd, shell)
     decision = decide(
         words,
         level.commands,
@@ -54,11 +66,13 @@ def check_command(
     return words, directory
 
 
-def command_size(command: str | None, argv: Sequence[str] | None) -> int:
+def command_size(command: str | None, argv: Sequence[str] | None, shell: str | None = None) -> int:
     """The approximate cost of deciding, in characters; a word adds a constant.
 
     The estimate itself must be cheap.
     """
+    if shell is not None:
+        return len(shell)
     if argv is None:
         return _WORD_COST * len(command or "")
     return sum(map(len, argv)) + _WORD_COST * len(argv)
@@ -66,6 +80,7 @@ def command_size(command: str | None, argv: Sequence[str] | None) -> int:
 
 def command_field(error: CommandError, command: str | None) -> str:
     """The request's malformed field."""
-    if str(error).startswith("cwd"):
-        return "cwd"
+    for name in ("cwd", "shell"):
+        if str(error).startswith(f"{name} "):
+            return name
     return "command" if command is not None else "argv"

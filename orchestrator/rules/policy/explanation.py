@@ -12,7 +12,7 @@ from orchestrator.rules.policy.layers import Layer, Reaches, Stop, command_stops
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.policy.policy_remedies import remedy_of
 from orchestrator.rules.policy.session_policy import PolicyRefusalError, SessionPolicy
-from paddock.contract.remedies import COMMANDS
+from paddock.contract.remedies import COMMANDS, shell_remedy
 from sandbox_agent.decide.commands import DeniedError
 
 ALLOWED = "allowed"
@@ -55,7 +55,8 @@ def explain_command(
             stops = command_stops(level, words, directory, reaches, mounts)
         check_command(level, command, argv, cwd, mounts)
     except DeniedError as error:
-        return _denied(error.rule, error.message, stops)
+        remedy = shell_remedy(error.rule, permitted=level.commands is None)
+        return _denied(error.rule, error.message, stops, remedy)
     return _allowed(f"allowed at permission level {level.name}", stops)
 
 
@@ -78,8 +79,8 @@ def _allowed(message: str, stops: list[Stop]) -> Explanation:
     return Explanation(True, "allow", ALLOWED, layer, message, None, tuple(stops))
 
 
-def _denied(rule: str, message: str, stops: list[Stop]) -> Explanation:
-    remedy = COMMANDS[rule]
+def _denied(rule: str, message: str, stops: list[Stop], remedy: str | None = None) -> Explanation:
+    remedy = remedy or COMMANDS[rule]
     layers = (Stop("parser", message, remedy), *stops)
     return Explanation(False, "deny", rule, "parser", message, remedy, layers)
 

@@ -1,5 +1,6 @@
 """What the rules of a session say about a command, before anything of it is recorded or run."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -7,17 +8,21 @@ from typing import Any
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.threads import Aside
+from orchestrator.host.workspace.paths import PATH_RULE, escape_message, inside_path
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.decision import check_command, command_field, command_size
 from orchestrator.rules.policy.levels import Level
 from orchestrator.sandbox.packs.decisions import check_command as check_packed
+from orchestrator.sandbox.packs.decisions import writing
 from orchestrator.settings.operator_mounts import MountList, writable_targets
 from orchestrator.state.pack import Pack
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
+from paddock.contract.remedies import shell_remedy
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from sandbox_agent.decide.commands import CommandError, DeniedError
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import allowed_variable, refused_variable
 
 
@@ -54,14 +59,15 @@ class CommandRules:
             }
             mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
             argv, cwd = await self._aside.call(
-                command_size(request.command, request.argv),
+                command_size(request.command, request.argv, request.shell),
                 partial(_checked, level, session.pack, request, variables, mounts),
             )
         except CommandError as error:
             field = command_field(error, request.command)
             raise ValidationError(str(error), field=field) from None
         except DeniedError as error:
-            words = request.argv if request.argv is not None else [request.command or ""]
+            line = request.command if request.shell is None else request.shell
+            words = request.argv if request.argv is not None else [line or ""]
             await self._recorder.refuse(
                 session,
                 EventDraft(
@@ -73,7 +79,8 @@ class CommandRules:
                     command_id=command_id,
                 ),
             )
-            raise PermissionDeniedError(error.message, rule=error.rule) from None
+            remedy = shell_remedy(error.rule, permitted=level.commands is None)
+            raise PermissionDeniedError(error.message, rule=error.rule, remedy=remedy) from None
         return argv, cwd
 
     def environment(self, session: Session, request: ExecRequest) -> dict[str, str]:
@@ -84,17 +91,18 @@ class CommandRules:
         return {**self._variables(session), **kept, **request.env}
 
 
-def timeout_of(session: Session, request: ExecRequest) -> int | None:
+def timeout_of(session: Session, request: ExecRequest) -> float | None:
     """Seconds until the command is ended. Raises: ValidationError above the level's maximum."""
     most = session.level.timeout_max
     if request.timeout is None:
         return None if request.background else session.level.timeout_default
-    if not 1 <= request.timeout <= most:
+    if not 0 < request.timeout <= most:
         raise ValidationError(
-            f"timeout must be between 1 and {most} seconds at level {session.level.name}",
+            f"timeout must be more than 0 and at most {most} seconds at level {session.level.name}",
             field="timeout",
         )
-    return request.timeout
+    # A whole number of seconds is recorded as one.
+    return int(request.timeout) if request.timeout == int(request.timeout) else request.timeout
 
 
 def _checked(
@@ -105,12 +113,29 @@ def _checked(
     mounts: Sequence[str],
 ) -> tuple[list[str], str]:
     """The words and the directory. Raises: ValidationError, CommandError, DeniedError."""
-    argv, cwd = check_command(level, request.command, request.argv, request.cwd, mounts)
+    argv, cwd = check_command(
+        *(level, request.command, request.argv, request.cwd, mounts, request.shell)
+    )
     if pack is not None:
         check_packed(pack, argv)
+    _check_output_file(pack, request)
     _check_variables(level, request)
     _check_size(variables, request, argv)
     return argv, cwd
+
+
+def _check_output_file(pack: Pack | None, request: ExecRequest) -> None:
+    """Raises ValidationError for no file, DeniedError for one that the session may not write."""
+    if request.output_file is None:
+        return
+    path = inside_path(request.output_file)
+    if path is None:
+        raise DeniedError(PATH_RULE, escape_message(request.output_file))
+    if path == "." or "\0" in path:
+        raise ValidationError("output_file must name a file", field="output_file")
+    denial = None if pack is None else writing(pack, f"{WORKSPACE_DIR}/{path}")
+    if denial is not None:
+        raise DeniedError(denial.rule, denial.reason)
 
 
 def _check_variables(level: Level, request: ExecRequest) -> None:
@@ -123,7 +148,9 @@ def _check_variables(level: Level, request: ExecRequest) -> None:
 def _check_size(variables: Mapping[str, str], request: ExecRequest, argv: list[str]) -> None:
     """Raises ValidationError for more words and variables than a program can receive."""
     if argument_bytes(argv, variables) > MAX_ARGUMENT_BYTES:
-        name = "command" if request.argv is None else "argv"
+        name = "argv"
+        if request.argv is None:
+            name = "command" if request.shell is None else "shell"
         raise ValidationError(
             f"{name} and the variables must have at most {MAX_ARGUMENT_BYTES} bytes together,"
             f" {ARGUMENT_COST} for each word and variable included",
@@ -131,8 +158,20 @@ def _check_size(variables: Mapping[str, str], request: ExecRequest, argv: list[s
         )
 
 
+def _recorded_time(timeout: float | None) -> dict[str, int | None]:
+    """A time limit on record, whose numbers are whole: in seconds, and a fraction also in ms."""
+    if timeout is None or isinstance(timeout, int):
+        return {"timeout": timeout}
+    return {"timeout": math.ceil(timeout), "timeout_ms": milliseconds(timeout)}
+
+
+def milliseconds(timeout: float) -> int:
+    """A time limit as the agent gets it."""
+    return math.ceil(timeout * 1000)
+
+
 def described(
-    command_id: str, argv: list[str], cwd: str, request: ExecRequest, timeout: int | None
+    command_id: str, argv: list[str], cwd: str, request: ExecRequest, timeout: float | None
 ) -> dict[str, Any]:
     """The recorded form of a request: names of variables without their values."""
     return {
@@ -142,8 +181,12 @@ def described(
         "env": sorted(request.env),
         "secrets": sorted(request.secrets),
         "stdin_bytes": None if request.stdin is None else len(request.stdin),
-        "timeout": timeout,
+        **_recorded_time(timeout),
         "background": request.background,
+        # The last word is the line; that one has no secrets.
+        **({} if request.shell is None else {"shell": argv[-1]}),
+        **({"merge": True} if request.merge else {}),
+        **({} if request.output_file is None else {"output_file": request.output_file}),
         **({} if request.tool is None else {"tool": request.tool}),
         **({} if request.approval is None else {"approval": request.approval}),
     }

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from orchestrator.ground.errors import (
     BudgetExceededError,
@@ -21,6 +22,7 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import Aside
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.messages import AgentEvent, Hello
+from orchestrator.host.workspace.paths import inside_path
 from orchestrator.record.audit.budgets import Budgets
 from orchestrator.record.audit.recorded_event import Recorded
 from orchestrator.record.audit.recorder import Recorder
@@ -30,7 +32,12 @@ from orchestrator.state.command import Command, CommandExit, exit_of
 from orchestrator.state.requests import ExecRequest
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from orchestrator.work.commands.command_rules import CommandRules, described, timeout_of
+from orchestrator.work.commands.command_rules import (
+    CommandRules,
+    described,
+    milliseconds,
+    timeout_of,
+)
 from orchestrator.work.commands.lost_commands import LostCommands
 from orchestrator.work.commands.running_command import encoded
 from paddock.contract.words import Kind
@@ -83,7 +90,10 @@ class Executions:
         timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._rules.decide(principal, session, request, command_id)
-        words = await self._recorder.cut(session, argv)
+        # Before anything of it is shortened for the record, which could leave half of a secret.
+        texts = [argv, cwd, request.output_file]
+        words, place, output_file = await self._recorder.cut(session, texts)
+        recorded = replace(request, output_file=output_file)
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
@@ -107,16 +117,20 @@ class Executions:
             "secrets": given,
             "stdin": None if request.stdin is None else encoded(request.stdin),
             "stdin_open": request.stdin_open,
-            "timeout_ms": None if timeout is None else timeout * 1000,
+            "timeout_ms": None if timeout is None else milliseconds(timeout),
             "background": request.background,
             "collect": collect,
             "unread": captured,
+            "merge": request.merge,
+            "output_file": None
+            if request.output_file is None
+            else inside_path(request.output_file),
         }
         draft = EventDraft(
             "command.start",
             actor=principal.name,
             decision="allow",
-            args=excerpts.excerpts(described(command_id, words, cwd, request, timeout)),
+            args=excerpts.excerpts(described(command_id, words, place, recorded, timeout)),
             command_id=command_id,
         )
         session.remember(command)
@@ -190,8 +204,8 @@ class Executions:
                 command.output = event.output
             command.finish(
                 exit_of(
-                    *(end["result"], end["error"], rule),
-                    *(end["duration_ms"], recorded.seq, recorded.hash),
+                    *(end["result"], end["error"], rule, end["duration_ms"]),
+                    *(recorded.seq, recorded.hash, recorded.time),
                 )
             )
 
@@ -254,6 +268,10 @@ class Executions:
         """Ends a foreground command that nobody waits for any more; returns at once."""
         command.collects, command.output = False, None
         self._tasks.spawn(self._cancel(session, command, "client_gone"))
+
+    async def end(self, session: Session, command: Command, reason: str) -> None:
+        """Ends one command: TERM, then KILL. Returns before it has ended."""
+        await self._cancel(session, command, reason)
 
     async def cancel_all(self, session: Session, reason: str) -> None:
         """Ends every command of the session: TERM, then KILL."""

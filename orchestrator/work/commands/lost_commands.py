@@ -46,7 +46,8 @@ class LostCommands:
             losing.set_result(None)
         command.dispatched = False
         detail = recorded.event["error"]
-        command.finish(exit_of(None, detail, rule, None, recorded.seq, recorded.hash))
+        place = recorded.seq, recorded.hash, recorded.time
+        command.finish(exit_of(None, detail, rule, None, *place))
 
     async def reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
         """Ends those of the commands that, according to the agent, neither run nor ended."""

@@ -47,5 +47,6 @@ def _command(event: dict[str, Any]) -> Command:
 def _result(event: dict[str, Any]) -> CommandExit:
     rule = event["rule"] if event["decision"] == "deny" else None
     return exit_of(
-        event["result"], event["error"], rule, event["duration_ms"], event["seq"], event["hash"]
+        *(event["result"], event["error"], rule),
+        *(event["duration_ms"], event["seq"], event["hash"], event["time"]),
     )

@@ -1,8 +1,9 @@
 """A command of a session, once it was started: its output, its standard input, its signals."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from orchestrator.ground.errors import NotFoundError, PaddockError
 from orchestrator.host.link.messages import Chunk, malformed, parse_page
@@ -19,13 +20,19 @@ class OutputPage:
     """Part of a command's output.
 
     `chunks` are (stream, offset, bytes); `next` is where to continue; `lost` says that the session
-    no longer keeps this command's output.
+    no longer keeps this command's output. `times` are the chunks' in seconds since the epoch, None
+    if unknown; there may be none at all.
     """
 
     chunks: Sequence[Chunk]
     next: int
     ended: bool
     lost: bool
+    times: Sequence[float | None] = ()
+
+    def timed(self) -> Iterable[tuple[Chunk, float | None]]:
+        """Each chunk with its time."""
+        return zip_longest(self.chunks, self.times)
 
 
 async def read_output(
@@ -51,11 +58,12 @@ async def read_output(
         "wait_ms": int(wait * 1000),
         "looks": looks or _waits_for_evidence(command),
         "whole": whole,
+        "times": True,
     }
     try:
         answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
-        chunks, following = parse_page(answer)
-        return OutputPage(chunks, following, answer["ended"] is True, lost=False)
+        chunks, times, following = parse_page(answer)
+        return OutputPage(chunks, following, answer["ended"] is True, lost=False, times=times)
     except NotFoundError:
         return OutputPage([], after, command.ended, lost=True)
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""`paddock shell`: a shell in a session. `paddock attach`: a view of a terminal."""
+"""`paddock shell`: a shell in a session. `paddock attach`: a terminal or a command that runs."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +8,7 @@ import typer
 from paddock.cli import own_session
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import OptionalLevel, SessionId, example
+from paddock.cli.options import OptionalLevel, Raw, SessionId, example
 from paddock.cli.output import working
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # A level that allows any command.
 _LEVEL = "high"
+# How the ids of terminals begin.
+_TERMINALS = "pty-"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -65,12 +67,23 @@ async def shell(
 async def attach(
     paddock: "Paddock",
     session: SessionId,
-    pty: Annotated[str, typer.Argument(metavar="PTY", help="The terminal's id.")],
+    running: Annotated[str, typer.Argument(metavar="ID", help="The terminal's or command's id.")],
+    raw: Raw = False,
 ) -> int:
-    """Watch a terminal, of a tool or a shell; nothing is typed. Ctrl-C leaves it."""
-    from paddock.cli.terminal.shell_relay import watch
+    """Watch a terminal, of a tool or a shell, or go on with a command.
 
-    return await watch(await paddock.sessions.get(session), pty)
+    Nothing is typed into a terminal. Of a command, all output is shown, and it gets the input of
+    this command if it was started with --stdin-open. Ctrl-C leaves what runs. The exit status is
+    the program's own.
+    """
+    found = await paddock.sessions.get(session)
+    if running.startswith(_TERMINALS):
+        from paddock.cli.terminal.shell_relay import watch
+
+        return await watch(found, running)
+    from paddock.cli.resources.processes import attend
+
+    return await attend(found, running, raw=raw)
 
 
 async def _in_new_session(paddock: "Paddock", level: str, *, keep: bool) -> int:

@@ -1,4 +1,4 @@
-"""Runs commands: `run` in a new session, `exec` in an existing one, `ps`, `output`."""
+"""Runs commands: `run` in a new session, `exec` in an existing one."""
 
 from contextlib import AsyncExitStack, aclosing
 from enum import Enum
@@ -9,7 +9,6 @@ import typer
 
 from paddock.cli import own_session
 from paddock.cli.connection import remote
-from paddock.cli.description import outcome, words
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import (
@@ -17,35 +16,31 @@ from paddock.cli.options import (
     AsJson,
     Image,
     Keep,
+    Merge,
     NoStdin,
     OptionalLevel,
+    OptionalWords,
+    OutputFile,
     Raw,
     SecretNames,
     SessionId,
+    ShellLine,
     TimeLimit,
     Upload,
     Variables,
-    Words,
     WorkingDirectory,
     command_words,
     example,
     pairs,
     secret_values,
 )
-from paddock.cli.output import (
-    age,
-    complain,
-    note,
-    print_items,
-    print_json,
-    seconds,
-    working,
-)
+from paddock.cli.output import note, print_json, working
 from paddock.cli.resources.packs import files_of, load_pack, note_misses, stage
+from paddock.cli.resources.processes import ended
 from paddock.cli.terminal.command_output import Collected, Printed
 
 if TYPE_CHECKING:
-    from paddock.client import CommandResult, Exit, ExitData, Paddock, Session
+    from paddock.client import CommandResult, ExitData, Paddock, Session
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,16 +50,16 @@ def add_to(app: typer.Typer) -> None:
         epilog=example("paddock run --level high --upload . -- python3 -m unittest"),
     )(run)
     app.command(
-        "exec", context_settings=TAKES_COMMAND, epilog=example("paddock exec web-1 -- ls -la")
+        "exec",
+        context_settings=TAKES_COMMAND,
+        epilog=example("paddock exec web-1 -- ls -la"),
     )(execute)
-    app.command(epilog=example("paddock ps web-1"))(ps)
-    app.command(epilog=example("paddock output web-1 5c1d2b6f0a9e4d37"))(output)
 
 
 @remote
 async def run(
     paddock: "Paddock",
-    words: Words,
+    words: OptionalWords = None,
     level: OptionalLevel = None,
     image: Image = None,
     upload: Upload = None,
@@ -78,9 +73,12 @@ async def run(
     ] = None,
     keep: Keep = False,
     reach: Reached = None,
+    shell: ShellLine = None,
     cwd: WorkingDirectory = None,
     env: Variables = None,
     secret: SecretNames = None,
+    merge: Merge = False,
+    output_file: OutputFile = None,
     timeout: TimeLimit = None,
     no_stdin: NoStdin = False,
     raw: Raw = False,
@@ -94,7 +92,8 @@ async def run(
     from paddock.cli.terminal.piped_input import piped_input
 
     stdin = None if no_stdin else piped_input()
-    request = _request(words, cwd, env, secret, timeout)
+    request = _request(_line(words, shell), cwd, env, secret, timeout)
+    request |= {"merge": merge, "output_file": output_file}
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
     egress = narrowing(reach)
@@ -122,79 +121,50 @@ async def run(
 async def execute(
     paddock: "Paddock",
     session: SessionId,
-    words: Words,
+    words: OptionalWords = None,
+    shell: ShellLine = None,
     cwd: WorkingDirectory = None,
     env: Variables = None,
     secret: SecretNames = None,
+    merge: Merge = False,
+    output_file: OutputFile = None,
     timeout: TimeLimit = None,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach",
+            "-d",
+            help="Print the command's id when it has started; it outlives this command.",
+        ),
+    ] = False,
+    stdin_open: Annotated[
+        bool,
+        typer.Option("--stdin-open", help="With -d: input may follow, by `paddock attach`."),
+    ] = False,
     no_stdin: NoStdin = False,
     raw: Raw = False,
     as_json: AsJson = False,
-) -> int:
+) -> int | None:
     """Run a command in a session, with live output.
 
     Ctrl-C ends the command, but not the session. Piped input is sent to the command. The exit
-    status is the command's own.
+    status is the command's own. With -d, the command goes on by itself: `paddock logs`, `attach`,
+    `wait` and `kill` take its id.
     """
     from paddock.cli.terminal.piped_input import piped_input
 
+    request = _request(_line(words, shell, session=True), cwd, env, secret, timeout)
+    request |= {"merge": merge, "output_file": output_file}
+    if detach:
+        found = await paddock.sessions.get(session)
+        started = await found.processes.start(**request, stdin_open=stdin_open)
+        print_json(started.raw) if as_json else print(started.command_id)
+        return None
+    if stdin_open:
+        raise Failure("--stdin-open goes with -d", status=Status.USAGE)
     stdin = None if no_stdin else piped_input()
-    request = _request(command_words(words), cwd, env, secret, timeout)
     found = await paddock.sessions.get(session)
     return await _attend(found, request, _shown(as_json, raw), stdin, stays=True)
-
-
-@remote
-async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
-    """List a session's running commands and the latest ended ones."""
-    found = await (await paddock.sessions.get(session)).processes.list()
-    print_items(
-        found,
-        as_json,
-        ("command", "status", ">started", ">took", "end", "argv"),
-        lambda command: (
-            command.command_id,
-            command.status,
-            age(command.started_at or None),
-            "-" if command.exit is None else seconds(command.exit.duration_ms / 1000),
-            "-" if command.exit is None else outcome(command.exit.raw),
-            words(command.argv),
-        ),
-        nothing=f"no command has run in {session} lately",
-    )
-
-
-@remote
-async def output(
-    paddock: "Paddock",
-    session: SessionId,
-    command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="The command's id, as in `ps`.")
-    ],
-    raw: Raw = False,
-) -> None:
-    """Show a command's output: everything that is stored, and what it still prints.
-
-    Its standard output and standard error go to those of this command. Of long output, more is
-    stored than a result shows, as long as the session lives; a change to a level with less memory
-    may leave less of it.
-    """
-    from paddock.client import Exit, Output
-
-    processes = (await paddock.sessions.get(session)).processes
-    first = await processes.get(command)
-    if first.lost and (first.exit is None or first.exit.output_bytes):
-        what = (
-            "its output is not kept any more: its sandbox is gone, or more has been printed since"
-        )
-        raise Failure(what, status=Status.NOT_FOUND)
-    told = Printed(raw=raw)
-    async with aclosing(processes.follow(command)) as events:
-        async for event in events:
-            if isinstance(event, Output):
-                told.add(event)
-            elif isinstance(event, Exit):
-                told.end(event)
 
 
 class Shown(Enum):
@@ -205,16 +175,25 @@ class Shown(Enum):
     JSON = "json"
 
 
+def _line(words: list[str] | None, shell: str | None, *, session: bool = False) -> dict[str, Any]:
+    """What is to run: words, which follow a `session`, or a line. Raises: Failure."""
+    if (shell is None) == (not words):
+        raise Failure("give COMMAND or --shell", "one of them", Status.USAGE)
+    if shell is not None:
+        return {"shell": shell}
+    return {"argv": command_words(words or []) if session else words}
+
+
 def _request(
-    argv: list[str],
+    line: dict[str, Any],
     cwd: str | None,
     env: list[str] | None,
     secret: list[str] | None,
-    timeout: int | None,
+    timeout: float | None,
 ) -> dict[str, Any]:
     """The arguments of `exec`. Raises: typer.BadParameter."""
     return {
-        "argv": argv,
+        **line,
         "cwd": cwd,
         "env": pairs(env, "--env"),
         "secrets": secret_values(secret) or None,
@@ -237,7 +216,7 @@ async def _attend(
         result = await session.exec(**request)
         print_json({"session": session.id, **result.raw})
         _tell_stored(session, result, stays)
-        return ended(result, request["argv"][0])
+        return ended(result, _name(request))
     from paddock.cli.terminal.piped_input import fed
     from paddock.client import Exit, Output, StartData
 
@@ -249,13 +228,18 @@ async def _attend(
             if isinstance(event, StartData) and stdin is not None:
                 await stack.enter_async_context(fed(session, event.command_id, stdin))
             elif isinstance(event, Output):
-                told.add(event)
+                told.add(event, cut=event.cut)
             elif isinstance(event, Exit):
                 told.end(event)
                 if shown is Shown.JSON:
                     _tell_stored(session, event, stays)
-                return ended(event, request["argv"][0])
+                return ended(event, _name(request))
     raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
+
+
+def _name(request: dict[str, Any]) -> str:
+    """The program, for a message."""
+    return str(request["argv"][0]) if "argv" in request else "the line"
 
 
 def _tell_stored(session: "Session", end: "CommandResult | ExitData", stays: bool) -> None:
@@ -263,26 +247,3 @@ def _tell_stored(session: "Session", end: "CommandResult | ExitData", stays: boo
         shows = f"`paddock output {session.id} {end.command_id}` shows"
         whole = "all" if end.stored_bytes >= end.output_bytes else f"the first {end.stored_bytes}"
         note(f"{shows} {whole} of the {end.output_bytes} bytes that were printed")
-
-
-# The limit that the sandbox hit while a failed command ran.
-_STRUCK = {
-    "oom": "the sandbox's memory was used up",
-    "pids": "the sandbox had no room for another process",
-    "disk": "the workspace or /tmp was full",
-}
-
-
-def ended(end: "Exit", name: str) -> int:
-    """The command's exit status; prints the reason if it has none or did not end by itself."""
-    if end.exit_code is None:
-        raise Failure(f"{name}: {end.error or end.reason or 'its end is unknown'}")
-    if end.timed_out:
-        complain("the command was ended at its time limit; --timeout SECONDS gives it more")
-    elif end.reason in _STRUCK:
-        complain(f"the command failed, and {_STRUCK[end.reason]} ({end.reason})")
-    elif end.reason:
-        complain(f"the command was ended: {end.reason}")
-    elif end.error:
-        complain(f"{name}: {end.error}")
-    return end.exit_code

@@ -9,8 +9,8 @@ import typer
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import ApprovalWait, AsJson, Raw, SessionId, TimeLimit, example, pairs
-from paddock.cli.output import print_foreign, print_json, print_table
-from paddock.cli.resources.commands import ended
+from paddock.cli.output import print_json, print_table, print_written
+from paddock.cli.resources.processes import ended
 from paddock.cli.server import server
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ async def run(
     if as_json:
         print_json({"session": session, **result.raw})
     else:
-        print_foreign(result.stdout, sys.stdout, raw=raw)
-        print_foreign(result.stderr, sys.stderr, raw=raw)
+        print_written(result.stdout, result.stdout_bytes, sys.stdout, raw=raw)
+        print_written(result.stderr, result.stderr_bytes, sys.stderr, raw=raw)
     return ended(result, tool)
 
 

@@ -5,10 +5,10 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from paddock.cli.output import note, print_bytes, print_foreign, print_json
+from paddock.cli.output import note, print_json, print_written
 
 if TYPE_CHECKING:
-    from paddock.client import ExitData, StreamedOutput
+    from paddock.client import ExitData, Output
 
 # Characters kept of the beginning and of the end for JSON output.
 MOST_KEPT = 2 * 1024 * 1024
@@ -21,16 +21,13 @@ class Printed:
         self._raw = raw
         self._cut = 0
 
-    def add(self, piece: "StreamedOutput") -> None:
-        """The next piece."""
-        if piece.cut:
-            self._cut += piece.cut
-            note(marker(piece.cut))
+    def add(self, piece: "Output", *, cut: int) -> None:
+        """The next piece, before which so many bytes are missing."""
+        if cut:
+            self._cut += cut
+            note(marker(cut))
         out = sys.stdout if piece.stream == "stdout" else sys.stderr
-        if self._raw or not out.isatty():
-            print_bytes(piece.data, out)
-        else:
-            print_foreign(piece.text, out)
+        print_written(piece.text, piece.data, out, raw=self._raw)
 
     def end(self, end: "ExitData") -> None:
         """The command has ended."""
@@ -54,10 +51,10 @@ class Collected:
         self._first_left, self._last_size = most, 0
         self._cut = 0
 
-    def add(self, piece: "StreamedOutput") -> None:
-        """The next piece."""
-        if piece.cut:  # one gap is enough: the end begins after the last one
-            self._cut += piece.cut + sum(_size(text) for _, text in self._last)
+    def add(self, piece: "Output", *, cut: int) -> None:
+        """The next piece, before which so many bytes are missing."""
+        if cut:  # one gap is enough: the end begins after the last one
+            self._cut += cut + sum(_size(text) for _, text in self._last)
             self._last.clear()
             self._first_left = self._last_size = 0
         text = piece.data.decode("utf-8", "surrogateescape")
@@ -83,7 +80,7 @@ class Collected:
     def end(self, end: "ExitData") -> None:
         """Prints the object."""
         members = {
-            **end.raw,
+            **{name: value for name, value in end.raw.items() if name != "time"},
             "truncated": self._cut > 0,
             "cut_bytes": self._cut,
         }

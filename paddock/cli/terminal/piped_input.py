@@ -28,6 +28,14 @@ def piped_input() -> int | None:
     return descriptor if piped else None
 
 
+def given_input() -> int | None:
+    """The descriptor of standard input if a person or a program may give some there."""
+    try:
+        return sys.stdin.fileno() if sys.stdin.isatty() else piped_input()
+    except (AttributeError, OSError, ValueError):  # it is closed
+        return None
+
+
 @asynccontextmanager
 async def fed(session: "Session", command_id: str, descriptor: int) -> AsyncIterator[None]:
     """Feeds a command inside the block, until the input or the block ends.

@@ -25,6 +25,7 @@ from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
 from orchestrator.work.proposals.listing import ProposalPage, StagedCounts
+from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
@@ -74,6 +75,7 @@ class Services(NamedTuple):
     session_tools: SessionTools
     host_tools: HostTools
     spawn: Spawn
+    kept_shells: KeptShells
 
 
 @dataclass(frozen=True, slots=True)

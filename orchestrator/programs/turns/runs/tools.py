@@ -9,7 +9,12 @@ from pydantic import ValidationError as SchemaError
 from orchestrator.programs.turns.operations.patched import MOST_PATCH
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
-from orchestrator.programs.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
+from orchestrator.programs.turns.runs.run_tool import (
+    RunTool,
+    ToolArgumentsError,
+    output_of,
+    shortened,
+)
 from orchestrator.rules.policy.memory_levels import SEARCH, WRITE
 from orchestrator.settings.schema_errors import reason
 from orchestrator.work.memory.entries import DEFAULT, MOST_FOUND
@@ -19,6 +24,8 @@ from paddock.contract.words import SpawnedWorkspace
 
 # The tool whose calls in one tick are done at the same time.
 SPAWN = "spawn"
+# Characters of what a shell printed.
+_MOST_PRINTED = 32 * 1024
 
 
 class _Arguments(BaseModel):
@@ -48,6 +55,10 @@ _Path = Annotated[
 ]
 
 
+_ShellName = Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+_Expected = Annotated[str, Field(max_length=1024)]
+
+
 class ExecArguments(_Arguments):
     """Exactly one of them."""
 
@@ -57,14 +68,41 @@ class ExecArguments(_Arguments):
     command: Annotated[str, Field(min_length=1, max_length=64 * 1024)] | None = Field(
         default=None, description="A command line without pipes, redirections and the like."
     )
+    shell: Annotated[str, Field(min_length=1, max_length=64 * 1024)] | None = Field(
+        default=None, description="A line for bash, where any program may run."
+    )
 
     @classmethod
     def given(cls, members: dict[str, Any]) -> Self:
         """The arguments of a call. Raises: ToolArgumentsError."""
         found = super().given(members)
-        if (found.argv is None) == (found.command is None):
-            raise ToolArgumentsError("exactly one of argv and command must be given")
+        if sum(each is not None for each in (found.argv, found.command, found.shell)) != 1:
+            raise ToolArgumentsError("exactly one of argv, command and shell must be given")
         return found
+
+
+class ShellArguments(_Arguments):
+    """A command for a shell that keeps its state."""
+
+    command: Annotated[str, Field(min_length=1, max_length=64 * 1024)] = Field(
+        description="Any text for bash, of any number of lines."
+    )
+    shell: _ShellName = Field(default="main", description="The shell's name.")
+    seconds: int = Field(default=60, ge=1, le=3600, description="Then it is interrupted.")
+    expect: _Expected = Field(
+        default="", description="Return as soon as the output has this text; it runs on."
+    )
+
+
+class ShellInputArguments(_Arguments):
+    """Input for the program that runs in a shell."""
+
+    text: Annotated[str, Field(max_length=16 * 1024)] = Field(
+        description="As typed: a line ends with a line feed. Empty: only wait."
+    )
+    shell: _ShellName = Field(default="main", description="The shell's name.")
+    seconds: int = Field(default=60, ge=1, le=3600, description="Then it is interrupted.")
+    expect: _Expected = Field(default="", description="As for shell.")
 
 
 class ReadOutputArguments(_Arguments):
@@ -162,7 +200,28 @@ class SpawnArguments(_Arguments):
 def _exec(given: ExecArguments) -> Operation:
     if given.argv is not None:
         return Operation("world.exec", (tuple(given.argv),))
+    if given.shell is not None:
+        return Operation("shell", (given.shell,))
     return Operation("world.run", (given.command or "",))
+
+
+def _in_shell(given: ShellArguments) -> Operation:
+    place = (given.shell, given.seconds * 1000, given.expect)
+    return Operation("shell", (given.command, *place))
+
+
+def _to_shell(given: ShellInputArguments) -> Operation:
+    place = (given.shell, given.seconds * 1000, given.expect)
+    return Operation("shell", ("", *place, given.text))
+
+
+def _of_shell(_: Any, value: Value) -> str:
+    found = dict(plain(value))
+    code = "it still runs" if found["running"] else f"exit code {found['exit-code']}"
+    error = f": {found['error']}" if found["error"] else ""
+    ended = f"; the shell has ended ({found['ended']})" if found["ended"] else ""
+    outcome = f"[{found['status']}{error}; {code}; in {found['cwd']}{ended}]"
+    return f"{shortened(found['output'], _MOST_PRINTED)}\n{outcome}" if found["output"] else outcome
 
 
 def _lines(given: ReadFileArguments, value: Value) -> str:
@@ -210,11 +269,30 @@ TOOLS: dict[str, RunTool] = {
         RunTool(
             "exec",
             "Runs a program in the workspace, without a shell; returns its exit code and output. "
-            'Where any program may run, a shell is argv ["bash", "-c", "…"].',
+            "Where any program may run, bash runs a line that is given as shell.",
             ExecArguments,
-            ("world.run", "world.exec"),
+            ("world.run", "world.exec", "shell"),
             _exec,
             output_of,
+        ),
+        RunTool(
+            "shell",
+            "Runs a command in a shell that keeps its directory, variables and jobs between calls; "
+            "returns its output, and why it came back.",
+            ShellArguments,
+            ("shell",),
+            _in_shell,
+            _of_shell,
+            any_command=True,
+        ),
+        RunTool(
+            "shell_input",
+            "Gives input to the program that runs in a shell, or waits for it.",
+            ShellInputArguments,
+            ("shell",),
+            _to_shell,
+            _of_shell,
+            any_command=True,
         ),
         RunTool(
             "read_output",

@@ -261,6 +261,137 @@ export type ClientSize = {
   rows: number;
 };
 
+/** A cell. */
+export type CodeBody = {
+  code: string;
+  /** `python`, `javascript`, `bash`, or a kernel of the image; by default the context's, or else `python`. */
+  language?: string | null | undefined;
+  /** By default the context with the language's name, which is made when it is first needed. */
+  context?: string | null | undefined;
+  /** Seconds until it is interrupted, up to the level's maximum; by default the level's default. */
+  timeout?: number | null | undefined;
+};
+
+/** A program in the sandbox that executes cells, and keeps their names. */
+export type CodeContext = {
+  name: string;
+  language: string;
+  /** What executes the cells; null until it does. */
+  kernel: string | null;
+  /** `ended`: its names are lost, and its next cell begins it anew. */
+  status: "starting" | "idle" | "busy" | "ended";
+  /** Where it began; null: in the workspace. */
+  cwd: string | null;
+  execution_count: number;
+  /** The command that is its program. */
+  command_id: string | null;
+  created_at: string;
+};
+
+/** A context. */
+export type CodeContextBody = {
+  /** By default a new name. */
+  name?: string | null | undefined;
+  language?: string | undefined;
+  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  cwd?: string | null | undefined;
+};
+
+/** A session's contexts, in the order of their creation. */
+export type CodeContexts = {
+  items: readonly CodeContext[];
+  next: null;
+};
+
+/** An exception of a cell. */
+export type CodeError = {
+  name: string;
+  message: string;
+  traceback: string;
+};
+
+/** The cell's end: the last event. */
+export type CodeExit = {
+  /** `error`: an exception; `died`: its program ended by itself; `interrupted` and `timed_out`: it was stopped. */
+  status: "ok" | "error" | "interrupted" | "timed_out" | "died";
+  /** The cells that the context has executed. */
+  execution_count: number;
+  /** What was left out above the limits of a cell. */
+  cut_bytes: number;
+  /** The context was begun anew for this cell, because its program had ended. */
+  restarted: boolean;
+  /** The context's program has ended, and with it all names; the next cell begins it anew. */
+  lost: boolean;
+  duration_ms: number;
+  audit: AuditPosition;
+};
+
+/** Text that the cell printed. */
+export type CodePrinted = {
+  text: string;
+};
+
+/** What came of a cell. */
+export type CodeResult = {
+  context: string;
+  language: string;
+  cell: string;
+  /** The command that is the context's program. */
+  command_id: string;
+  /** `error`: an exception; `died`: its program ended by itself; `interrupted` and `timed_out`: it was stopped. */
+  status: "ok" | "error" | "interrupted" | "timed_out" | "died";
+  /** The cells that the context has executed. */
+  execution_count: number;
+  /** What was left out above the limits of a cell. */
+  cut_bytes: number;
+  /** The context was begun anew for this cell, because its program had ended. */
+  restarted: boolean;
+  /** The context's program has ended, and with it all names; the next cell begins it anew. */
+  lost: boolean;
+  duration_ms: number;
+  audit: AuditPosition;
+  stdout: string;
+  stderr: string;
+  /** In the order in which they were shown. */
+  results: readonly CodeValue[];
+  error: CodeError | null;
+};
+
+/** The cell has begun. */
+export type CodeStarted = {
+  context: string;
+  language: string;
+  cell: string;
+  /** The command that is the context's program. */
+  command_id: string;
+};
+
+/** A value in every form that it has: as text, as a picture, as data. */
+export type CodeValue = {
+  /** It is the value of the cell's last line. */
+  main: boolean;
+  text?: string | null | undefined;
+  html?: string | null | undefined;
+  markdown?: string | null | undefined;
+  svg?: string | null | undefined;
+  /** In base64. */
+  png?: string | null | undefined;
+  /** In base64. */
+  jpeg?: string | null | undefined;
+  /** In base64. */
+  pdf?: string | null | undefined;
+  latex?: string | null | undefined;
+  javascript?: string | null | undefined;
+  /** The value itself, if it shows itself as JSON. */
+  value?: unknown | undefined;
+  /** A data frame: `columns`, their `types`, the `index`, the first 1,000 `rows`, and the `total` of rows. */
+  data?: unknown | undefined;
+  /** A figure: its `axes`, with titles and labels, and their `elements`: the `type` (line, bar, scatter, pie), the `label`, `x` and `y`. */
+  chart?: unknown | undefined;
+  /** By other MIME types. */
+  other?: Record<string, string> | null | undefined;
+};
+
 /** One command of a session. */
 export type Command = {
   command_id: string;
@@ -669,12 +800,14 @@ export type Evidence = {
   recording_truncated: boolean;
 };
 
-/** The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`. */
+/** The body of `POST …/exec`: exactly one of `command`, `argv`, `shell` and `tool`. */
 export type ExecBody = {
   /** A line that is split at spaces; quotes keep them. No shell reads it. */
   command?: string | null | undefined;
   /** The words of a command. */
   argv?: readonly string[] | null | undefined;
+  /** A line that bash runs as it is: pipes, redirections, variables. Only at levels that permit any command. */
+  shell?: string | null | undefined;
   /** A oneshot tool, whose manifest defines the command. */
   tool?: string | null | undefined;
   /** The tool's arguments by name. */
@@ -691,7 +824,11 @@ export type ExecBody = {
   stdin_base64?: string | null | undefined;
   /** Standard input stays open for later input. */
   stdin_open?: boolean | undefined;
-  /** Seconds, up to the level's maximum; by default the level's default, and no limit in the background. */
+  /** Standard error goes where standard output goes: one stream, in order. */
+  merge?: boolean | undefined;
+  /** A file of the workspace that gets what the command prints, both streams in order, instead of the answer. It is emptied first; its directory must exist. */
+  output_file?: string | null | undefined;
+  /** Seconds, also fractions, up to the level's maximum; by default the level's default, and no limit in the background. */
   timeout?: number | null | undefined;
   /** Answer when the command has started; it outlives the request. */
   background?: boolean | undefined;
@@ -772,6 +909,8 @@ export type ExitData = {
   /** For a oneshot tool whose manifest keeps evidence, once it is kept; null after a restart of the control plane. */
   evidence: CommandEvidence | null;
   audit: AuditPosition;
+  /** When; absent if it is not known. */
+  time?: string | null | undefined;
 };
 
 /** What a reviewer saw. */
@@ -1716,6 +1855,8 @@ export type Output = {
   text: string;
   /** The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent. */
   data_base64?: string | null | undefined;
+  /** When the agent read the first byte of it, within 10 ms; absent if that is not known any more, as after a change of the level. */
+  time?: string | null | undefined;
 };
 
 /** Text that a command printed; `offset` counts the bytes of both streams together. */
@@ -1724,6 +1865,8 @@ export type OutputData = {
   text: string;
   /** The bytes, if some of them are not UTF-8 and are replaced in `text`; otherwise absent. */
   data_base64?: string | null | undefined;
+  /** When the agent read the first byte of it, within 10 ms; absent if that is not known any more, as after a change of the level. */
+  time?: string | null | undefined;
   /** Bytes directly before it that were not kept; absent if none. */
   cut?: number | undefined;
 };
@@ -1859,6 +2002,8 @@ export type Problem = {
   request_id: string;
   /** The policy's rule that refused. */
   rule?: string | null | undefined;
+  /** What to do instead, where that depends on the session. */
+  remedy?: string | null | undefined;
   /** The path that was refused. */
   path?: string | null | undefined;
   /** The first files that differ from the context pack. */
@@ -2618,6 +2763,8 @@ export type Start = "warm" | "cold";
 /** The command has started. */
 export type StartData = {
   command_id: string;
+  /** When; absent if it is not known. */
+  time?: string | null | undefined;
 };
 
 /** A session's status; the last three are final. */
@@ -3478,6 +3625,78 @@ export interface Operations {
     answer: SignalSent;
     events: never;
   };
+  /** Run code */
+  run_code: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeBody;
+    answer: CodeResult;
+    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
+  };
+  /** List code contexts */
+  list_code_contexts: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContexts;
+    events: never;
+  };
+  /** Create a code context */
+  create_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeContextBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Restart a code context */
+  restart_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Interrupt a code context */
+  interrupt_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Remove a code context */
+  remove_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContext;
+    events: never;
+  };
   /** List shells */
   list_shells: {
     path: {
@@ -3563,6 +3782,78 @@ export interface Operations {
     query: {};
     body: NoBody;
     answer: Shell;
+    events: never;
+  };
+  /** Run code */
+  run_code: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeBody;
+    answer: CodeResult;
+    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
+  };
+  /** List code contexts */
+  list_code_contexts: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContexts;
+    events: never;
+  };
+  /** Create a code context */
+  create_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeContextBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Restart a code context */
+  restart_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Interrupt a code context */
+  interrupt_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Remove a code context */
+  remove_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContext;
     events: never;
   };
   /** Read a file */

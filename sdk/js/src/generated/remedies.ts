@@ -2,7 +2,7 @@
 
 /** What to do instead, by the rule that refused. */
 export const REMEDIES: Readonly<Record<string, string>> = {
-  "shell-operators": "Pass the words in argv, one command at a time; at a level that allows any command, a shell can be run as [\"sh\", \"-c\", \"…\"].",
+  "shell-operators": "At a level that allows any command, give the line as `shell`. The others run no shell: pass the words in argv, one command at a time.",
   "command-allowlist": "Use one of the allowed commands by its bare name, or a session at a higher permission level; an operator allows it in `commands` of the level's file.",
   "option-not-allowed": "Leave the option out, or spell it out as the command's manual does; a session at a level that allows any command takes every option.",
   "operand-not-allowed": "Run the command without that operand.",

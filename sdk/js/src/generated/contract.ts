@@ -3625,78 +3625,6 @@ export interface Operations {
     answer: SignalSent;
     events: never;
   };
-  /** Run code */
-  run_code: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-    };
-    query: {};
-    body: CodeBody;
-    answer: CodeResult;
-    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
-  };
-  /** List code contexts */
-  list_code_contexts: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-    };
-    query: {};
-    body: undefined;
-    answer: CodeContexts;
-    events: never;
-  };
-  /** Create a code context */
-  create_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-    };
-    query: {};
-    body: CodeContextBody;
-    answer: CodeContext;
-    events: never;
-  };
-  /** Restart a code context */
-  restart_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-      /** A secret's name. */
-      name: string;
-    };
-    query: {};
-    body: NoBody;
-    answer: CodeContext;
-    events: never;
-  };
-  /** Interrupt a code context */
-  interrupt_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-      /** A secret's name. */
-      name: string;
-    };
-    query: {};
-    body: NoBody;
-    answer: CodeContext;
-    events: never;
-  };
-  /** Remove a code context */
-  remove_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-      /** A secret's name. */
-      name: string;
-    };
-    query: {};
-    body: undefined;
-    answer: CodeContext;
-    events: never;
-  };
   /** List shells */
   list_shells: {
     path: {
@@ -3858,6 +3786,19 @@ export interface Operations {
   };
   /** Read a file */
   read_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path: string;
+    };
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
+  /** Describe a file in headers */
+  describe_file: {
     path: {
       /** A session's id. */
       session_id: string;

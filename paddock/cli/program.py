@@ -15,6 +15,7 @@ from paddock.cli.resources import (
     approvals,
     audit,
     budgets,
+    code,
     commands,
     egress,
     events,
@@ -98,6 +99,7 @@ def build() -> TyperGroup:
     for name, several in (
         ("sessions", sessions.app),
         ("files", files.app),
+        ("code", code.app),
         ("ptys", ptys.app),
         ("shells", shells.app),
         ("proposals", proposals.app),

@@ -3,7 +3,10 @@
 import shutil
 from typing import Protocol
 
+from sandbox_agent.code.bash import BashEngine
 from sandbox_agent.code.channel import Channel
+from sandbox_agent.code.javascript import JavaScriptEngine
+from sandbox_agent.code.python import PythonEngine
 
 
 class NoSuchLanguageError(Exception):
@@ -33,13 +36,12 @@ class Engine(Protocol):
 
 def engine_of(language: str, channel: Channel) -> Engine:
     """The engine of a language. Raises: NoSuchLanguageError."""
-    from sandbox_agent.code.python import PythonEngine
-
     if language == "python":
         return PythonEngine(channel)
-    raise NoSuchLanguageError(["python"])
-
-
-def installed(program: str) -> bool:
-    """Whether there is a program of that name."""
-    return shutil.which(program) is not None
+    if language == "bash" and shutil.which("bash"):
+        return BashEngine(channel)
+    if language == "javascript" and shutil.which("node"):
+        return JavaScriptEngine(channel)
+    programs = {"bash": "bash", "javascript": "node"}
+    others = [name for name, program in programs.items() if shutil.which(program)]
+    raise NoSuchLanguageError(["python", *others])

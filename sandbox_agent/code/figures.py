@@ -80,6 +80,8 @@ def _lines(axes: Any) -> Iterator[dict[str, Any]]:
 
 
 def _bars(axes: Any) -> Iterator[dict[str, Any]]:
+    if not axes.containers:
+        return
     names = [text.get_text() for text in axes.get_xticklabels()]
     ticks = list(axes.get_xticks())
     for container in axes.containers:

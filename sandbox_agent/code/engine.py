@@ -6,6 +6,7 @@ from typing import Protocol
 from sandbox_agent.code.bash import BashEngine
 from sandbox_agent.code.channel import Channel
 from sandbox_agent.code.javascript import JavaScriptEngine
+from sandbox_agent.code.jupyter import JupyterEngine, kernels
 from sandbox_agent.code.python import PythonEngine
 
 
@@ -35,7 +36,13 @@ class Engine(Protocol):
 
 
 def engine_of(language: str, channel: Channel) -> Engine:
-    """The engine of a language. Raises: NoSuchLanguageError."""
+    """The engine of a language: a kernel of Jupyter where there is one, else one of these.
+
+    Raises: NoSuchLanguageError.
+    """
+    found = kernels()
+    if language in found:
+        return JupyterEngine(channel, found[language])
     if language == "python":
         return PythonEngine(channel)
     if language == "bash" and shutil.which("bash"):
@@ -43,5 +50,5 @@ def engine_of(language: str, channel: Channel) -> Engine:
     if language == "javascript" and shutil.which("node"):
         return JavaScriptEngine(channel)
     programs = {"bash": "bash", "javascript": "node"}
-    others = [name for name, program in programs.items() if shutil.which(program)]
-    raise NoSuchLanguageError(["python", *others])
+    others = {name for name, program in programs.items() if shutil.which(program)}
+    raise NoSuchLanguageError(sorted({"python", *others, *found}))

@@ -10,6 +10,7 @@ from api.operations import (
     egress,
     events,
     file_archives,
+    file_trees,
     files,
     health,
     hooks,
@@ -41,20 +42,8 @@ from api.shape.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
-    *(
-        commands,
-        processes,
-        code,
-        shells,
-        files,
-        file_archives,
-        terminals,
-        live_terminals,
-        tools,
-        turns,
-        runs,
-    ),
-    *(run_sockets, spawns),
+    *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
+    *(live_terminals, tools, turns, runs, run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )

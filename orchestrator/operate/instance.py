@@ -51,6 +51,7 @@ from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
@@ -109,6 +110,7 @@ class Instance:
     cells: Cells
     files: Files
     file_archives: FileArchives
+    file_trees: FileTrees
     approvals: Approvals
     terminals: Terminals
     governed_commands: GovernedCommands

@@ -17,6 +17,7 @@ from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_requests import FileRequests
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
@@ -39,6 +40,7 @@ class WorkFloor:
     cells: Cells
     files: Files
     file_archives: FileArchives
+    file_trees: FileTrees
     approvals: Approvals
     terminals: Terminals
     captures: Captures
@@ -97,6 +99,7 @@ def open_work(
         cells,
         files,
         FileArchives(file_requests),
+        FileTrees(file_requests, ground.aside),
         approvals,
         terminals,
         captures,

@@ -34,6 +34,7 @@ DECLARED = {
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
     "search_all_audit list_secrets list_hooks list_memory show_usage count_denials list_all_tools",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
+    "describe_file stat_file search_files patch_files copy_file change_mode watch_files "
     "read_archive write_archive list_proposals rollback_proposals "
     "make_directory make_link move_file open_terminal interact close_terminal "
     "create_shell run_in_shell give_shell_input interrupt_shell close_shell "
@@ -135,6 +136,9 @@ async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) ->
             missing = "0000" in path or operation.id in _MISSING  # it has none
             wanted = {404} if missing else {200}
             assert response.status in wanted, operation.id
+        elif operation.method == "HEAD":  # it has no body
+            refused = await api.call(operation.method, path, key=key, **arguments)
+            assert refused.status == 403
         else:
             where = (operation.method, path)
             await api.problem(403, "permission_denied", *where, key=key, **arguments)

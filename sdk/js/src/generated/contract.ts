@@ -530,6 +530,13 @@ export type ContextPack = {
   shell_allowlist?: readonly string[] | undefined;
 };
 
+/** Two paths; `parents`: missing directories above the destination are created. */
+export type CopyBody = {
+  source: string;
+  destination: string;
+  parents?: boolean | undefined;
+};
+
 /** A new key, which is not shown again. */
 export type CreatedKey = {
   name: string;
@@ -934,7 +941,7 @@ export type ExplainBody = {
   /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** An operation of a turn. */
-  operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
+  operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
   /** The operation's arguments. */
   args?: OperationArgs | null | undefined;
 };
@@ -966,6 +973,33 @@ export type FacilityMeans = {
   detail: string;
 };
 
+/**
+ * What happened to a path.
+ *
+ * `create`: it appeared, also from outside of what is watched. `write`: its content changed.
+ * `delete`: it is gone, or elsewhere. `move`: it came from `source`. `attributes`: mode, owner or
+ * times. `overflow`: changes are missing, so read again what you need.
+ */
+export type FileChange = {
+  kind: "create" | "write" | "delete" | "move" | "attributes" | "overflow";
+  path: string;
+  directory: boolean;
+  source: string | null;
+};
+
+/** What was copied. */
+export type FileCopied = {
+  source: string;
+  destination: string;
+  files: number;
+  directories: number;
+  /** Symbolic links, copied as links. */
+  links: number;
+  bytes: number;
+  /** FIFOs, sockets and devices: left out. */
+  skipped: number;
+};
+
 /** A file, directory or link; `path` is relative to the workspace. */
 export type FileEntry = {
   path: string;
@@ -994,10 +1028,44 @@ export type FileList = {
   truncated: boolean;
 };
 
+/** A line that was found. */
+export type FileMatch = {
+  path: string;
+  /** Its number, from 1. */
+  line: number;
+  /** The first 500 characters of the line. */
+  text: string;
+};
+
+/** The lines that a search found, in the order of their paths. */
+export type FileMatches = {
+  items: readonly FileMatch[];
+  next: null;
+  /** How many files were read. */
+  files: number;
+  /** Binary files, unreadable ones, and those over 16 MiB. */
+  skipped: number;
+  /** There may be more: a bound was reached. */
+  truncated: boolean;
+};
+
+/** A path, and its permissions. */
+export type FileMode = {
+  path: string;
+  /** The nine bits, octal. */
+  permissions: string;
+};
+
 /** The paths of a rename. */
 export type FileMoved = {
   source: string;
   destination: string;
+};
+
+/** What a patch did, or would do. */
+export type FilePatched = {
+  files: readonly PatchedFile[];
+  dry_run: boolean;
 };
 
 /** The path that was created or removed. */
@@ -1005,11 +1073,36 @@ export type FilePath = {
   path: string;
 };
 
+/** The path that was removed, and how many files, links and directories that were. */
+export type FileRemoved = {
+  path: string;
+  removed?: number | undefined;
+};
+
+/** A file, directory or link, with the entity tag of its present version. */
+export type FileStat = {
+  path: string;
+  /** `file`, `directory`, `symlink` or `other`. */
+  type: string;
+  /** Bytes. */
+  size: number;
+  /** Permissions, octal. */
+  mode: string;
+  /** Seconds since 1970-01-01. */
+  modified: number;
+  /** The target of a symbolic link; null for other types, and if it is not UTF-8. */
+  target: string | null;
+  /** It changes with the content, the name and the mode. */
+  etag: string;
+};
+
 /** A file that was written, and the bytes that were sent. */
 export type FileWritten = {
   path: string;
   mode: "overwrite" | "append";
   bytes: number;
+  /** The entity tag of the new version; null after appending. */
+  etag?: string | null | undefined;
 };
 
 /** Events, newest first; `next` is the `cursor` of the next page, even after an empty page. */
@@ -1503,9 +1596,9 @@ export type ListedPolicy = {
   name: string | null;
   /** Of its rules. */
   sha256: string;
-  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   /** These are denied even if they are allowed. */
-  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
@@ -1611,6 +1704,12 @@ export type Miss = {
   path: string | null;
   /** The program that read; null for a file operation. */
   program: string | null;
+};
+
+/** A path, and the nine permission bits that it gets, octal. */
+export type ModeBody = {
+  path: string;
+  permissions: string;
 };
 
 /** Dollars for a million tokens. */
@@ -1813,6 +1912,35 @@ export type PackedFile = {
   stable_id: string | null;
 };
 
+/**
+ * A unified diff, as `git diff` or `diff -u` prints it.
+ *
+ * `path`: the directory in which its names are. `dry_run`: nothing is changed.
+ */
+export type PatchBody = {
+  patch: string;
+  path?: string | undefined;
+  dry_run?: boolean | undefined;
+};
+
+/** Why a patch does not apply to a file. */
+export type PatchReject = {
+  path: string;
+  /** The hunk's number in its file, from 1; 0: the whole file. */
+  hunk: number;
+  header: string;
+  reason: string;
+};
+
+/** What a patch did to one file. */
+export type PatchedFile = {
+  path: string;
+  action: "create" | "write" | "delete" | "rename" | "copy";
+  hunks: number;
+  /** The former path of a file that was renamed or copied. */
+  source: string | null;
+};
+
 /** A path in the workspace. */
 export type PathBody = {
   path: string;
@@ -1906,6 +2034,8 @@ export type Problem = {
   conflicts?: readonly ProposalConflict[] | null | undefined;
   /** Proposals that can't be committed; the first 100. */
   refused?: readonly RefusedProposal[] | null | undefined;
+  /** Why a patch does not apply; the first 100. */
+  rejects?: readonly PatchReject[] | null | undefined;
   /** Why that terminal ended, if it did. */
   reason?: string | null | undefined;
 };
@@ -2387,9 +2517,9 @@ export type SessionPolicy = {
   name: string | null;
   /** Of its rules. */
   sha256: string;
-  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   /** These are denied even if they are allowed. */
-  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
@@ -2399,8 +2529,8 @@ export type SessionPolicy = {
 export type SessionPolicyBody = {
   /** Default: `SAFE_ANALYSIS`. */
   extends?: string | null | undefined;
-  allowed_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
-  denied_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
+  allowed_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
+  denied_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
   world_rules?: WorldRulesBody | null | undefined;
   llm_rules?: LlmRulesBody | null | undefined;
   execution_rules?: ExecutionRulesBody | null | undefined;
@@ -2941,6 +3071,17 @@ export type Usages = {
   host: HostUsage | null;
   items: readonly SessionUsage[];
   next: null;
+};
+
+/** There are no further changes. */
+export type WatchEnded = {
+  reason: string;
+};
+
+/** From now on, changes are told. */
+export type WatchStarted = {
+  path: string;
+  recursive: boolean;
 };
 
 /** A terminal and what its viewer may do. */
@@ -3484,78 +3625,6 @@ export interface Operations {
     answer: SignalSent;
     events: never;
   };
-  /** Run code */
-  run_code: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-    };
-    query: {};
-    body: CodeBody;
-    answer: CodeResult;
-    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
-  };
-  /** List code contexts */
-  list_code_contexts: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-    };
-    query: {};
-    body: undefined;
-    answer: CodeContexts;
-    events: never;
-  };
-  /** Create a code context */
-  create_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-    };
-    query: {};
-    body: CodeContextBody;
-    answer: CodeContext;
-    events: never;
-  };
-  /** Restart a code context */
-  restart_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-      /** A secret's name. */
-      name: string;
-    };
-    query: {};
-    body: NoBody;
-    answer: CodeContext;
-    events: never;
-  };
-  /** Interrupt a code context */
-  interrupt_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-      /** A secret's name. */
-      name: string;
-    };
-    query: {};
-    body: NoBody;
-    answer: CodeContext;
-    events: never;
-  };
-  /** Remove a code context */
-  remove_code_context: {
-    path: {
-      /** A session's id. */
-      session_id: string;
-      /** A secret's name. */
-      name: string;
-    };
-    query: {};
-    body: undefined;
-    answer: CodeContext;
-    events: never;
-  };
   /** List shells */
   list_shells: {
     path: {
@@ -3643,8 +3712,93 @@ export interface Operations {
     answer: Shell;
     events: never;
   };
+  /** Run code */
+  run_code: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeBody;
+    answer: CodeResult;
+    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
+  };
+  /** List code contexts */
+  list_code_contexts: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContexts;
+    events: never;
+  };
+  /** Create a code context */
+  create_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeContextBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Restart a code context */
+  restart_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Interrupt a code context */
+  interrupt_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Remove a code context */
+  remove_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContext;
+    events: never;
+  };
   /** Read a file */
   read_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path: string;
+    };
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
+  /** Describe a file in headers */
+  describe_file: {
     path: {
       /** A session's id. */
       session_id: string;
@@ -3673,8 +3827,22 @@ export interface Operations {
     answer: FileWritten;
     events: never;
   };
-  /** Remove a file or an empty directory */
+  /** Remove a file or directory */
   delete_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path: string;
+      recursive?: boolean | undefined;
+    };
+    body: undefined;
+    answer: FileRemoved;
+    events: never;
+  };
+  /** Describe a file, directory or link */
+  stat_file: {
     path: {
       /** A session's id. */
       session_id: string;
@@ -3683,7 +3851,7 @@ export interface Operations {
       path: string;
     };
     body: undefined;
-    answer: FilePath;
+    answer: FileStat;
     events: never;
   };
   /** List a directory */
@@ -3695,6 +3863,7 @@ export interface Operations {
     query: {
       path?: string | undefined;
       depth?: number | undefined;
+      glob?: string | undefined;
     };
     body: undefined;
     answer: FileList;
@@ -3760,6 +3929,71 @@ export interface Operations {
     body: undefined;
     answer: ArchiveWritten;
     events: never;
+  };
+  /** Search the lines of files */
+  search_files: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      text: string;
+      path?: string | undefined;
+      regex?: boolean | undefined;
+      ignore_case?: boolean | undefined;
+      glob?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    answer: FileMatches;
+    events: never;
+  };
+  /** Apply a patch */
+  patch_files: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: PatchBody;
+    answer: FilePatched;
+    events: never;
+  };
+  /** Copy a file or directory */
+  copy_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CopyBody;
+    answer: FileCopied;
+    events: never;
+  };
+  /** Change permissions */
+  change_mode: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: ModeBody;
+    answer: FileMode;
+    events: never;
+  };
+  /** Watch a directory */
+  watch_files: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path?: string | undefined;
+      recursive?: boolean | undefined;
+    };
+    body: undefined;
+    answer: undefined;
+    events: { event: "ready"; id: number | undefined; data: WatchStarted } | { event: "change"; id: number | undefined; data: FileChange } | { event: "end"; id: number | undefined; data: WatchEnded };
   };
   /** List a session's terminals */
   list_terminals: {

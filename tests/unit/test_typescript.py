@@ -1,12 +1,13 @@
-"""The JavaScript client's generated modules are current, and their types say what the schemas do."""
+"""The JavaScript client's generated modules are current; their types say what the schemas do."""
 
 import json
 import tomllib
 from typing import Any
 
+import pytest
+
 from scripts.npm_package import SOURCE
 from scripts.typescript import DOCUMENT, GENERATED, modules, typed
-from tests.support.cases import each
 from tests.support.server import ROOT
 
 
@@ -24,8 +25,8 @@ def test_the_package_has_the_projects_version_and_needs_no_other() -> None:
     assert set(package["devDependencies"]) == {"typescript"}
 
 
-@each(
-    "schema, wanted",
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
     [
         ({"type": "integer"}, "number"),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string | null"),

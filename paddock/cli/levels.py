@@ -1,7 +1,5 @@
 """Names of permission levels for shell completion."""
 
-import os
-
 from paddock.cli.connection import Connection
 from paddock.cli.exits import Failure
 
@@ -20,7 +18,7 @@ def _names() -> tuple[str, ...]:
 
     from paddock.client import PaddockError
 
-    connection = Connection(os.environ.get("PADDOCK_URL"), None, None)
+    connection = Connection(None, None, None)
     try:
         return asyncio.run(_ask(connection))
     except (Failure, PaddockError, TimeoutError):

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from paddock.cli import contexts
 from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
 from paddock.cli.options import group
 from paddock.cli.prompt import repl, shell
@@ -18,6 +19,7 @@ from paddock.cli.resources import (
     commands,
     egress,
     events,
+    file_trees,
     files,
     hooks,
     mcp,
@@ -89,6 +91,7 @@ def build() -> TyperGroup:
     processes.add_to(app)
     top.add_to(app)
     snapshots.add_to(sessions.app)
+    file_trees.add_to(files.app)
     shell.add_to(app)
     mcp.add_to(app)
     own = server()
@@ -108,6 +111,7 @@ def build() -> TyperGroup:
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)
+    contexts.add_to(app)
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)

@@ -13,6 +13,7 @@ async with Paddock(url, key) as p:
 ```
 """
 
+from paddock.client.code import CodeEvent, CodeOutput
 from paddock.client.errors import (
     ApprovalPendingError,
     ArgumentError,
@@ -32,9 +33,12 @@ from paddock.client.errors import (
     NotFoundError,
     NotPaddockError,
     OldServerError,
+    OutputLostError,
     PaddockAPIError,
     PaddockError,
     PermissionDeniedError,
+    PreconditionFailedError,
+    RangeNotSatisfiableError,
     RateLimitedError,
     SandboxUnavailableError,
     SessionTerminatedError,
@@ -55,6 +59,14 @@ from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
 from paddock.contract.audit import Archive, ArchiveRun, AuditEvent, AuditStats, AuditVerdict
 from paddock.contract.budget import Budget
+from paddock.contract.code import (
+    CodeContext,
+    CodeError,
+    CodeExit,
+    CodeResult,
+    CodeStarted,
+    CodeValue,
+)
 from paddock.contract.commands import (
     AuditPosition,
     Command,
@@ -129,6 +141,14 @@ __all__ = [
     "BudgetExceededError",
     "BusyError",
     "CapacityExhaustedError",
+    "CodeContext",
+    "CodeError",
+    "CodeEvent",
+    "CodeExit",
+    "CodeOutput",
+    "CodeResult",
+    "CodeStarted",
+    "CodeValue",
     "Command",
     "CommandEvidence",
     "CommandOutput",
@@ -174,6 +194,7 @@ __all__ = [
     "OpenedPort",
     "Outcome",
     "Output",
+    "OutputLostError",
     "PackEntry",
     "PackInfo",
     "PackState",
@@ -183,8 +204,10 @@ __all__ = [
     "PaddockSync",
     "PermissionDeniedError",
     "Port",
+    "PreconditionFailedError",
     "Proposal",
     "Proposals",
+    "RangeNotSatisfiableError",
     "RateLimitedError",
     "Readiness",
     "Run",

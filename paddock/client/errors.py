@@ -44,6 +44,18 @@ class ApprovalPendingError(PaddockError):
         super().__init__(f"{approval_id} waits for an approval; nothing was run")
 
 
+class OutputLostError(PaddockError):
+    """Bytes of a command's output are not kept.
+
+    Attributes:
+        offset: where output that is kept begins again.
+    """
+
+    def __init__(self, offset: int, missing: int) -> None:
+        self.offset = offset
+        super().__init__(f"{missing} bytes of the output before byte {offset} are not kept")
+
+
 class LimitError(PaddockError):
     """More than the caller's limit, or than the API can list."""
 
@@ -147,6 +159,18 @@ class BudgetExceededError(PaddockAPIError):
     code = "budget_exceeded"
 
 
+class PreconditionFailedError(PaddockAPIError):
+    """The file is not in the version that was named: somebody else has changed it."""
+
+    code = "precondition_failed"
+
+
+class RangeNotSatisfiableError(PaddockAPIError):
+    """The file has no byte of the range."""
+
+    code = "range_not_satisfiable"
+
+
 class TooLargeError(PaddockAPIError):
     """The request exceeds a limit."""
 
@@ -209,6 +233,8 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
         MaxRefinementsError,
         SessionTerminatedError,
         BudgetExceededError,
+        PreconditionFailedError,
+        RangeNotSatisfiableError,
         TooLargeError,
         RateLimitedError,
         SandboxUnavailableError,

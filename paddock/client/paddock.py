@@ -22,6 +22,7 @@ from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
+from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent
 from paddock.contract.explanations import Explanation
 from paddock.contract.images import Image
@@ -70,9 +71,10 @@ class _Client(Face[F]):
 
     def __init__(
         self,
-        url: str,
-        key: str,
+        url: str | None = None,
+        key: str | None = None,
         *,
+        context: str | None = None,
         timeout: float = 30.0,
         get_retries: int = 2,
         capacity_wait: float = 0.0,
@@ -80,6 +82,9 @@ class _Client(Face[F]):
         ssl: SSLContext | None = None,
     ) -> None:
         options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
+        if url is None or key is None:
+            found = find_address(url, key, context=context)
+            url, key = found.url, found.key
         transport = Transport(Pool(url, options), key)
         link = Link(transport, self._thread())
         super().__init__(link)
@@ -219,9 +224,14 @@ class Paddock(_Client[Async]):
             result = await s.exec("ls -la")
     ```
 
+    Without arguments, address and key come from `PADDOCK_URL` and `PADDOCK_KEY`, from a context
+    (`PADDOCK_CONTEXT`, or the current one of `paddock login`), or from the control plane of this
+    machine, as for the command line.
+
     Args:
         url: of the control plane, without `/api`.
         key: an API key, or a session's handle, which may do that session's work only.
+        context: a context of `paddock login`, whose address and key are used.
         timeout: seconds for an answer. Commands, transfers and the engine's work have limits
             of their own.
         get_retries: how often a GET is retried after a missing answer or a temporary error.
@@ -230,7 +240,8 @@ class Paddock(_Client[Async]):
         reconnect: seconds for which a stream tries to reconnect.
         ssl: for a control plane with a private certificate.
 
-    Nothing is sent before the first call. Raises: ValueError for an invalid URL or key.
+    Nothing is sent before the first call. Raises: ValueError for an invalid URL or key, and if
+    nothing names them.
     """
 
     async def close(self) -> None:

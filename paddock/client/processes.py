@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from typing import Literal
 
 from paddock.client.answers import read, read_items
 from paddock.client.commands import followed
-from paddock.client.errors import NotPaddockError
+from paddock.client.errors import NotPaddockError, OutputLostError
 from paddock.client.faces import F, Face, Link, method, stream
 from paddock.client.requests import exec_body, input_members, segment
-from paddock.client.results import ExecEvent
+from paddock.client.results import ExecEvent, StreamedOutput
 from paddock.contract.commands import Command, CommandOutput, ExitData
 
 
@@ -77,6 +78,29 @@ class Processes(Face[F]):
         Survives broken connections. The command continues if its reader leaves.
         """
         return followed(self._api, self._session, command_id, after)
+
+    @stream
+    def output(
+        self, command_id: str, *, stream: Literal["stdout", "stderr"] | None = None, after: int = 0
+    ) -> AsyncGenerator[bytes, None]:
+        """Exactly what a command prints and has printed, to its end: of one stream, or of both.
+
+        Survives broken connections. Raises: OutputLostError before bytes that are not kept; `after`
+        begins after them.
+        """
+        return self._written(command_id, stream, after)
+
+    async def _written(
+        self, command_id: str, stream: str | None, after: int
+    ) -> AsyncGenerator[bytes, None]:
+        async with aclosing(followed(self._api, self._session, command_id, after)) as events:
+            async for event in events:
+                if not isinstance(event, StreamedOutput):
+                    continue
+                if event.cut:
+                    raise OutputLostError(event.offset, event.cut)
+                if stream in (None, event.stream):
+                    yield event.data
 
     @method
     async def wait(self, command_id: str) -> ExitData:

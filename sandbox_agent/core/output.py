@@ -5,7 +5,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple
 
@@ -177,13 +177,21 @@ class Output:
     has room.
     """
 
-    def __init__(self, limit: int, keep_tail: bool, stored: StoredOutput | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        keep_tail: bool,
+        stored: StoredOutput | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` gives seconds since the epoch."""
         first = 0 if keep_tail else limit // 2
         self._head = _Kept(first)
         self._tail = _Kept(limit - first)
         self._head_full = keep_tail
         self._stored = stored
         self._long = False
+        self._clock = clock
         self._times = OutputTimes()
         self.total = 0
 
@@ -221,7 +229,7 @@ class Output:
         if self._long and self._stored is not None:
             self._stored.add(stream, data)
         offset = self.total
-        self._times.add(offset, time.time())
+        self._times.add(offset, self._clock())
         self.total += len(data)
         if not self._head_full:
             first = data[: self._head.room]

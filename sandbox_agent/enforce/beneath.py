@@ -45,12 +45,16 @@ def open_path(directory: int, path: str, follow: bool = True) -> int:
 def create(directory: int, path: str) -> int:
     """Opens a regular file for writing, emptied, or makes it; its directory must exist.
 
-    No link is followed as the last component. Raises: OSError, as `open_path`; EINVAL for something
-    other than a regular file.
+    No link is followed: a rule about the path holds for the file. Raises: OSError; EINVAL for
+    something other than a regular file.
     """
-    above, _, name = path.rpartition("/")
-    parent = open_path(directory, above)
+    *above, name = path.split("/")
+    parent = os.dup(directory)
     try:
+        for step in above:
+            entered = os.open(step, _FLAGS | os.O_DIRECTORY, dir_fd=parent)
+            os.close(parent)
+            parent = entered
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(name, flags, 0o644, dir_fd=parent)
     finally:

@@ -1,5 +1,6 @@
 """A shell that runs one command after the other and keeps its state between them."""
 
+import functools
 import os
 import socket
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from sandbox_agent.pty.terminal import Terminal
 # The end reason of a shell whose socket carries something else than reports.
 FAILED = "shell_failed"
 _KILL = 9
+# When, and how often, it is looked whether an interrupt has reached the program that it is for.
+_AGAIN_SECONDS = 0.1
+_AGAIN = 5
 _READ_BYTES = 65536
 
 
@@ -106,14 +110,34 @@ class KeptShell(Terminal):
             run.interrupted = True
             return True
         with suppress(OSError):
+            group = self._foreground()
             if not kill:
                 device.interrupt(self._master)
+                if group is None:
+                    self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, _AGAIN))
                 return True
-            group = os.tcgetpgrp(self._master)
-            if group > 1 and group != device.session_leader(self._master):
+            if group is not None:
                 signalling.kill_as(self.tree.guard.uid, -group, _KILL)
                 return True
         return False
+
+    def _again(self, run: _Run, left: int) -> None:
+        """Interrupts a program that the shell was just starting when it was interrupted itself.
+
+        Then the shell heeds the interrupt only when the program ends.
+        """
+        if run is not self._run or run.ready is not None or self._ended is not None:
+            return
+        with suppress(OSError):
+            if self._foreground() is not None:
+                device.interrupt(self._master)
+            elif left:
+                self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, left - 1))
+
+    def _foreground(self) -> int | None:
+        """The process group in the foreground; None if it is the shell. Raises: OSError."""
+        group = os.tcgetpgrp(self._master)
+        return None if group <= 1 or group == device.session_leader(self._master) else group
 
     def _on_control(self, events: int) -> None:
         if events & WRITE:

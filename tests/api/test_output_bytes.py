@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError
 
-from paddock import Output, Paddock
+from paddock import Output, OutputLostError, Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.api.test_exec import SSE, read_events
 from tests.support.fake_agent import Play
@@ -108,8 +108,26 @@ async def test_the_client_has_bytes(api: Api, path: str) -> None:
             if isinstance(event, Output):
                 printed += event.data
         assert printed == BYTES
+        for stream, after in ((None, 0), ("stdout", 9), ("stderr", 0)):
+            output = session.processes.output(result.command_id, stream=stream, after=after)  # type: ignore[arg-type]
+            written = b"".join([piece async for piece in output])
+            assert written == (b"" if stream == "stderr" else BYTES[after:])
         page = await session.processes.get(result.command_id)
         assert b"".join(piece.data for piece in page.output) == BYTES
+
+
+async def test_the_client_says_where_bytes_are_missing(api: Api, path: str) -> None:
+    command = await api.json("POST", path + "/exec", json={"command": "cat"})
+    chunks = [["stdout", at, base64.b64encode(b"\xff").decode()] for at in (0, 9)]
+    answer = {"ended": True, "next": len(BYTES), "chunks": chunks}
+    api.agent.overrides["output"] = lambda _params: answer
+    async with Paddock(f"http://127.0.0.1:{api.server.port}", ADMIN_KEY) as paddock:
+        processes = (await paddock.sessions.get("web-1")).processes
+        output = processes.output(command["command_id"])
+        assert await anext(output) == b"\xff"
+        with pytest.raises(OutputLostError) as lost:
+            await anext(output)
+        assert lost.value.offset == 9
 
 
 @pytest.mark.slow

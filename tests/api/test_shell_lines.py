@@ -34,6 +34,23 @@ async def test_the_agent_gets_the_words_that_run(api: Api, path: str) -> None:
     assert (recorded["timeout"], recorded["timeout_ms"]) == (1, 500)
 
 
+async def test_no_part_of_a_secret_is_on_record(api: Api) -> None:
+    secret = "a-long-and-secret-value"
+    body: dict[str, Any] = {"permission_level": "high", "secrets": {"SECRET_TOKEN": secret}}
+    path = f"/api/sessions/{(await api.session(**body))['id']}"
+    # The record has the first 1,024 bytes of a text.
+    for size in range(1024 - len(secret), 1025):
+        line = f"{'x' * size}{secret}"
+        command = {"shell": line, "output_file": line}
+        await api.json("POST", path + "/exec", json=command)
+    events = (await api.json("GET", path + "/audit?operation=command.start&limit=100"))["items"]
+    assert len(events) == len(secret) + 1
+    for event in events:
+        told = str(event["args"])
+        assert secret[:3] not in told
+        assert "x" * 900 in event["args"]["shell"]
+
+
 async def test_whole_seconds_are_on_record_as_before(api: Api, path: str) -> None:
     for given, sent in ((30, 30_000), (30.0, 30_000)):
         await api.json("POST", path + "/exec", json={"argv": ["bash"], "timeout": given})

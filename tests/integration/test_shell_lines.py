@@ -94,11 +94,15 @@ async def test_a_file_of_output_grows_while_its_command_runs(high: Box) -> None:
 
 
 async def test_where_output_can_not_go(high: Box) -> None:
-    await high.run(shell="mkdir directory; ln -s /tmp out; ln -s /tmp/file link; mkfifo pipe")
+    await high.run(
+        shell="mkdir directory; mkfifo pipe; ln -s directory inner; ln -s /tmp out; "
+        "ln -s /tmp/file link"
+    )
     for path, number in (
         ("directory", errno.EISDIR),
         ("missing/file", errno.ENOENT),
-        ("out/file", errno.EXDEV),
+        ("out/file", errno.ENOTDIR),
+        ("inner/file", errno.ENOTDIR),
         ("link", errno.ELOOP),
         ("pipe", errno.ENXIO),
     ):

@@ -193,6 +193,8 @@ async def test_reads_are_verified_and_a_miss_ends_the_session(packed: Packed) ->
         box.write("out/../src/main.py", b"changed"),
         box.run(argv=["cat", "README.md"]),
         box.run(argv=["ls", ";", "src"]),
+        box.run(argv=["ls", "src"], output_file="src/main.py"),
+        box.run(argv=["ls", "src"], output_file="out/../src/main.py"),
         box.plane.file_archives.pack(TESTER, box.session, ".", "tar"),
         box.plane.ports.open(TESTER, box.session, 8000, 60),
     ):
@@ -200,6 +202,8 @@ async def test_reads_are_verified_and_a_miss_ends_the_session(packed: Packed) ->
             await refused
         assert box.session.live
     await box.write("out/report", b"done")
+    assert (await box.run(argv=["ls", "src"], output_file="out/names")).exit_code == 0
+    assert (box.workspace / "out/names").read_bytes() == b"main.py\nsecret.py\n"
     with pytest.raises(PermissionDeniedError) as missed:
         await read(box, "src/secret.py")
     assert missed.value.fields["rule"] == "CTX-ALLOWLIST-001"

@@ -96,9 +96,9 @@ def timeout_of(session: Session, request: ExecRequest) -> float | None:
     most = session.level.timeout_max
     if request.timeout is None:
         return None if request.background else session.level.timeout_default
-    if request.timeout > most:
+    if not 0 < request.timeout <= most:
         raise ValidationError(
-            f"timeout must be at most {most} seconds at level {session.level.name}",
+            f"timeout must be more than 0 and at most {most} seconds at level {session.level.name}",
             field="timeout",
         )
     # A whole number of seconds is recorded as one.
@@ -183,7 +183,8 @@ def described(
         "stdin_bytes": None if request.stdin is None else len(request.stdin),
         **_recorded_time(timeout),
         "background": request.background,
-        **({} if request.shell is None else {"shell": request.shell}),
+        # The last word is the line; that one has no secrets.
+        **({} if request.shell is None else {"shell": argv[-1]}),
         **({"merge": True} if request.merge else {}),
         **({} if request.output_file is None else {"output_file": request.output_file}),
         **({} if request.tool is None else {"tool": request.tool}),

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from orchestrator.ground.errors import (
     BudgetExceededError,
@@ -89,7 +90,10 @@ class Executions:
         timeout = timeout_of(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._rules.decide(principal, session, request, command_id)
-        words = await self._recorder.cut(session, argv)
+        # Before anything of it is shortened for the record, which could leave half of a secret.
+        texts = [argv, cwd, request.output_file]
+        words, place, output_file = await self._recorder.cut(session, texts)
+        recorded = replace(request, output_file=output_file)
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
@@ -126,7 +130,7 @@ class Executions:
             "command.start",
             actor=principal.name,
             decision="allow",
-            args=excerpts.excerpts(described(command_id, words, cwd, request, timeout)),
+            args=excerpts.excerpts(described(command_id, words, place, recorded, timeout)),
             command_id=command_id,
         )
         session.remember(command)
@@ -264,6 +268,10 @@ class Executions:
         """Ends a foreground command that nobody waits for any more; returns at once."""
         command.collects, command.output = False, None
         self._tasks.spawn(self._cancel(session, command, "client_gone"))
+
+    async def end(self, session: Session, command: Command, reason: str) -> None:
+        """Ends one command: TERM, then KILL. Returns before it has ended."""
+        await self._cancel(session, command, reason)
 
     async def cancel_all(self, session: Session, reason: str) -> None:
         """Ends every command of the session: TERM, then KILL."""

@@ -187,10 +187,10 @@ function sending<N extends Name>(name: N, given: Arguments<N> | undefined = unde
 function segment(part: string, value: string | number | undefined): string {
   const text = String(value ?? "");
   if (!text) throw new ArgumentError(`${part} must not be empty`);
+  // These would be steps of the path, however they are quoted.
+  if (text === "." || text === "..") throw new ArgumentError(`${part} must not be ${text}`);
   try {
-    const quoted = encodeURIComponent(text);
-    // `.` and `..` would count as steps of the path.
-    return /^\.+$/.test(quoted) ? quoted.replaceAll(".", "%2E") : quoted;
+    return encodeURIComponent(text);
   } catch {
     throw new ArgumentError(`${part} has a lone surrogate`);
   }

@@ -2,7 +2,11 @@
 
 export type * from "./generated/contract.js";
 // The classes of these names hide the API's objects, which have other names here.
-export type { Session as SessionInfo, Terminal as TerminalInfo } from "./generated/contract.js";
+export type {
+  Session as SessionInfo,
+  Shell as ShellInfo,
+  Terminal as TerminalInfo,
+} from "./generated/contract.js";
 export type { Answer, Arguments, Body, EventOf, Name, Query } from "./api.js";
 export { Approvals } from "./approvals.js";
 export { Audit } from "./audit.js";
@@ -29,5 +33,6 @@ export type { Messages, RunEvent, RunTerms } from "./runs.js";
 export { Secrets, SessionSecrets } from "./secrets.js";
 export { Session } from "./session.js";
 export { Sessions, type SessionTerms } from "./sessions.js";
+export { Shell, Shells } from "./shells.js";
 export { Terminal, Terminals } from "./terminals.js";
 export { Turns } from "./turns.js";

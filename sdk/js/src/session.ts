@@ -35,6 +35,7 @@ import { Proposals } from "./proposals.js";
 import { resumed } from "./resumed.js";
 import { type Messages, type RunEvent, type RunTerms, Runs } from "./runs.js";
 import { SessionSecrets } from "./secrets.js";
+import { Shells } from "./shells.js";
 import { Terminals } from "./terminals.js";
 import { Turns } from "./turns.js";
 
@@ -57,7 +58,9 @@ export class Session extends Disposable {
   readonly id: string;
   readonly files: Files;
   readonly processes: Processes;
+  readonly shells: Shells;
   readonly terminals: Terminals;
+  readonly shells: Shells;
   readonly turns: Turns;
   readonly ports: Ports;
   readonly proposals: Proposals;
@@ -80,7 +83,9 @@ export class Session extends Disposable {
     this.#path = { session_id: info.id };
     this.files = new Files(api, info.id);
     this.processes = new Processes(api, info.id);
+    this.shells = new Shells(api, info.id);
     this.terminals = new Terminals(api, info.id);
+    this.shells = new Shells(api, info.id);
     this.turns = new Turns(api, info.id);
     this.ports = new Ports(api, info.id);
     this.proposals = new Proposals(api, info.id);
@@ -103,6 +108,19 @@ export class Session extends Disposable {
     options: CallOptions = {},
   ): Promise<Finished> {
     return await runToEnd(this.api, this.id, execBody(command, terms), options);
+  }
+
+  /**
+   * Has bash run a line, such as `cd a && make 2>&1 | tail`, and waits for its end.
+   *
+   * Only at levels that permit any command. Each line begins anew; `shells` keep their state.
+   */
+  async shell(
+    line: string,
+    terms: ExecTerms = {},
+    options: CallOptions = {},
+  ): Promise<Finished> {
+    return await this.exec({ shell: line }, terms, options);
   }
 
   /**
@@ -250,7 +268,12 @@ export class Session extends Disposable {
     return await this.api.call("show_settings", { path: this.#path }, options);
   }
 
-  /** Changes settings. Another permission level ends running commands. */
+  /**
+   * Changes settings: the permission level, which ends running commands, or the time-outs.
+   *
+   * `keep_alive` lengthens the time-outs so that none ends the session for so many seconds from now;
+   * the answer's `deadlines` say when it ends.
+   */
   async setSettings(
     settings: Body<"change_settings">["settings"],
     options?: CallOptions,

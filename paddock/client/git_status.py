@@ -20,15 +20,15 @@ class GitChange:
     """A file that differs from the last commit.
 
     Attributes:
-        path: from the top of the repository; bytes that are not UTF-8 are lone surrogates, as in
-            `os.fsdecode`.
+        file: its path from the top of the repository; bytes that are not UTF-8 are lone surrogates,
+            as in `os.fsdecode`.
         kind: what git tells about it; a copy counts as `renamed`.
         staged: git's letter for the index: `M`, `A`, `D`, `R`, `C`, `T` or `U`; None: unchanged.
         unstaged: the same for the working tree.
         original: where a renamed file was.
     """
 
-    path: str
+    file: str
     kind: ChangeKind
     staged: str | None = None
     unstaged: str | None = None

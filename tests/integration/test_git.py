@@ -3,9 +3,12 @@
 import base64
 import re
 import secrets
+import shlex
 import subprocess
+import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,6 +19,7 @@ from api.app import create_app
 from orchestrator.control_plane import ControlPlane
 from paddock.client import GitError, Paddock, PermissionDeniedError, Session
 from tests.support.cli import run_beside
+from tests.support.documents import blocks
 from tests.support.egress import Names, NamesResolver, certificate, level_with
 from tests.support.git_server import GitServer, make_repository
 from tests.support.plane import opened
@@ -25,7 +29,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOST, PARTLY, OTHER = "git.example", "partly.example", "other.example"
 TOKEN = secrets.token_hex(20)
 AUTHOR = "Ada <ada@example.org>"
-BUILD = Path(__file__).parents[2] / "examples" / "levels" / "build.toml"
+_ROOT = Path(__file__).parents[2]
+BUILD = _ROOT / "examples" / "levels" / "build.toml"
+DOCUMENT = _ROOT / "docs" / "git.md"
 
 _SEARCH = """
 import os, re, sys
@@ -144,7 +150,7 @@ async def test_a_change_is_committed_and_pushed_and_the_token_stays_outside(
     await session.files.write("greet/new file.txt", b"new\n")
 
     status = await session.git.status(place)
-    assert [(each.path, each.kind, each.unstaged) for each in status.changes] == [
+    assert [(each.file, each.kind, each.unstaged) for each in status.changes] == [
         ("greeting.txt", "changed", "M"),
         ("new file.txt", "untracked", None),
     ]
@@ -152,7 +158,7 @@ async def test_a_change_is_committed_and_pushed_and_the_token_stays_outside(
     assert await session.git.diff(place, files=["new file.txt"]) == ""
 
     some = await session.git.commit("new", path=place, author=AUTHOR, files=["new file.txt"])
-    assert [each.path for each in (await session.git.status(place)).changes] == ["greeting.txt"]
+    assert [each.file for each in (await session.git.status(place)).changes] == ["greeting.txt"]
     made = await session.git.commit("Greet all\n\nWhy", path=place, author=AUTHOR)
     status = await session.git.status(place)
     assert (status.commit, status.ahead, status.clean) == (made, 2, True)
@@ -229,6 +235,42 @@ async def test_a_directory_that_is_no_repository_is_told(session: Session) -> No
     with pytest.raises(GitError, match="not a git repository") as caught:
         await session.git.status("empty")
     assert "`path`" in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize("language", ["python", "sh"])
+async def test_what_the_document_says_works(
+    plane: ControlPlane,
+    url: str,
+    client: Paddock,
+    upstream: GitServer,
+    bare: Path,
+    tmp_path: Path,
+    language: str,
+) -> None:
+    (text,) = [each.text for each in blocks(DOCUMENT.read_text()) if each.language == language]
+    for shown, here in (
+        ("https://github.com/our-team/greet", _repository(upstream).removesuffix(".git")),
+        ("github.com", HOST),
+        ("deploy.token", str(tmp_path / "deploy.token")),
+        ("--branch hello", "--branch hello-sh"),
+    ):
+        text = text.replace(shown, here)
+    if language == "python":
+        names: dict[str, Any] = {"p": client, "token": TOKEN}
+        exec(f"async def snippet():\n{textwrap.indent(text, '    ')}", names)
+        await names["snippet"]()
+        assert _git(bare, "log", "-1", "--format=%s", "hello") == "Say hello\n"
+        return
+    (tmp_path / "deploy.token").write_text(TOKEN)
+    web_1 = await client.sessions.create(id="web-1", permission_level="build")
+    key = (plane.settings.state_dir / "admin.key").read_text().strip()
+    for line in text.splitlines():
+        paddock, *words = shlex.split(line)
+        done = await run_beside(*words, "--url", url, "--key", key)
+        assert (paddock, done.status) == ("paddock", 0), (line, done.err)
+        if "clone" in words:
+            await web_1.files.write("greet/greeting.txt", b"hello\n")
+    assert _git(bare, "log", "-1", "--format=%an %s", "hello-sh") == "Ada Say hello\n"
 
 
 async def test_the_command_line_clones_commits_and_pushes(

@@ -41,12 +41,12 @@ def _record(change: GitChange) -> str:
     state = (change.staged or ".") + (change.unstaged or ".")
     modes = "N... 100644 100644 100644"
     if change.kind == "untracked":
-        return f"? {change.path}"
+        return f"? {change.file}"
     if change.kind == "unmerged":
-        return f"u {state} {modes} 100644 {COMMIT} {COMMIT} {COMMIT} {change.path}"
+        return f"u {state} {modes} 100644 {COMMIT} {COMMIT} {COMMIT} {change.file}"
     if change.kind == "renamed":
-        return f"2 {state} {modes} {COMMIT} {COMMIT} R100 {change.path}\0{change.original}"
-    return f"1 {state} {modes} {COMMIT} {COMMIT} {change.path}"
+        return f"2 {state} {modes} {COMMIT} {COMMIT} R100 {change.file}\0{change.original}"
+    return f"1 {state} {modes} {COMMIT} {COMMIT} {change.file}"
 
 
 @given(

@@ -195,4 +195,4 @@ def _letters(change: "GitChange") -> str:
 
 
 def _place(change: "GitChange") -> str:
-    return change.path if change.original is None else f"{change.original} -> {change.path}"
+    return change.file if change.original is None else f"{change.original} -> {change.file}"

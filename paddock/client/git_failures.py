@@ -19,6 +19,7 @@ _UNAUTHORIZED = re.compile(
 _NO_NETWORK = re.compile(r"Could not resolve host")
 _UNTRUSTED = re.compile(r"certificate problem|certificate verif")
 _MOST_LETTERS = 400
+_NO_REPOSITORY = "give `path`, the directory of a clone"
 
 
 class Failed(NamedTuple):
@@ -38,7 +39,8 @@ def explained(
                 "the session's image has no git",
                 "create the session with the image `sandbox`, or another that has git",
             )
-        return Failed(result.error)
+        entered = result.error.startswith("cannot enter directory")
+        return Failed(result.error, _NO_REPOSITORY if entered else None)
     if result.timed_out:
         return Failed(f"git {operation} did not end in time", "give it a longer timeout")
     said = f"{result.stdout}\n{result.stderr}"
@@ -84,7 +86,7 @@ def _remedy(said: str) -> str | None:
     if "tell me who you are" in said:
         return "give `author` as `Name <address>`"
     if "not a git repository" in said:
-        return "give `path`, the directory of a clone"
+        return _NO_REPOSITORY
     if "[rejected]" in said or "fetch first" in said:
         return "the branch has commits that are not here: fetch and merge them first"
     return None

@@ -97,4 +97,5 @@ def test_an_unknown_failure_is_the_line_that_says_what_is_wrong() -> None:
     assert explained("add", result()).what == "git add failed: it ended with 128"
     assert len(explained("add", result("fatal: " + "x" * 10**6)).what) < 500
     assert explained("add", result(timed_out=True)).remedy == "give it a longer timeout"
-    assert explained("add", result(error="cannot enter directory 'x'")).what.startswith("cannot")
+    entered = explained("add", result(error="cannot enter directory 'x'"))
+    assert entered == Failed("cannot enter directory 'x'", "give `path`, the directory of a clone")

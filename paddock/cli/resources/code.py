@@ -33,9 +33,9 @@ async def run(
     session: SessionId,
     code: Annotated[str, typer.Argument(metavar="CODE", help="The cell; - reads a file's text.")],
     language: _Language = None,
-    context: Annotated[
+    within: Annotated[
         str | None,
-        typer.Option("--context", "-c", metavar="NAME", help="By default the language's own."),
+        typer.Option("--in", metavar="NAME", help="The context; by default the language's own."),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Until it is interrupted.")
@@ -48,7 +48,7 @@ async def run(
     """Run a cell, and print what comes of it; the exit code is 1 unless it ends well."""
     text = sys.stdin.read() if code == "-" else code
     found = await (await paddock.sessions.get(session)).run_code(
-        text, language=language, context=context, timeout=timeout
+        text, language=language, context=within, timeout=timeout
     )
     pictures = [value.png_bytes for value in found.results if value.png is not None]
     if png is not None and pictures:

@@ -10,6 +10,7 @@ from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.kernel import Kernel
 from sandbox_agent.enforce.libraries import Libraries
+from sandbox_agent.files import operations
 from sandbox_agent.files.transfers import Transfers
 from sandbox_agent.net.forwarder import Forwarder
 from sandbox_agent.net.ports import Ports
@@ -67,6 +68,7 @@ class Session:
             "ports": self._ports.start,
             "file.open": self._transfers.open,
             "file.digest": functools.partial(self._transfers.digest, self.guards.held),
+            "file.changes": self._transfers.changes,
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,
             "file.close": self._transfers.close,
@@ -76,7 +78,7 @@ class Session:
             "go": self._executor.go,
             "drop": self._executor.drop,
         }
-        for name in ("list", "stat", "mkdir", "delete", "move", "symlink"):
+        for name in operations.NAMES:
             self.methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def prepare(self) -> None:

@@ -9,7 +9,7 @@ from scripts.markdown import table
 
 _EXAMPLE = re.compile(r"Example: `(.+)`")
 # Documented once for all commands.
-_SHARED = {"--url", "--key", "--key-file", "--help"}
+_SHARED = {"--url", "--key", "--key-file", "--context", "--help"}
 # How the tests treat a command's example.
 _NOTES = {
     "paddock serve": "<!-- not run: the examples use a control plane that is already running -->\n",
@@ -18,7 +18,11 @@ _NOTES = {
     "paddock restore": "<!-- not run: no control plane may be running -->\n",
     "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",
+    "paddock files watch": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
+    "paddock login": "<!-- not run: it stores a key -->\n",
+    "paddock context use": "<!-- exit: 2 -->\n",
+    "paddock context rm": "<!-- exit: 2 -->\n",
     "paddock shell": "<!-- not run: it needs a terminal -->\n",
     "paddock attach": "<!-- exit: 5 -->\n",
     "paddock output": "<!-- exit: 5 -->\n",

@@ -15,7 +15,7 @@ compile --extra dev --output-file requirements-dev.lock "$@"
 compile --constraint requirements-dev.lock --output-file requirements.lock "$@"
 
 # What the tests install for programs in sandboxes, whose Python has this version.
-for name in jupyter streamlit; do
+for name in jupyter jupyterlab streamlit; do
     more=()
     if [ "$name" = streamlit ]; then more=(--no-deps); fi
     .venv/bin/python -m uv pip compile --quiet --python-version 3.11 "${more[@]}" \

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from api.cli import machine, tools
 from paddock.cli.exits import Failure, Status
 from paddock.cli.server import Server
+from paddock.connect.errors import NoAddressError
 
 if TYPE_CHECKING:
     from orchestrator.settings.settings import Settings
@@ -18,7 +19,7 @@ def _settings() -> "Settings":
     try:
         return load_settings()
     except ConfigError as error:
-        raise Failure(str(error), status=Status.USAGE) from None
+        raise NoAddressError(str(error)) from None
 
 
 def _find_url() -> str:
@@ -33,10 +34,10 @@ def _check_announced() -> None:
 
     settings = _settings()
     if instance_url.announced_url(settings) is None:
-        raise Failure(
+        raise NoAddressError(
             f"no control plane of the state directory {settings.state_dir} listens",
             "`paddock serve` starts one; --url or PADDOCK_URL names another",
-            Status.UNREACHABLE,
+            listens=False,
         )
 
 

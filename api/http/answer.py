@@ -21,7 +21,6 @@ from api.shape.answers import (
     Printed,
     Recording,
     Text,
-    Verified,
 )
 from paddock.contract.base import Model
 
@@ -39,7 +38,7 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             response.headers.update(answer.headers)
             return response
         case Empty():
-            return web.Response(status=answer.STATUS)
+            return web.Response(status=answer.STATUS, headers=answer.headers)
         case Text(text, content_type):
             body = text.encode() if isinstance(text, str) else text
             return web.Response(body=body, headers={"Content-Type": content_type})
@@ -116,14 +115,9 @@ async def _pieces(
 
 
 async def _download(request: web.Request, answer: Download) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
-    permissions, modified = Download.HEADERS
-    response.headers[permissions] = f"{answer.permissions:04o}"
-    if answer.modified is not None:
-        response.headers[modified] = str(answer.modified)
+    headers = {"Content-Type": answer.MEDIA, **answer.headers}
+    response = web.StreamResponse(status=answer.STATUS, headers=headers)
     response.content_length = answer.size
-    if isinstance(answer, Verified):
-        response.headers["ETag"] = f'"{answer.content_hash}"'
     with answer.held:
         await stream.begin(request, response)
         if not await _send(request, response, answer):

@@ -16,6 +16,7 @@ from api.http.body import UPLOAD_PACE, arriving, check_encoding, is_small, read_
 from api.http.bounds import Bounds, UnreadBody
 from api.http.middleware import PRINCIPAL, REQUEST_ID
 from api.http.sockets import check_handshake
+from api.shape import preconditions
 from api.shape.access import Access
 from api.shape.context import Context, Kept, Shared, Work
 from api.shape.objects import validated
@@ -98,6 +99,7 @@ def _context(
         request.headers.get("Last-Event-ID"),
         request.headers.get("Mcp-Session-Id"),
         request.headers.get("MCP-Protocol-Version"),
+        {name: request.headers[name] for name in preconditions.HEADERS if name in request.headers},
         kept,
         spend,
     )

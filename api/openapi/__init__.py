@@ -37,6 +37,7 @@ _TAGS = {
     "Sessions": "A session has a permission level, a workspace and a sandbox.",
     "Commands": "Commands of a session. No shell reads a command; it is run as it is.",
     "Shells": "Shells that keep their directory, variables and jobs between commands.",
+    "Code": "Cells of Python and other languages, in contexts that keep names from cell to cell.",
     "Terminals": "Interactive tools of a session, and their transcripts.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",
@@ -62,7 +63,9 @@ _HEADERS = {
     "WWW-Authenticate": ("The required scheme.", True),
     "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", True),
     "X-Paddock-Modified": ("When the file was changed last: seconds since 1970-01-01.", False),
-    "ETag": ("The sha256 of the bytes, in quotes.", True),
+    "ETag": ("The version, in quotes; of a context pack's file the sha256.", False),
+    "Accept-Ranges": ("Always `bytes`.", True),
+    "Content-Range": ("Which bytes these are, and of how many.", True),
     "X-Paddock-Skipped": ("How many entries are left out of the archive.", True),
     "X-Paddock-Skipped-Names": ("The first of them, as a JSON array of strings.", True),
     "Retry-After": ("Seconds to wait before a retry, if known.", False),
@@ -132,7 +135,22 @@ def _parameters() -> dict[str, Any]:
         "description": "The last event that was received; takes precedence over `after`.",
         "schema": {"type": "string", "pattern": "^[0-9]{1,18}$", "maxLength": 18},
     }
-    return {each["name"]: each for each in (*in_path, last_event)}
+    of_files = (
+        _header("If-Match", "Entity tags, or `*`: the file must be one of these versions."),
+        _header("If-None-Match", "Entity tags, or `*`: the file must be none of these versions."),
+        _header("Range", "One range, `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`."),
+    )
+    return {each["name"]: each for each in (*in_path, last_event, *of_files)}
+
+
+def _header(name: str, description: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": {"type": "string", "maxLength": 2048},
+    }
 
 
 def _in_path(name: str, description: str, pattern: str, example: str) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def _operation(operation: Operation) -> Schema:
     parameters = [] if operation.query is None else query_parameters(operation.query)
     if operation.resumable:
         parameters.append({"$ref": "#/components/parameters/Last-Event-ID"})
+    parameters += [{"$ref": f"#/components/parameters/{name}"} for name in operation.headers]
     if parameters:
         described["parameters"] = parameters
     if body := _request_body(operation):
@@ -140,9 +141,10 @@ def _schema(reply: Reply) -> Schema:
 def _event_stream(events: Events) -> Schema:
     """Server-Sent Events; the schema describes one event, before its `data` is parsed."""
     kinds = [_event(name, model) for name, model in events.kinds.items()]
-    schema: Schema = {
-        "description": f"One event. Its `id` is {events.position}, the position to resume at."
-    }
+    resumes = f"Its `id` is {events.position}, the position to resume at."
+    if events.position is None:
+        resumes = "It has no `id`: a client that connects again has missed what happened meanwhile."
+    schema: Schema = {"description": f"One event. {resumes}"}
     schema |= kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
     return {"schema": schema, "examples": {"stream": {"value": _sample(events)}}}
 

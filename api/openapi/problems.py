@@ -51,6 +51,11 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
         "Budget exceeded: commands (100/100)",
         {"kind": "commands", "limit": 100, "consumed": 100},
     ),
+    "precondition_failed": (
+        "is not the version that If-Match or If-None-Match names: notes.txt; read it again",
+        {},
+    ),
+    "range_not_satisfiable": ("the file has 12 bytes", {}),
     "too_large": ("the body is over the limit", {}),
     "rate_limited": (
         "requests_per_second of this key is 50: ask again in 0.02 s",

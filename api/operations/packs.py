@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 from api.operations.sessions import created
 from api.shape.access import Access
-from api.shape.answers import Created, Verified
+from api.shape.answers import Created, Download
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.packs import pack_of, pack_state
@@ -31,7 +31,7 @@ _REFINING = (
     errors=(*WORK_ERRORS, "too_large"),
     examples={"file": {"path": "src/login.py"}},
 )
-async def read_packed_file(context: Context, files: Files, body: ReadBody) -> Verified:
+async def read_packed_file(context: Context, files: Files, body: ReadBody) -> Download:
     """Returns the file's bytes after comparing them with the pack; a read that misses ends the
     session, unless its pack says otherwise."""
     session, work = context.session(), context.work
@@ -42,13 +42,13 @@ async def read_packed_file(context: Context, files: Files, body: ReadBody) -> Ve
             lambda download: work.detach(download.close()),
         )
         held.callback(lambda: work.detach(opened.close()))
-        return Verified(
+        return Download(
             opened.size,
             opened.permissions,
             opened.modified,
             opened.chunks(),
             held.pop_all(),
-            opened.content_hash or "",
+            opened.content_hash,
         )
 
 

@@ -64,9 +64,15 @@ class Conversed(Answer[M]):
 
 
 class Empty:
-    """A success that has nothing to say."""
+    """A success that has nothing to say, but in its headers."""
 
     STATUS: ClassVar[HTTPStatus]
+    HEADERS: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that `HEADERS` names."""
+        return {}
 
 
 class Taken(Empty):
@@ -79,6 +85,47 @@ class Removed(Empty):
     """Something has ended."""
 
     STATUS = HTTPStatus.NO_CONTENT
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified(Empty):
+    """The caller has this version of a file already."""
+
+    STATUS = HTTPStatus.NOT_MODIFIED
+    HEADERS = ("ETag",)
+
+    version: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The version."""
+        return {"ETag": f'"{self.version}"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Described(Empty):
+    """What a download of a file would say of it."""
+
+    STATUS = HTTPStatus.OK
+    HEADERS = ("Accept-Ranges", "ETag", "X-Paddock-Permissions", "X-Paddock-Modified")
+
+    size: int
+    permissions: int
+    modified: int
+    version: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Size, version, permissions and time."""
+        ranges, etag, permissions, modified = self.HEADERS
+        return {
+            "Content-Type": BYTES,
+            "Content-Length": str(self.size),
+            ranges: "bytes",
+            etag: f'"{self.version}"',
+            permissions: f"{self.permissions:04o}",
+            modified: str(self.modified),
+        }
 
 
 class Unready(Answer[M]):
@@ -114,25 +161,57 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file's bytes: exactly `size`, or the connection is cut. `held` is closed at the end."""
+    """A file's bytes: exactly `size`, or the connection is cut. `held` is closed at the end.
 
+    `version` is the file's entity tag, if its sandbox reports it.
+    """
+
+    STATUS: ClassVar[HTTPStatus] = HTTPStatus.OK
     MEDIA: ClassVar[str] = BYTES
-    HEADERS: ClassVar[tuple[str, ...]] = ("X-Paddock-Permissions", "X-Paddock-Modified")
+    HEADERS: ClassVar[tuple[str, ...]] = (
+        *("X-Paddock-Permissions", "X-Paddock-Modified"),
+        *("Accept-Ranges", "ETag"),
+    )
 
     size: int
     permissions: int
     modified: int | None
     chunks: AsyncIterator[bytes]
     held: ExitStack
+    version: str | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that `HEADERS` names."""
+        return _facts(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Verified(Download):
-    """A file's bytes, whose hash is known."""
+class PartialDownload(Download):
+    """A part of a file: `size` bytes from `start` on, of `total`."""
 
-    HEADERS: ClassVar[tuple[str, ...]] = (*Download.HEADERS, "ETag")
+    STATUS: ClassVar[HTTPStatus] = HTTPStatus.PARTIAL_CONTENT
+    HEADERS: ClassVar[tuple[str, ...]] = (*Download.HEADERS, "Content-Range")
 
-    content_hash: str
+    start: int = 0
+    total: int = 0
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the whole file, and which part it is."""
+        last = self.start + self.size - 1
+        return {**_facts(self), "Content-Range": f"bytes {self.start}-{last}/{self.total}"}
+
+
+def _facts(answer: Download) -> dict[str, str]:
+    """What the headers of a download say of its file."""
+    permissions, modified, ranges, etag = Download.HEADERS
+    known = {permissions: f"{answer.permissions:04o}", ranges: "bytes"}
+    if answer.modified is not None:
+        known[modified] = str(answer.modified)
+    if answer.version is not None:
+        known[etag] = f'"{answer.version}"'
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,8 +124,9 @@ class Context:
     `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
     `last_event` is the position of the last one that it received. `allowed` returns whether the
     caller's credential is still valid and sufficient. `mcp_session` and `mcp_version` are headers
-    of the Model Context Protocol. `kept` is what all requests share. `spend` counts one more
-    request of the caller; it raises RateLimitedError.
+    of the Model Context Protocol, `preconditions` those about versions and parts of files. `kept`
+    is what all requests share. `spend` counts one more request of the caller; it raises
+    RateLimitedError.
     """
 
     shared: Shared
@@ -138,6 +139,7 @@ class Context:
     last_event: str | None = None
     mcp_session: str | None = None
     mcp_version: str | None = None
+    preconditions: Mapping[str, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
     spend: Callable[[], None] = lambda: None
 

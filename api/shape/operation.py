@@ -56,11 +56,11 @@ class Events:
     """A stream of Server-Sent Events.
 
     `kinds` maps event names to the type of their `data`; an empty name stands for all others.
-    `position` describes what their ids count, if a client can resume.
+    `position` describes what their ids count; None: they have none, and nobody can resume.
     """
 
     kinds: Mapping[str, type[Model]]
-    position: str
+    position: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Operation:
     `stops` determines from the context, the body and the services that it names whether the
     request stops something; such a request is not counted. `restores`: it needs the
     session's sandbox, so a suspended session gets one again first. `own_origin`: no page of
-    another origin may call it. `frames`: it is a WebSocket.
+    another origin may call it. `frames`: it is a WebSocket. `headers`: those that it reads.
     """
 
     method: str
@@ -125,6 +125,7 @@ class Operation:
     restores: bool
     own_origin: bool
     frames: Frames | None
+    headers: tuple[str, ...]
 
     @property
     def socket(self) -> bool:
@@ -153,7 +154,10 @@ class Operation:
     @property
     def resumable(self) -> bool:
         """Whether its events can be resumed with `Last-Event-ID`."""
-        return self.method == "GET" and any(reply.events for reply in self.replies.values())
+        return self.method == "GET" and any(
+            reply.events is not None and reply.events.position is not None
+            for reply in self.replies.values()
+        )
 
 
 def operation(
@@ -172,6 +176,7 @@ def operation(
     restores: bool = False,
     own_origin: bool = False,
     frames: Frames | None = None,
+    headers: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
@@ -206,6 +211,7 @@ def operation(
             restores=restores,
             own_origin=own_origin,
             frames=frames,
+            headers=headers,
         )
         return handler
 
@@ -259,10 +265,12 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
     if origin is EventStream:
         return HTTPStatus.OK, Reply("", events=events)
     if issubclass(origin, Empty):
-        return origin.STATUS, Reply("", media_type=NOTHING)
+        return origin.STATUS, Reply("", media_type=NOTHING, headers=origin.HEADERS)
     if issubclass(origin, Answer):
         return origin.STATUS, Reply("", models, headers=origin.HEADERS)
-    if issubclass(origin, Download | Packed):
+    if issubclass(origin, Download):
+        return origin.STATUS, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
+    if issubclass(origin, Packed):
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Attached | Exchange):
         return origin.STATUS, Reply("", models)

@@ -17,6 +17,8 @@ STATUSES = {
     "busy": HTTPStatus.CONFLICT,
     "max_refinements_exceeded": HTTPStatus.CONFLICT,
     "session_terminated": HTTPStatus.GONE,
+    "precondition_failed": HTTPStatus.PRECONDITION_FAILED,
+    "range_not_satisfiable": HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "misdirected_request": HTTPStatus.MISDIRECTED_REQUEST,
     "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
@@ -28,11 +30,15 @@ STATUSES = {
     "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 
+_PHRASES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Content Too Large",
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "Range Not Satisfiable",
+}
+
 
 def title(status: HTTPStatus) -> str:
-    """The status phrase; Python 3.13 changed the one for 413."""
-    too_large = status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    return "Content Too Large" if too_large else status.phrase
+    """The status phrase; Python 3.13 changed those for 413 and 416."""
+    return _PHRASES.get(status) or status.phrase
 
 
 def document(error: PaddockError, request_id: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from orchestrator.state.requests import NewTimeouts
 from orchestrator.state.secret import Holder
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.code.context import CodeContext
+from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.terminals import Terminals
 from paddock.contract.approvals import ApprovalBody
@@ -99,6 +101,24 @@ def closes_port(context: Context, body: None = None) -> bool:
     if session is None:
         return False
     return any(str(number) == context.path["port"] for number in session.ports.open)
+
+
+def interrupts_code(context: Context, body: NoBody, contexts: Contexts) -> bool:
+    """Whether the context executes a cell that is not being stopped yet."""
+    cell = next((each.cell for each in _code_contexts(context, contexts)), None)
+    return cell is not None and not cell.stopping.done()
+
+
+def removes_code_context(context: Context, body: None, contexts: Contexts) -> bool:
+    """Whether the context's program runs."""
+    return any(each.alive for each in _code_contexts(context, contexts))
+
+
+def _code_contexts(context: Context, contexts: Contexts) -> list[CodeContext]:
+    """The context of the path, if there is one."""
+    session = _session(context)
+    found = [] if session is None else contexts.listed(session)
+    return [each for each in found if each.name == context.path["name"]]
 
 
 def removes_secret(context: Context, body: None, secrets: ProxySecrets) -> bool:

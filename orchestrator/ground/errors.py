@@ -102,6 +102,18 @@ class TooLargeError(PaddockError):
     code = "too_large"
 
 
+class PreconditionFailedError(PaddockError):
+    """A file is not in the version that `If-Match` or `If-None-Match` names."""
+
+    code = "precondition_failed"
+
+
+class RangeNotSatisfiableError(PaddockError):
+    """The file has no byte of the range."""
+
+    code = "range_not_satisfiable"
+
+
 class SandboxUnavailableError(PaddockError):
     """The sandbox agent does not answer; the call may be repeated."""
 

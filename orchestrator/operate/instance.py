@@ -46,9 +46,12 @@ from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.shares import Streams
 from orchestrator.sessions.tickets import Tickets
 from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.code.cells import Cells
+from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
@@ -103,8 +106,11 @@ class Instance:
     memory: Memory
     models: Models
     executions: Executions
+    contexts: Contexts
+    cells: Cells
     files: Files
     file_archives: FileArchives
+    file_trees: FileTrees
     approvals: Approvals
     terminals: Terminals
     governed_commands: GovernedCommands

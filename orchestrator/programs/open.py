@@ -55,7 +55,7 @@ def open_programs(
     spawning = Spawning(rules.keys, rules.levels, rules.session_policies, record.recorder, sessions)
     spawned_runs = SpawnedRuns(spawning, sessions)
     services = Services(
-        *(work.files, work.executions, work.models),
+        *(work.files, work.file_trees, work.executions, work.models),
         proposals.for_program,
         rollbacks.roll_back,
         sessions.suspensions.using,
@@ -66,6 +66,7 @@ def open_programs(
         work.session_tools,
         host_tools,
         spawned_runs.run,
+        work.kept_shells,
     )
     turns = SessionTurns(ground.database, record.recorder, record.budgets, services, ground.lag)
     spawned_runs.run_in(turns)

@@ -74,6 +74,7 @@ class Recovery:
         self._engine = host.engine
         self._recorder = record.recorder
         self._executions = work.executions
+        self._cells = work.cells
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
         self._sessions = sessions
@@ -155,6 +156,7 @@ class Recovery:
         else:
             session.commands = await latest_commands(self._database, session.key)
             self._sessions.registry.add(session)
+            await self._cells.record_lost(session)
             await self._proposals.recover(session)
             if row.suspension is not None:
                 await self._sessions.suspensions.recover(session, row.suspension)
@@ -212,6 +214,7 @@ class Recovery:
             # What its agent reports may end it meanwhile, and its commands with it.
             with suppress(SessionTerminatedError, BudgetExceededError):
                 await self._executions.reconcile(session)
+        await self._cells.end_left(session)
 
     async def _complete_miss(self, session: Session) -> None:
         """Carries out what a recorded miss of its context pack leads to."""

@@ -69,6 +69,8 @@ class Command:
     signals: set[int] = field(default_factory=set)
     # Whether its printed output is kept as evidence, which reads it at the end.
     captured: bool = False
+    # Whether it waits to be given work, as the program of a code context between cells.
+    waits: bool = False
     # The task that keeps evidence of it, if any.
     keeping: asyncio.Task[None] | None = None
     # Whether a caller waits for its end together with its output, and the output that came with the

@@ -158,8 +158,11 @@ class Session:
 
     @property
     def at_work(self) -> int:
-        """The number of commands and terminals that are busy; a tool at its prompt is not."""
-        return len(self.running) + self.busy_terminals
+        """The number of commands and terminals that are busy.
+
+        A tool at its prompt is not, and neither is a code context between cells.
+        """
+        return sum(not command.waits for command in self.running) + self.busy_terminals
 
     @property
     def works(self) -> bool:

@@ -10,11 +10,14 @@ from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Approvals
+from orchestrator.work.code.cells import Cells
+from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_archives import FileArchives
 from orchestrator.work.files.file_requests import FileRequests
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
@@ -33,8 +36,11 @@ class WorkFloor:
     memory: Memory
     models: Models
     executions: Executions
+    contexts: Contexts
+    cells: Cells
     files: Files
     file_archives: FileArchives
+    file_trees: FileTrees
     approvals: Approvals
     terminals: Terminals
     captures: Captures
@@ -62,6 +68,9 @@ def open_work(
         *(settings.mounts, ground.aside),
     )
     closers.push_async_callback(executions.close)
+    contexts = Contexts(recorder, executions)
+    cells = Cells(ground.database, recorder, record.budgets, executions, contexts)
+    closers.push_async_callback(cells.close)
     # Before the commands: it waits for sessions that are being ended, and with them their commands.
     closers.push_async_callback(sandbox.firewall.close)
     file_requests = FileRequests(recorder, sandbox.firewall)
@@ -86,8 +95,11 @@ def open_work(
         Memory(ground.database, recorder),
         models,
         executions,
+        contexts,
+        cells,
         files,
         FileArchives(file_requests),
+        FileTrees(file_requests, ground.aside),
         approvals,
         terminals,
         captures,

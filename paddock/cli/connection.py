@@ -1,7 +1,6 @@
 """Commands that use a control plane: its URL, the key, and the lifetime of the connection."""
 
 import inspect
-import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,20 +12,30 @@ import typer
 
 from paddock.cli.exits import SIGNALLED, Failure, Status
 from paddock.cli.server import server
+from paddock.connect.address import KEY_VARIABLE, URL_VARIABLE, find_address
+from paddock.connect.contexts import load_contexts
+from paddock.connect.errors import NoAddressError
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
 
-KEY_VARIABLE = "PADDOCK_KEY"
-_MAX_KEY_BYTES = 4096
+
+def complete_context(incomplete: str) -> list[str]:
+    """Names of contexts, for shell completion."""
+    try:
+        names = load_contexts().by_name
+    except NoAddressError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
 
 _Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        envvar="PADDOCK_URL",
         metavar="URL",
-        help="The control plane; by default that of the state directory.",
+        help=f"The control plane; by default that of {URL_VARIABLE}, of the context, or of the "
+        "state directory.",
     ),
 ]
 _Key = Annotated[
@@ -45,6 +54,15 @@ _KeyFile = Annotated[
         help="A file with the key; by default admin.key in the state directory.",
     ),
 ]
+_Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="A control plane that `paddock login` has stored, with its key.",
+        autocompletion=complete_context,
+    ),
+]
 
 P = ParamSpec("P")
 
@@ -56,14 +74,23 @@ class Connection:
     url: str | None
     key: str | None
     key_file: Path | None
+    context: str | None = None
 
     def open(self) -> "Paddock":
         """A client; it sends nothing yet. Raises: Failure."""
         from paddock.client import Paddock
 
         try:
-            url = find_url(self.url)
-            return Paddock(url, find_key(self.key, self.key_file, named=self.url is not None))
+            found = find_address(
+                *(self.url, self.key),
+                key_file=self.key_file,
+                context=self.context,
+                local=server(),
+            )
+            return Paddock(found.url, found.key)
+        except NoAddressError as error:
+            status = Status.USAGE if error.listens else Status.UNREACHABLE
+            raise Failure(error.what, error.remedy, status) from None
         except ValueError as error:
             raise Failure(str(error), status=Status.USAGE) from None
 
@@ -93,56 +120,22 @@ def perhaps_remote(
 def _command(
     run: Callable[..., Awaitable[int | None]], like: Callable[..., Any]
 ) -> Callable[..., None]:
-    def command(url: str | None, key: str | None, key_file: Path | None, **arguments: Any) -> None:
+    def command(
+        url: str | None,
+        key: str | None,
+        key_file: Path | None,
+        context: str | None,
+        **arguments: Any,
+    ) -> None:
         # Not loaded if a command only shows its help.
         import asyncio
 
-        work = run(Connection(url, key, key_file), **arguments)
+        work = run(Connection(url, key, key_file, context), **arguments)
         if status := asyncio.run(_interruptible(work)):
             raise typer.Exit(status)
 
     _describe(command, like)
     return command
-
-
-def find_url(url: str | None) -> str:
-    """The URL from the option or the environment, or of the state directory's control plane.
-
-    Raises: Failure.
-    """
-    return url if url is not None else server().find_url()
-
-
-def find_key(key: str | None, key_file: Path | None, *, named: bool = True) -> str:
-    """The key from the option, the option's file, the environment, or the state directory.
-
-    Unless the user has named the control plane, the state directory's key is sent only to the
-    control plane that has recorded there where it listens: any program may listen at the default
-    address. Raises: Failure.
-    """
-    if key is not None:
-        return key
-    if key_file is None:
-        if from_environment := os.environ.get(KEY_VARIABLE):
-            return from_environment
-        found = server().find_key()
-        if not named:
-            server().check_announced()
-        if isinstance(found, str):
-            return found
-        key_file = found
-    try:
-        with key_file.open("rb") as file:
-            text = file.read(_MAX_KEY_BYTES).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise Failure(
-            f"no key: {key_file}: {error.strerror}",
-            f"set {KEY_VARIABLE}, or give --key-file FILE",
-            Status.USAGE,
-        ) from None
-    if not text:
-        raise Failure(f"no key: {key_file} is empty", status=Status.USAGE)
-    return text
 
 
 async def _interruptible(work: Awaitable[int | None]) -> int | None:
@@ -172,7 +165,10 @@ def _describe(command: Callable[..., None], action: Callable[..., Any]) -> None:
     """Gives the command the action's name, text and parameters, and the connection options."""
     _client, *own = inspect.signature(action).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
-    connection = (("url", _Url, None), ("key", _Key, None), ("key_file", _KeyFile, None))
+    connection = (
+        *(("url", _Url, None), ("key", _Key, None), ("key_file", _KeyFile, None)),
+        ("context", _Context, None),
+    )
     parameters = [parameter.replace(kind=keyword) for parameter in own] + [
         inspect.Parameter(name, keyword, default=default, annotation=annotation)
         for name, annotation, default in connection

@@ -9,9 +9,9 @@ from typing import NoReturn
 import typer
 
 from paddock.cli.exits import Failure, Status
+from paddock.connect.address import GROUP
+from paddock.connect.errors import NoAddressError
 
-# The entry point group that names an installed server's `Server`.
-GROUP = "paddock.server"
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _MACHINE = {
     "serve": "Run the control plane here.",
@@ -34,7 +34,7 @@ class Server:
     """The commands that act on this machine, and the settings that other commands use.
 
     `find_url` and `find_key` (the key, or its file) are those of the state directory's control
-    plane; they raise Failure. `check_announced` raises Failure if that control plane has not told
+    plane; they raise NoAddressError. `check_announced` raises it if that control plane has not told
     where it listens. `tool_names` lists this machine's oneshot tools. `explain` translates
     the server's exceptions; None for any other.
     """
@@ -97,8 +97,10 @@ def _refusal(command: str) -> Callable[[], None]:
 
 
 def _no_url() -> NoReturn:
-    raise Failure("no control plane is named", "set PADDOCK_URL, or give --url URL", Status.USAGE)
+    raise NoAddressError(
+        "no control plane is named", "set PADDOCK_URL, give --url URL, or `paddock login URL`"
+    )
 
 
 def _no_key() -> NoReturn:
-    raise Failure("no key", "set PADDOCK_KEY, or give --key-file FILE", Status.USAGE)
+    raise NoAddressError("no key", "set PADDOCK_KEY, give --key-file FILE, or `paddock login URL`")

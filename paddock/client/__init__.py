@@ -13,6 +13,7 @@ async with Paddock(url, key) as p:
 ```
 """
 
+from paddock.client.code import CodeEvent, CodeOutput
 from paddock.client.errors import (
     ApprovalPendingError,
     ArgumentError,
@@ -36,6 +37,8 @@ from paddock.client.errors import (
     PaddockAPIError,
     PaddockError,
     PermissionDeniedError,
+    PreconditionFailedError,
+    RangeNotSatisfiableError,
     RateLimitedError,
     SandboxUnavailableError,
     SessionTerminatedError,
@@ -56,6 +59,14 @@ from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
 from paddock.contract.audit import Archive, ArchiveRun, AuditEvent, AuditStats, AuditVerdict
 from paddock.contract.budget import Budget
+from paddock.contract.code import (
+    CodeContext,
+    CodeError,
+    CodeExit,
+    CodeResult,
+    CodeStarted,
+    CodeValue,
+)
 from paddock.contract.commands import (
     AuditPosition,
     Command,
@@ -130,6 +141,14 @@ __all__ = [
     "BudgetExceededError",
     "BusyError",
     "CapacityExhaustedError",
+    "CodeContext",
+    "CodeError",
+    "CodeEvent",
+    "CodeExit",
+    "CodeOutput",
+    "CodeResult",
+    "CodeStarted",
+    "CodeValue",
     "Command",
     "CommandEvidence",
     "CommandOutput",
@@ -185,8 +204,10 @@ __all__ = [
     "PaddockSync",
     "PermissionDeniedError",
     "Port",
+    "PreconditionFailedError",
     "Proposal",
     "Proposals",
+    "RangeNotSatisfiableError",
     "RateLimitedError",
     "Readiness",
     "Run",

@@ -159,6 +159,18 @@ class BudgetExceededError(PaddockAPIError):
     code = "budget_exceeded"
 
 
+class PreconditionFailedError(PaddockAPIError):
+    """The file is not in the version that was named: somebody else has changed it."""
+
+    code = "precondition_failed"
+
+
+class RangeNotSatisfiableError(PaddockAPIError):
+    """The file has no byte of the range."""
+
+    code = "range_not_satisfiable"
+
+
 class TooLargeError(PaddockAPIError):
     """The request exceeds a limit."""
 
@@ -221,6 +233,8 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
         MaxRefinementsError,
         SessionTerminatedError,
         BudgetExceededError,
+        PreconditionFailedError,
+        RangeNotSatisfiableError,
         TooLargeError,
         RateLimitedError,
         SandboxUnavailableError,

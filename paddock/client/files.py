@@ -9,8 +9,9 @@ from typing import BinaryIO
 
 from paddock.client import directories
 from paddock.client.answers import read
-from paddock.client.errors import LimitError
-from paddock.client.faces import F, Face, Link, method, stream
+from paddock.client.errors import ArgumentError, LimitError
+from paddock.client.faces import F, Link, method, stream
+from paddock.client.file_trees import FileTrees, conditions
 from paddock.client.local_directory import draft_of
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress
@@ -26,7 +27,7 @@ _MODIFIED_HEADER = "X-Paddock-Modified"
 Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 
 
-class Files(Face[F]):
+class Files(FileTrees[F]):
     """File operations. Paths are relative to the workspace, or absolute below /workspace.
 
     At levels that allow any command, other files can be read, and files in /tmp written. All
@@ -40,15 +41,21 @@ class Files(Face[F]):
         self._path = f"{path}/files"
 
     @method
-    async def read(self, path: str, *, max_bytes: int = GIB) -> bytes:
-        """A file's content. Raises: LimitError if it has more than `max_bytes`."""
-        content = bytearray()
-        async with aclosing(pieces(self._api, self._path, path)) as arriving:
-            async for piece in arriving:
-                content += piece
-                if len(content) > max_bytes:
-                    raise LimitError(f"{path} has more than {max_bytes} bytes")
-        return bytes(content)
+    async def read(
+        self, path: str, *, max_bytes: int = GIB, offset: int = 0, length: int | None = None
+    ) -> bytes:
+        """A file's content, or `length` bytes of it from `offset` on; -N: the last N bytes.
+
+        Raises: LimitError if that is more than `max_bytes`; RangeNotSatisfiableError if the file
+        has none of these bytes.
+        """
+        wanted = byte_range(offset, length)
+        return await content_of(self._api, self._path, path, max_bytes, wanted)
+
+    @method
+    async def read_text(self, path: str, *, max_bytes: int = GIB, encoding: str = "utf-8") -> str:
+        """A file's text. Raises: UnicodeDecodeError; LimitError for more than `max_bytes`."""
+        return (await content_of(self._api, self._path, path, max_bytes, {})).decode(encoding)
 
     @stream
     def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
@@ -76,6 +83,8 @@ class Files(Face[F]):
         permissions: int | None = None,
         parents: bool = False,
         modified: int | None = None,
+        if_match: str | None = None,
+        create: bool = False,
     ) -> int:
         """Writes a file, completely or not at all; returns its size in bytes.
 
@@ -83,11 +92,15 @@ class Files(Face[F]):
         and keeps its mode unless `permissions` (such as 0o755) are given. Directories must exist,
         unless `parents` creates them. `modified` is the time of its last change, in seconds since
         1970-01-01; None: now.
+
+        `if_match`: only if the file is still in the version of this `etag` of `stat`; `create`:
+        only if there is no file. Raises: PreconditionFailedError otherwise.
         """
         return await put(
             *(self._api, self._path, path, content, "overwrite", permissions),
             parents=parents,
             modified=modified,
+            headers=conditions(if_match, create=create),
         )
 
     @method
@@ -115,14 +128,15 @@ class Files(Face[F]):
         await self._api.json("POST", f"{self._path}/move", body=body)
 
     @method
-    async def delete(self, path: str) -> None:
-        """Removes a file, a link, or an empty directory."""
-        await self._api.json("DELETE", self._path, params={"path": path})
+    async def list(
+        self, path: str = ".", *, depth: int | None = None, glob: str | None = None
+    ) -> FileList:
+        """The content of a directory, 1 to 64 levels deep; links are not followed.
 
-    @method
-    async def list(self, path: str = ".", *, depth: int = 1) -> FileList:
-        """The content of a directory, 1 to 64 levels deep; links are not followed."""
-        return await listing(self._api, self._path, path, depth)
+        `glob` chooses by the paths below the directory, and without a slash by the names. `depth`
+        is 1 by default, and 64 with `glob`.
+        """
+        return await listing(self._api, self._path, path, depth, glob)
 
     @method
     async def upload_dir(
@@ -198,6 +212,7 @@ async def pieces(
     url: str,
     path: str,
     heed: Callable[[Mapping[str, str]], None] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """A file's content as it arrives; `heed` receives the answer's headers first."""
     async with api.open(
@@ -207,9 +222,35 @@ async def pieces(
         content_type="application/octet-stream",
         silence=_SILENCE_SECONDS,
         heed=heed,
+        headers=headers or {},
     ) as arriving:
         async for piece in arriving:
             yield piece
+
+
+async def content_of(
+    api: Transport, url: str, path: str, max_bytes: int, headers: Mapping[str, str]
+) -> bytes:
+    """A file's content. Raises: LimitError."""
+    found = bytearray()
+    async with aclosing(pieces(api, url, path, headers=headers)) as arriving:
+        async for piece in arriving:
+            found += piece
+            if len(found) > max_bytes:
+                raise LimitError(f"{path} has more than {max_bytes} bytes")
+    return bytes(found)
+
+
+def byte_range(offset: int, length: int | None) -> dict[str, str]:
+    """The header for a part of a file. Raises: ArgumentError."""
+    if length is not None and (length < 1 or offset < 0):
+        raise ArgumentError("length must be at least 1, and offset not negative with it")
+    if offset < 0:
+        return {"Range": f"bytes={offset}"}
+    if not offset and length is None:
+        return {}
+    last = "" if length is None else str(offset + length - 1)
+    return {"Range": f"bytes={offset}-{last}"}
 
 
 async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
@@ -254,6 +295,7 @@ async def put(
     *,
     parents: bool = False,
     modified: int | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> int:
     """Writes a file; returns the byte count of the control plane."""
     octal = None if permissions is None else f"{permissions & 0o777:04o}"
@@ -266,6 +308,7 @@ async def put(
         },
         timeout=_TRANSFER_SECONDS,
         data=content.encode() if isinstance(content, str) else content,
+        headers=headers,
     )
     return read(FileWritten, answer).bytes
 
@@ -280,7 +323,9 @@ async def make_link(api: Transport, url: str, path: str, target: str) -> None:
     await api.json("POST", f"{url}/symlink", body={"path": path, "target": target})
 
 
-async def listing(api: Transport, url: str, path: str, depth: int) -> FileList:
+async def listing(
+    api: Transport, url: str, path: str, depth: int | None, glob: str | None
+) -> FileList:
     """What a directory holds."""
-    params = {"path": path, "depth": depth}
+    params = {"path": path, "depth": depth, "glob": glob}
     return read(FileList, await api.json("GET", f"{url}/list", params=params))

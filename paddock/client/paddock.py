@@ -7,6 +7,7 @@ from pathlib import Path
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 from paddock.client.answers import read, read_items
 from paddock.client.approvals import Approvals
@@ -14,7 +15,7 @@ from paddock.client.archives import Archives
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
 from paddock.client.hooks import Hooks
 from paddock.client.memory import KeyMemory
-from paddock.client.requests import EXPLAIN, given
+from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
 from paddock.client.session import Session, session_of
@@ -22,6 +23,7 @@ from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
+from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent
 from paddock.contract.explanations import Explanation
 from paddock.contract.images import Image
@@ -70,9 +72,10 @@ class _Client(Face[F]):
 
     def __init__(
         self,
-        url: str,
-        key: str,
+        url: str | None = None,
+        key: str | None = None,
         *,
+        context: str | None = None,
         timeout: float = 30.0,
         get_retries: int = 2,
         capacity_wait: float = 0.0,
@@ -80,6 +83,9 @@ class _Client(Face[F]):
         ssl: SSLContext | None = None,
     ) -> None:
         options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
+        if url is None or key is None:
+            found = find_address(url, key, context=context)
+            url, key = found.url, found.key
         transport = Transport(Pool(url, options), key)
         link = Link(transport, self._thread())
         super().__init__(link)
@@ -104,6 +110,23 @@ class _Client(Face[F]):
     async def ready(self) -> Readiness:
         """Whether sessions can be created, and the checks behind that."""
         return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
+
+    @method
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Calls any operation that answers with JSON, and returns its answer.
+
+        `path` begins with a slash; `body` is JSON. Only a GET is ever tried again.
+        """
+        return await self._api.json(
+            method, quote(path, safe="/%"), body=body, params=params, timeout=ENGINE_SECONDS
+        )
 
     @method
     async def restore(
@@ -219,9 +242,14 @@ class Paddock(_Client[Async]):
             result = await s.exec("ls -la")
     ```
 
+    Without arguments, address and key come from `PADDOCK_URL` and `PADDOCK_KEY`, from a context
+    (`PADDOCK_CONTEXT`, or the current one of `paddock login`), or from the control plane of this
+    machine, as for the command line.
+
     Args:
         url: of the control plane, without `/api`.
         key: an API key, or a session's handle, which may do that session's work only.
+        context: a context of `paddock login`, whose address and key are used.
         timeout: seconds for an answer. Commands, transfers and the engine's work have limits
             of their own.
         get_retries: how often a GET is retried after a missing answer or a temporary error.
@@ -230,7 +258,8 @@ class Paddock(_Client[Async]):
         reconnect: seconds for which a stream tries to reconnect.
         ssl: for a control plane with a private certificate.
 
-    Nothing is sent before the first call. Raises: ValueError for an invalid URL or key.
+    Nothing is sent before the first call. Raises: ValueError for an invalid URL or key, and if
+    nothing names them.
     """
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from paddock.client.answers import read, read_items
 from paddock.client.audit import Audit
+from paddock.client.code import CodeContexts, SessionCode
 from paddock.client.commands import SessionCommands
 from paddock.client.consume import Consume
 from paddock.client.egress import Egress
@@ -38,8 +39,8 @@ from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.tools import Tool
 
 
-class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
-    """A session: commands, files, terminals, runs of models, audit, lifecycle.
+class Session(SessionCommands[F], SessionCode[F], SessionRuns[F], SessionSpawning[F]):
+    """A session: commands, code, files, terminals, runs of models, audit, lifecycle.
 
     As a context manager it closes the session at the end; the workspace stays, unless
     `close(purge=True)` was called before. All methods raise `PaddockAPIError` in the class of its
@@ -61,6 +62,7 @@ class Session(SessionCommands[F], SessionRuns[F], SessionSpawning[F]):
         self._closed = False
         self.files: Files[F] = Files(link, self._path)
         self.processes: Processes[F] = Processes(link, self._path)
+        self.code_contexts: CodeContexts[F] = CodeContexts(link, self._path)
         self.egress: Egress[F] = Egress(link, self._path)
         self.consume: Consume[F] = Consume(link, self._path)
         self.settings: Settings[F] = Settings(link, self._path)

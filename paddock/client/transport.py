@@ -102,9 +102,9 @@ class Transport:
         limit = aiohttp.ClientTimeout(
             total=timeout or self.options.timeout, sock_connect=_CONNECT_SECONDS
         )
-        options["headers"] = self._headers
+        options["headers"] = headers = {**self._headers, **(options.get("headers") or {})}
         if body is not None:
-            options |= _as_json(body, self._headers)
+            options |= _as_json(body, headers)
 
         async def once() -> dict[str, Any]:
             with translated(method, path):
@@ -154,14 +154,16 @@ class Transport:
         after: int | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[AsyncGenerator[ServerEvent, None]]:
         """The events of a stream as they arrive, after the id `after` if given."""
         headers = {"Accept": "text/event-stream", **(headers or {})}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
         options = {"headers": headers} if body is None else _as_json(body, headers)
+        media, silence = "text/event-stream", _SILENCE_SECONDS
         async with self.open(
-            method, path, content_type="text/event-stream", silence=_SILENCE_SECONDS, **options
+            method, path, content_type=media, silence=silence, params=params, **options
         ) as pieces:
             yield _parsed(pieces)
 

@@ -175,7 +175,8 @@ Moment = Annotated[
     ),
 ]
 PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
-Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]
+MOST_DEPTH = 64
+Depth = Annotated[int, Field(ge=1, le=MOST_DEPTH), BeforeValidator(_digits)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Side = Annotated[int, Field(ge=1, le=MOST_SIDE), BeforeValidator(_digits)]
 Flag = Annotated[bool, BeforeValidator(lambda value: _truth(_FLAGS.get(value, value)))]
@@ -283,3 +284,4 @@ ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(ma
 Directory = Annotated[str, MaxBytes(4096)]
 # Paths longer than this can't be opened on Linux.
 WorkspacePath = Annotated[str, Field(min_length=1), MaxBytes(4096)]
+Glob = Annotated[str, Field(min_length=1, max_length=1024, examples=["*.{py,toml}"])]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
-from paddock.contract.fields import Depth, Truth, Whole, WorkspacePath
+from paddock.contract.fields import MOST_DEPTH, Depth, Glob, Truth, Whole, WorkspacePath
 from paddock.contract.requests import Body, Query
 
 _ENTRY = {
@@ -16,6 +16,9 @@ _ENTRY = {
     "modified": 1772616612.48,
     "target": None,
 }
+
+
+_ETAG = "5d0e1f2a3b4c5d6e7f8091a2b3c4d5e6"
 
 
 class FileEntry(Model):
@@ -38,6 +41,14 @@ class FileEntry(Model):
         return int(self.mode, 8) & 0o777
 
 
+class FileStat(FileEntry):
+    """A file, directory or link, with the entity tag of its present version."""
+
+    model_config = example(_ENTRY | {"etag": _ETAG})
+
+    etag: str = Field(description="It changes with the content, the name and the mode.")
+
+
 class FileList(Model):
     """A directory's content; `truncated` if it does not fit into the answer."""
 
@@ -51,11 +62,14 @@ class FileList(Model):
 class FileWritten(Model):
     """A file that was written, and the bytes that were sent."""
 
-    model_config = example({"path": "notes.txt", "mode": "overwrite", "bytes": 12})
+    model_config = example({"path": "notes.txt", "mode": "overwrite", "bytes": 12, "etag": _ETAG})
 
     path: str
     mode: Literal["overwrite", "append"]
     bytes: Count
+    etag: str | None = Field(
+        default=None, description="The entity tag of the new version; null after appending."
+    )
 
 
 class ArchiveWritten(Model):
@@ -96,6 +110,15 @@ class FilePath(Model):
     model_config = example({"path": "src"})
 
     path: str
+
+
+class FileRemoved(Model):
+    """The path that was removed, and how many files, links and directories that were."""
+
+    model_config = example({"path": "src", "removed": 12})
+
+    path: str
+    removed: Count = 1
 
 
 class FileLink(Model):
@@ -142,6 +165,12 @@ class PathQuery(Query):
     path: WorkspacePath
 
 
+class DeleteQuery(PathQuery):
+    """A path in the workspace; `recursive`: with all that is in it."""
+
+    recursive: Truth = False
+
+
 class WriteQuery(PathQuery):
     """Whether the body replaces the file or is appended.
 
@@ -166,7 +195,18 @@ class ArchiveQuery(Query):
 
 
 class ListQuery(Query):
-    """A directory, and the number of levels to list."""
+    """A directory, the number of levels to list, and which names.
+
+    `depth` is 1 by default, and 64 with `glob`. `glob` is matched with the paths below the
+    directory, and without a slash with the names: `*`, `?`, `[a-z]`, `{a,b}`, and `**` for any
+    directories. Only a literal dot matches a dot at the beginning of a name.
+    """
 
     path: WorkspacePath = "."
-    depth: Depth = 1
+    depth: Depth | None = None
+    glob: Glob | None = None
+
+    @property
+    def levels(self) -> int:
+        """The number of levels to list."""
+        return self.depth or (1 if self.glob is None else MOST_DEPTH)

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from paddock.contract.base import Model, example
+from paddock.contract.file_trees import PatchReject
 from paddock.contract.proposals import ProposalConflict, RefusedProposal
 
 
@@ -65,5 +66,8 @@ class Problem(Model):
     )
     refused: list[RefusedProposal] | None = Field(
         default=None, description="Proposals that can't be committed; the first 100."
+    )
+    rejects: list[PatchReject] | None = Field(
+        default=None, description="Why a patch does not apply; the first 100."
     )
     reason: str | None = Field(default=None, description="Why that terminal ended, if it did.")

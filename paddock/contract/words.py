@@ -23,6 +23,7 @@ OperationName = Literal[
     "world.search",
     "world.fingerprint",
     "world.write",
+    "world.patch",
     "world.delete",
     "world.run",
     "world.exec",

@@ -57,8 +57,11 @@ Host → agent, requests
               the shell's start
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
-    file.open {op: read|write|append, path, permissions, modified, parents, links} → {stream, size,
-              permissions, modified, links}
+    file.open {op: read|write|append, path, permissions, modified, parents, links, range, match,
+              none_match} → {stream, size, permissions, modified, links, version, start, length}
+              `range`: [first, last], of bytes, as in HTTP; the answer has `start` and `length`.
+              `version`: an entity tag; `match`, `none_match`: lists of them, or of `*`, that must
+              hold for a file that is replaced (precondition_failed)
               `permissions`: the nine permission bits of a written file; null: those of the existing
               file, or else 0644; the answer has those of a file that is read. `modified`: the
               time of its last change in seconds since the epoch; null: now. `parents`: the commit
@@ -72,14 +75,28 @@ Host → agent, requests
     file.pull {stream, limit} → {data}     no data at the end
     file.push {stream, data} → {}
               up to MOST_AHEAD requests of a stream may be under way; they are handled in order
-    file.close {stream, commit} → {bytes, summary, more}
+    file.close {stream, commit} → {bytes, version, summary, more}
               `more`: an archive is not unpacked completely yet, and this request must be repeated
-    file.list {path, depth, limit} → {entries: [Entry as object], truncated}
+    file.open {op: watch, path, recursive} → {stream}
+              the changes below a directory from now on, which `file.changes` asks for
+    file.changes {stream, limit, wait_ms} → {changes: [{kind, path, directory, source}], ended}
+              answered when there is one, or after `wait_ms`. `kind`: create, write, delete, move
+              from `source`, attributes; overflow: some are missing, so the tree must be read anew
+    file.list {path, depth, limit, glob} → {entries: [Entry as object], truncated}
+              `glob`: only what matches; a pattern without a slash is about names
     file.stat {path} → Entry as object
+    file.search {path, text, regex, ignore_case, globs, limit} → {matches: [{path, line, text}],
+              files, skipped, truncated}  the lines of files that have the text, or match it
+    file.patch {patch, names: {name: path}, dry_run} → {patched: [{path, action, hunks, from}],
+              rejects: [{path, hunk, header, reason}]}  nothing is done if something is rejected
+    file.copy {source, destination, most_bytes, parents} → {copied: {files, directories, links,
+              bytes, skipped}}
+    file.chmod {path, permissions} → {}
     file.digest {paths} → {digests: [64 hex digits or null]}
               the sha256 of the first of these files, at least one; null: there is no regular file,
               or a link leads to it. This request is not recorded
-    file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
+    file.mkdir {path} → {}    file.move {source, destination} → {}
+    file.delete {path, recursive, match, none_match} → {removed}
     file.symlink {path, target} → {}
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
               replaces the secrets that commands get as variables, and those that were ever given
@@ -119,7 +136,7 @@ from typing import Any, NamedTuple
 
 from sandbox_agent.decide.manifest import Consume
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -176,6 +193,12 @@ AGENT_OPERATIONS = frozenset(
         "file.symlink",
         "file.pack",
         "file.unpack",
+        "file.stat",
+        "file.search",
+        "file.patch",
+        "file.copy",
+        "file.chmod",
+        "file.watch",
         "pty.exit",
         "read",
     }
@@ -187,6 +210,8 @@ _EVENT_MEMBERS = (
     *("command_id", "terminal_id", "path", "real_path", "by", "argv", "argv_partly", "repeats"),
     *("mode", "depth", "limit", "source", "destination", "target", "entries", "bytes"),
     *("format", "files", "directories", "links", "paths", "skipped"),
+    *("recursive", "removed", "text", "regex", "glob", "matches", "hunks", "rejects"),
+    *("permissions", "range"),
     *("kind", "consumed", "exit_code", "signal", "timed_out", "reason", "truncated", "cut_bytes"),
     *("stored_bytes", "output_bytes", "leftover_killed", "duration_us", "cpu_us"),
     *("max_rss_bytes", "session_cpu_us", "session_output_bytes"),
@@ -287,6 +312,8 @@ class Entry(NamedTuple):
     mode: int
     modified: float
     target: str | None = None
+    # Only of `file.stat`: the entity tag.
+    version: str | None = None
 
 
 def encode(message: Message) -> bytes:

@@ -20,7 +20,9 @@ ANSWER_SECONDS = 30.0
 # The members of an answer that are checked here; the control plane checks the rest.
 _FORMS = {
     **{"error": dict, "entries": list, "size": int, "bytes": int},
-    **{"summary": dict, "more": bool, "digests": list},
+    **{"summary": dict, "more": bool, "digests": list, "changes": list, "ended": bool},
+    **{"matches": list, "files": int, "skipped": int, "truncated": bool, "removed": int},
+    **{"patched": list, "rejects": list, "copied": dict},
 }
 # The members of an archive's summary, by their type.
 _COUNTS = ("files", "directories", "links", "bytes", "paths_words", "skipped")
@@ -45,7 +47,9 @@ class FileHelper:
         links: bool,
         cut: Callable[[str], str],
         on_end: "Callable[[FileHelper], None]",
+        lock: int,
     ) -> None:
+        """`lock` is a file that all workers lock while they replace a file."""
         self._loop = loop
         self._uid = uid
         ours, theirs = socket.socketpair()
@@ -56,7 +60,7 @@ class FileHelper:
             theirs.close()
             raise
         if self._pid == 0:
-            file_worker.run(theirs, uid, workspace, anywhere, links, cut)
+            file_worker.run(theirs, lock, uid, workspace, anywhere, links, cut)
         theirs.close()
         ours.setblocking(False)
         self._socket: socket.socket | None = ours

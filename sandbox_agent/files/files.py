@@ -10,10 +10,12 @@ import errno
 import os
 import stat
 
+from sandbox_agent.decide import ranges
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 from sandbox_agent.enforce.syscalls import open_beneath
 from sandbox_agent.files import listing
+from sandbox_agent.files.condition import UNCONDITIONAL, Condition, not_met
 from sandbox_agent.files.places import Place, open_in
 
 
@@ -85,10 +87,26 @@ class Reader:
         self.identity = status.st_dev, status.st_ino
         self.permissions = stat.S_IMODE(status.st_mode) & 0o777
         self.modified = int(status.st_mtime)
+        self.version = ranges.version(status)
+        self._left: int | None = None
+
+    def choose(self, first: int | None, last: int | None) -> tuple[int, int]:
+        """Reads only a range of the file; where it begins, and its length. Raises: AgentError."""
+        found = ranges.part(self.size, first, last)
+        if found is None:
+            text = f"the file has {self.size} bytes"
+            raise AgentError("range_not_satisfiable", text)
+        os.lseek(self._fd, found[0], os.SEEK_SET)
+        self._left = found[1]
+        return found
 
     def pull(self, limit: int) -> bytes:
-        """The next bytes; empty at the end of the file."""
-        return os.read(self._fd, limit)
+        """The next bytes; empty at the end of the file, or of its range."""
+        if self._left is None:
+            return os.read(self._fd, limit)
+        data = os.read(self._fd, min(limit, self._left))
+        self._left -= len(data)
+        return data
 
     def close(self) -> None:
         """Closes the file; a worker that ends need not close it."""
@@ -143,10 +161,21 @@ class Writer(_Upload):
         *,
         parents: bool = False,
         modified: int | None = None,
+        condition: Condition | None = None,
     ) -> None:
-        """`modified` is in seconds since the epoch; None means now."""
+        """`modified` is in seconds since the epoch; None means now.
+
+        `condition` is what must hold for the file that is replaced; it is checked now, and once
+        more in one step with the commit.
+        """
         super().__init__(workspace, path, parents=parents)
         self._modified = modified
+        self._condition = condition or UNCONDITIONAL
+        self.version = ""
+        if not self._missing:
+            self._condition.check(workspace, path)
+        elif self._condition.match is not None:
+            raise not_met(path)
         mode = 0o644 if self._missing else self._current_mode()
         os.fchmod(self._fd, mode if permissions is None else permissions & 0o777)
 
@@ -164,22 +193,33 @@ class Writer(_Upload):
             os.close(directory)
 
     def commit(self) -> None:
-        """Puts the content in place in one step."""
+        """Puts the content in place in one step. Raises: AgentError, OSError."""
         self._make_parents()
         if self._modified is not None:
             os.utime(self._fd, (self._modified, self._modified))
         directory, name = open_parent(self._workspace, self._path)
-        temporary = f".paddock-{os.urandom(8).hex()}"
         try:
-            # /proc/self/fd is the only way to name an O_TMPFILE without a capability.
-            os.link(f"/proc/self/fd/{self._fd}", temporary, dst_dir_fd=directory)
+            with self._condition.held():
+                self._condition.check(self._workspace, self._path)
+                self._put(directory, name)
+            self.version = ranges.version(os.fstat(self._fd))
+        finally:
+            os.close(directory)
+
+    def _put(self, directory: int, name: str) -> None:
+        """Gives the content its name, in place of what has it now."""
+        # /proc/self/fd is the only way to name an O_TMPFILE without a capability.
+        content = f"/proc/self/fd/{self._fd}"
+        try:
+            os.link(content, name, dst_dir_fd=directory)
+        except FileExistsError:
+            temporary = f".paddock-{os.urandom(8).hex()}"
+            os.link(content, temporary, dst_dir_fd=directory)
             try:
                 os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
             except OSError:
                 os.unlink(temporary, dir_fd=directory)
                 raise
-        finally:
-            os.close(directory)
 
 
 def replaceable(directory: int, name: str) -> int | None:
@@ -241,6 +281,15 @@ def make_directory(workspace: Place, path: str) -> None:
                 raise
         finally:
             os.close(directory)
+
+
+def change_mode(place: Place, path: str, permissions: int) -> None:
+    """Sets the nine permission bits of a file or directory; a link is followed. Raises: OSError."""
+    fd = open_in(place, path, os.O_PATH)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", permissions & 0o777)
+    finally:
+        os.close(fd)
 
 
 def delete(workspace: Place, path: str) -> None:

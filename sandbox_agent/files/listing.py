@@ -4,33 +4,49 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from sandbox_agent.decide import ranges
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, Entry
 from sandbox_agent.files.places import Place, open_in
 
+if TYPE_CHECKING:
+    from sandbox_agent.decide.globs import Globs
+
 # The most bytes of one answer, and what an entry takes in addition to its path and target.
 _MOST_LISTED_BYTES = MAX_FRAME_BYTES * 3 // 4
 _ENTRY_BYTES = 100
+# The most names that one list with a glob looks at.
+_MOST_LOOKED = 200_000
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
 def stat_entry(workspace: Place, path: str) -> Entry:
     """Describes `path`; a symbolic link is described, not followed. Raises: OSError."""
     fd = open_in(workspace, path, os.O_PATH | os.O_NOFOLLOW)
-    return _entry(path, os.fstat(fd), "", fd)
+    try:
+        status = os.fstat(fd)
+        entry = _entry(path, status, "", fd)
+        return printable_entry(entry._replace(version=ranges.version(status)))
+    finally:
+        os.close(fd)
 
 
-def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
+def list_entries(
+    workspace: Place, path: str, depth: int, limit: int, globs: "Globs | None" = None
+) -> tuple[list[Entry], bool]:
     """Lists a directory, `depth` levels deep and sorted; also returns whether the list was cut.
 
-    The list is cut at `limit` entries or at the size of an answer. Directories are walked level by
-    level, and each one is opened anew beneath the workspace.
+    With `globs`, only what matches, by the paths below this directory. The list is cut at `limit`
+    entries or at the size of an answer. Directories are walked level by level, and each one is
+    opened anew beneath the workspace.
 
     Raises: OSError if `path` is not a readable directory.
     """
     entries: list[Entry] = []
     level = [path]
+    looked = 0
     for current_depth in range(depth):
         below: list[str] = []
         for directory in level:
@@ -41,18 +57,29 @@ def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[l
                 if current_depth == 0:
                     raise
                 continue
-            if len(entries) + len(found) > limit:
-                entries += found[: limit - len(entries)]
+            looked += len(found)
+            chosen = found
+            if globs is not None:
+                chosen = [each for each in found if globs.match(_within(path, each.path))]
+            if len(entries) + len(chosen) > limit or looked > _MOST_LOOKED:
+                entries += chosen[: limit - len(entries)]
                 return _sorted(entries, cut=True)
-            entries += found
+            entries += chosen
             below += [entry.path for entry in found if entry.type == "directory"]
         level = below
+        if globs is not None:
+            level = [each for each in below if globs.leads(_within(path, each))]
     return _sorted(entries, cut=False)
+
+
+def _within(path: str, entry: str) -> str:
+    """An entry's path below the listed directory."""
+    return entry if path in ("", ".") else entry.removeprefix(path.rstrip("/") + "/")
 
 
 def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
     """As many entries as fit into one answer; long or escaped names take more room."""
-    found = sorted(_printable(entry) for entry in entries)
+    found = sorted(printable_entry(entry) for entry in entries)
     size = 0
     for index, entry in enumerate(found):
         size += _ENTRY_BYTES + len(json.dumps([entry.path, entry.target]))
@@ -91,6 +118,11 @@ def _link_target(name: str, directory: int) -> str | None:
         return None
 
 
-def _printable(entry: Entry) -> Entry:
-    """The entry with bytes that are not UTF-8 backslash-escaped, because JSON can't carry them."""
-    return entry._replace(path=os.fsencode(entry.path).decode(errors="backslashreplace"))
+def printable_entry(entry: Entry) -> Entry:
+    """The entry with a path that JSON can carry."""
+    return entry._replace(path=printable(entry.path))
+
+
+def printable(path: str) -> str:
+    """The path with bytes that are not UTF-8 backslash-escaped, because JSON can't carry them."""
+    return os.fsencode(path).decode(errors="backslashreplace")

@@ -1,8 +1,8 @@
 """Runs the control plane's file operations, each in its own worker process."""
 
 import functools
+import os
 from collections.abc import Callable
-from typing import Any
 
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
@@ -18,25 +18,29 @@ from sandbox_agent.decide.protocol import (
     Message,
 )
 from sandbox_agent.enforce.reads.pack_files import Held
+from sandbox_agent.files import operations
 from sandbox_agent.files.file_helper import FileHelper
 
 _MOST_HELPERS = 8
-_MOST_ENTRIES = 10_000
-_DEEPEST_LIST = 64
+_MOST_WATCHES = 4
+_MOST_CHANGES = 500
+# A worker that takes longer to answer is killed.
+_LONGEST_WAIT_MS = 15_000
 # An idle stream is closed after this time, and an unfinished write is rolled back.
 _STREAM_IDLE_SECONDS = 60.0
 _OPERATIONS = {
     **{"read": "file.read", "write": "file.write", "append": "file.write"},
-    **{"pack": "file.pack", "unpack": "file.unpack"},
+    **{"pack": "file.pack", "unpack": "file.unpack", "watch": "file.watch"},
 }
 _ARCHIVES = ("pack", "unpack")
 # The members that describe a file that is read.
-_FACTS = ("permissions", "modified")
+_FACTS = ("permissions", "modified", "version", "start", "length")
+# The streams that change nothing: their start is recorded, and not their end.
+_READING = ("read", "pack", "watch")
 # Seconds since the epoch.
 _LATEST_TIME = 2**40
 _FORMATS = ("tar", "zip")
 _GONE = AgentError("conflict", "the archive did not arrive completely")
-_TEXTS = {"move": ("source", "destination"), "symlink": ("path", "target")}
 
 
 class _Stream:
@@ -83,28 +87,36 @@ class Transfers:
         self._anywhere = configuration.commands is None and self._links
         self._events = events
         self._helpers: set[FileHelper] = set()
+        self._watchers: set[FileHelper] = set()
+        # All workers lock it while they replace a file, so that conditions hold until then.
+        self._lock = os.memfd_create("paddock-files")
         self._streams: dict[int, _Stream] = {}
         self._next_stream = 1
 
-    def _helper(self) -> FileHelper:
+    def _helper(self, *, watches: bool = False) -> FileHelper:
         if self._events.full:
             raise AgentError("audit_unavailable", "audit events still wait for the control plane")
-        if len(self._helpers) >= _MOST_HELPERS:
+        if watches and len(self._watchers) >= _MOST_WATCHES:
+            raise AgentError("busy", f"{_MOST_WATCHES} watches are open already: close one")
+        if not watches and len(self._helpers - self._watchers) >= _MOST_HELPERS:
             raise AgentError(
                 "busy", f"{_MOST_HELPERS} file operations are already running: try again"
             )
         try:
             helper = FileHelper(
                 *(self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._links),
-                *(self._cut, self._on_helper_end),
+                *(self._cut, self._on_helper_end, self._lock),
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
         self._helpers.add(helper)
+        if watches:
+            self._watchers.add(helper)
         return helper
 
     def _on_helper_end(self, helper: FileHelper) -> None:
         self._helpers.discard(helper)
+        self._watchers.discard(helper)
         for number, stream in list(self._streams.items()):
             if stream.helper is helper:
                 self._forget(number)
@@ -115,23 +127,16 @@ class Transfers:
 
     def operate(self, method: str, params: Message, reply: Reply) -> None:
         """Runs any operation except streams, records it and answers. Raises: AgentError."""
-        args: dict[str, Any] = {
-            name: given.text(params, name) for name in _TEXTS.get(method, ("path",))
-        }
-        if method == "list":
-            args["depth"] = min(given.number(params, "depth"), _DEEPEST_LIST)
-            args["limit"] = min(given.number(params, "limit"), _MOST_ENTRIES)
+        request, args = operations.asked(method, params)
         helper = self._helper()
 
         def answered(answer: Message, _data: bytes) -> None:
             helper.close()
             error = _error_of(answer)
-            if method != "stat":
-                result = {"entries": len(answer["entries"])} if "entries" in answer else {}
-                self._record(f"file.{method}", args, result, error)
+            self._record(f"file.{method}", args, operations.result(answer), error)
             reply(error or answer)
 
-        helper.ask({"method": method, **args}, answered)
+        helper.ask(request, answered)
 
     def digest(self, permitted: Held, params: Message, reply: Reply) -> None:
         """Answers with the digests of some files; this is not recorded. Raises: AgentError.
@@ -174,13 +179,12 @@ class Transfers:
         if mode not in _OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
         request = {"method": mode, "path": path, **_worker_params(mode, params)}
-        how = "format" if mode in _ARCHIVES else "mode"
-        args = {"path": path, how: request.get("format", mode)}
-        helper = self._helper()
+        args = {"path": path, **_for_record(mode, request)}
+        helper = self._helper(watches=mode == "watch")
 
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
-            if error is not None or mode in ("read", "pack"):
+            if error is not None or mode in _READING:
                 result = {"bytes": answer.get("size", 0)} if mode == "read" else _for_event(answer)
                 self._record(_OPERATIONS[mode], args, result, error)
             if error is not None:
@@ -255,6 +259,20 @@ class Transfers:
 
         stream.helper.ask({"method": "pull", "limit": limit}, answered)
 
+    def changes(self, params: Message, reply: Reply) -> None:
+        """Answers with the next changes of a watch. Raises: AgentError."""
+        stream = self._ready(params)
+        request = {
+            "method": "changes",
+            "limit": min(given.number(params, "limit", 1), _MOST_CHANGES),
+            "wait_ms": min(given.number(params, "wait_ms"), _LONGEST_WAIT_MS),
+        }
+
+        def answered(answer: Message, _data: bytes) -> None:
+            reply(_error_of(answer) or answer)
+
+        stream.helper.ask(request, answered)
+
     def push(self, params: Message, reply: Reply) -> None:
         """Writes more bytes to an open file. Raises: AgentError."""
         data = given.raw(params, "data")
@@ -274,7 +292,7 @@ class Transfers:
         commit = given.flag(params, "commit")
         stream = self._stream(params)
         number = given.number(params, "stream")
-        if not commit or stream.mode in ("read", "pack"):
+        if not commit or stream.mode in _READING:
             self._abandon(number, reply)
             return
         if stream.mode == "unpack":
@@ -286,7 +304,8 @@ class Transfers:
             result = {"bytes": answer.get("bytes", 0)}
             self._record("file.write", stream.args, result, error)
             stream.helper.close()
-            reply(error or result)
+            known = {"version": answer["version"]} if "version" in answer else {}
+            reply(error or result | known)
 
         stream.helper.ask({"method": "commit"}, answered)
 
@@ -322,6 +341,8 @@ def _worker_params(mode: str, params: Message) -> Message:
         if kind not in _FORMATS:
             raise AgentError("validation_error", f"unknown format: {kind}")
         return {"format": kind, "most_bytes": given.number(params, "most_bytes")}
+    if mode == "watch":
+        return {"recursive": given.flag(params, "recursive")}
     permissions = params.get("permissions")
     if permissions is not None:
         permissions = given.number(params, "permissions", 0, 0o777)
@@ -330,7 +351,35 @@ def _worker_params(mode: str, params: Message) -> Message:
         modified = given.number(params, "modified", 0, _LATEST_TIME)
     facts = {"permissions": permissions, "modified": modified}
     links = {"links": False} if params.get("links") is False else {}
-    return {**facts, "parents": params.get("parents") is True, **links}
+    more = {**links, **operations.conditions(params), **_range(params)}
+    return {**facts, "parents": params.get("parents") is True, **more}
+
+
+def _range(params: Message) -> Message:
+    """The bytes that are wanted, if not all. Raises: AgentError."""
+    wanted = params.get("range")
+    if wanted is None:
+        return {}
+    if not isinstance(wanted, list) or len(wanted) != 2:
+        raise AgentError("validation_error", "range must have two numbers")
+    ends = {"first": wanted[0], "last": wanted[1]}
+    found = [None if ends[name] is None else given.number(ends, name) for name in ends]
+    return {"range": found}
+
+
+def _for_record(mode: str, request: Message) -> Message:
+    """How a stream is opened, in its event."""
+    if mode == "watch":
+        return {"recursive": request["recursive"]}
+    if mode in _ARCHIVES:
+        return {"format": request["format"]}
+    wanted = request.get("range")
+    chosen = {} if wanted is None else {"range": "-".join(map(_text, wanted))}
+    return {"mode": mode, **chosen}
+
+
+def _text(end: int | None) -> str:
+    return "" if end is None else str(end)
 
 
 def _for_event(answer: Message) -> Message:

@@ -17,6 +17,7 @@ _OUTPUT_FLAGS, _LOCAL_FLAGS = 1, 3
 _ECHO = termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ECHOCTL | termios.ECHOKE
 _TIOCGSID = 0x5429
 _TIOCSIG = 0x40045436
+_TIOCGPTPEER = 0x5441
 _PID = struct.Struct("=i")
 
 
@@ -53,8 +54,12 @@ def make_plain(terminal: int) -> None:
 
 def drop_input(master: int) -> None:
     """Drops what was written to the terminal and no process has read."""
-    with suppress(termios.error):
-        termios.tcflush(master, termios.TCOFLUSH)
+    with suppress(OSError, termios.error):
+        slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            termios.tcflush(slave, termios.TCIFLUSH)
+        finally:
+            os.close(slave)
 
 
 def interrupt(master: int) -> None:

@@ -1,5 +1,6 @@
 """A shell that runs one command after the other and keeps its state between them."""
 
+import functools
 import os
 import socket
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from sandbox_agent.pty.terminal import Terminal
 # The end reason of a shell whose socket carries something else than reports.
 FAILED = "shell_failed"
 _KILL = 9
+# When, and how often, it is looked whether an interrupt has reached the program that it is for.
+_AGAIN_SECONDS = 0.1
+_AGAIN = 5
 _READ_BYTES = 65536
 
 
@@ -106,14 +110,38 @@ class KeptShell(Terminal):
             run.interrupted = True
             return True
         with suppress(OSError):
+            group = self._foreground()
             if not kill:
                 device.interrupt(self._master)
+                if self._is_starting(group):
+                    self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, _AGAIN))
                 return True
-            group = os.tcgetpgrp(self._master)
-            if group > 1 and group != device.session_leader(self._master):
+            if group is not None:
                 signalling.kill_as(self.tree.guard.uid, -group, _KILL)
                 return True
         return False
+
+    def _again(self, run: _Run, left: int) -> None:
+        """Interrupts a program that the shell was just starting when the interrupt came.
+
+        The shell, or the copy of it that executes the program, may have received it in its place.
+        """
+        if run is not self._run or run.ready is not None or self._ended is not None:
+            return
+        with suppress(OSError):
+            if not self._is_starting(self._foreground()):
+                device.interrupt(self._master)
+            elif left:
+                self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, left - 1))
+
+    def _foreground(self) -> int | None:
+        """The process group in the foreground; None if it is the shell. Raises: OSError."""
+        group = os.tcgetpgrp(self._master)
+        return None if group <= 1 or group == device.session_leader(self._master) else group
+
+    def _is_starting(self, group: int | None) -> bool:
+        """Whether the foreground is the shell, or a copy of it. Raises: OSError."""
+        return group is None or _name(group) == _name(device.session_leader(self._master))
 
     def _on_control(self, events: int) -> None:
         if events & WRITE:
@@ -194,3 +222,9 @@ class KeptShell(Terminal):
     def _on_gone(self) -> None:
         self._close_control()
         super()._on_gone()
+
+
+def _name(pid: int) -> bytes:
+    """What a process executes, in short. Raises: OSError if it has ended."""
+    with open(f"/proc/{pid}/comm", "rb") as file:
+        return file.read()

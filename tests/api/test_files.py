@@ -26,7 +26,9 @@ async def path(api: Api) -> str:
 async def test_write_read_append(api: Api, path: str) -> None:
     data = bytes(range(256)) * 4096 * 3  # more than the limit of a JSON body
     done = await api.json("PUT", path + "/files?path=a%2Fb%20c", data=io.BytesIO(data))
+    etag = done.pop("etag")
     assert done == {"path": "a/b c", "mode": "overwrite", "bytes": len(data)}
+    assert etag == (await api.json("GET", path + "/files/stat?path=a%2Fb%20c"))["etag"]
     response = await api.call("GET", path + "/files?path=a/b+c")
     assert response.content_type == "application/octet-stream"
     assert response.content_length == len(data)

@@ -26,7 +26,7 @@ METRICS = "pdk_key-of-the-monitoring"
 DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
-    "list_ports read_output "
+    "list_ports read_output list_code_contexts "
     "list_terminals read_terminal read_transcript read_recording follow_session search_audit "
     "count_audit "
     "export_audit verify_audit explain_policy show_egress list_egress_drafts show_pack "
@@ -34,12 +34,15 @@ DECLARED = {
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
     "search_all_audit list_secrets list_hooks list_memory show_usage count_denials list_all_tools",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
+    "describe_file stat_file search_files patch_files copy_file change_mode watch_files "
     "read_archive write_archive list_proposals rollback_proposals "
     "make_directory make_link move_file open_terminal interact close_terminal "
     "create_shell run_in_shell give_shell_input interrupt_shell close_shell "
     "interrupt_session run_turn list_turns read_turn list_models "
     "search_memory write_memory show_bootstrap "
     "send_messages render_session queue_messages open_run_socket read_timeline "
+    "run_code create_code_context restart_code_context interrupt_code_context "
+    "remove_code_context "
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
@@ -133,6 +136,9 @@ async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) ->
             missing = "0000" in path or operation.id in _MISSING  # it has none
             wanted = {404} if missing else {200}
             assert response.status in wanted, operation.id
+        elif operation.method == "HEAD":  # it has no body
+            refused = await api.call(operation.method, path, key=key, **arguments)
+            assert refused.status == 403
         else:
             where = (operation.method, path)
             await api.problem(403, "permission_denied", *where, key=key, **arguments)

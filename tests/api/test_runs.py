@@ -75,7 +75,7 @@ async def test_a_model_reads_and_answers(api: Api, model: ModelServer) -> None:
     tools = {each["function"]["name"]: each["function"]["parameters"] for each in first["tools"]}
     assert set(tools) == {
         *("exec", "read_output", "read_file", "write_file", "list_files", "search_files"),
-        "delete_file",
+        *("patch_files", "delete_file"),
     }
     assert tools["read_file"]["additionalProperties"] is False
     assert results(model) == ["hello\n"]
@@ -233,13 +233,15 @@ async def test_every_tool_is_an_operation(api: Api, model: ModelServer) -> None:
             ("read_file", {"path": "src/a.py", "lines": 1}),
             ("list_files", {"path": "src"}),
             ("search_files", {"text": "x ="}),
+            ("patch_files", {"patch": "--- src/a.py\n+++ src/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 3\n"}),
             ("exec", {"command": "ls"}),
             ("delete_file", {"path": "src/a.py"}),
         ),
         Answer("done"),
     ]
     run = await send(api, path)
-    wrote, second, first, listed, found, ran, removed = results(model)
+    wrote, second, first, listed, found, patched, ran, removed = results(model)
+    assert patched == "write src/a.py"
     assert (wrote, removed) == ("12 bytes are written", "it is removed")
     assert (second, first) == ("y = 2\n", "x = 1\n[2 lines in all]")
     assert "src/a.py" in listed
@@ -248,8 +250,40 @@ async def test_every_tool_is_an_operation(api: Api, model: ModelServer) -> None:
     names = [each["operation"] for each in run["operations"]]
     assert names[1:-1] == [
         *("world.write", "world.read", "world.read", "world.list", "world.search"),
-        *("world.run", "world.delete"),
+        *("world.patch", "world.run", "world.delete"),
     ]
+
+
+async def test_a_patch_is_decided_by_what_it_does(api: Api, model: ModelServer) -> None:
+    """Writing, deleting and reading each have their own rules, and a refused patch does nothing."""
+    path = await made(api)
+    api.agent.files |= {"src/a.py": b"x\n", "lib/b.py": b"x\n"}
+    change = "@@ -1 +1 @@\n-x\n+y\n"
+    model.answers = [
+        calling(
+            ("patch_files", {"patch": f"--- src/a.py\n+++ src/a.py\n{change}"}),
+            ("patch_files", {"patch": f"--- src/a.py\n+++ src/a.py\n{change}"}),
+            (
+                "patch_files",
+                {
+                    "patch": f"--- src/a.py\n+++ src/a.py\n@@ -1 +1 @@\n-y\n+z\n"
+                    f"--- lib/b.py\n+++ lib/b.py\n{change}"
+                },
+            ),
+            ("patch_files", {"patch": "hello"}),
+        ),
+        Answer("done"),
+    ]
+    run = await send(api, path)
+    done, again, outside, wrong = results(model)
+    assert done == "write src/a.py"
+    assert "src/a.py, hunk 1: its old lines are not in the file" in again
+    assert "policy-write" in outside
+    assert "Write not allowed: lib/b.py" in outside
+    assert "it has no file" in wrong
+    assert api.agent.files == {**api.agent.files, "src/a.py": b"y\n", "lib/b.py": b"x\n"}
+    asked = [each for each in run["operations"] if each["operation"] == "world.patch"]
+    assert [each["decision"] for each in asked] == ["allow", "allow", "deny", "allow"]
 
 
 async def test_refusals_name_rule_and_remedy(api: Api, model: ModelServer) -> None:

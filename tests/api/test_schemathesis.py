@@ -42,6 +42,9 @@ allow-x00 = false  # refused everywhere, as the document says in words
 [[operations]]
 include-operation-id = "follow_all"
 enabled = false
+[[operations]]
+include-operation-id = "watch_files"
+enabled = false
 
 # A session may have this id, so the path takes what the paths of sessions take.
 [[operations]]

@@ -1,6 +1,7 @@
 """Shells that keep their state, with a fake agent: creation, answers, refusals, records, ends."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,13 @@ from orchestrator.work.shells.kept_shells import MOST_SHELLS
 from paddock import BusyError, ConflictError, Paddock
 from paddock.contract.shells import MOST_SHELL_COMMAND
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_mcp import Talk
+from tests.api.test_runs import model, results, send
+from tests.support.cli import Ended, run_beside
+from tests.support.models import Answer, ModelServer, calling
 from tests.support.until import until
+
+__all__ = ["model"]
 
 SHELLS = "/api/sessions/box/shells"
 
@@ -196,6 +203,65 @@ async def test_the_end_of_the_time(
     assert (await run(api, "echo on"))["status"] == "finished"
 
 
+async def test_a_shell_that_does_not_start(api: Api) -> None:
+    await high(api)
+    body = {"cwd": "/no-bash"}
+    problem = await api.problem(409, "conflict", "POST", SHELLS, json=body, key=OPERATOR_KEY)
+    assert "the image has no bash" in problem["detail"]
+    assert (await api.json("GET", SHELLS, key=OPERATOR_KEY))["items"] == []
+    await create(api, "default")
+
+
+async def test_a_paused_session_keeps_its_command(api: Api) -> None:
+    await high(api)
+    made = await create(api)
+    running = asyncio.create_task(run(api, "hang out", timeout=1))
+    terminal = api.agent.terminals.all[made["pty"]]
+    await until(lambda: bool(terminal.sent))
+    await api.json("POST", "/api/sessions/box/pause", key=OPERATOR_KEY)
+    answer = await running
+    assert (answer["status"], answer["running"], answer["output"]) == ("timed_out", True, "out\n")
+    assert not any("kill" in each for each in terminal.sent)
+    await api.json("POST", "/api/sessions/box/resume", key=OPERATOR_KEY)
+    body = {"text": "on\n"}
+    answer = await api.json("POST", f"{SHELLS}/main/input", json=body, key=OPERATOR_KEY)
+    assert (answer["status"], answer["output"]) == ("finished", "got on\n")
+
+
+async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    await high(api)
+
+    async def paddock(command: str, *words: str, stdin: bytes = b"") -> Ended:
+        return await run_beside("shells", command, "box", *words, stdin=stdin)
+
+    made = await paddock("create", "--name", "main", "--cwd", "src", "-e", "A=1", "--json")
+    assert (made.status, json.loads(made.out)["name"]) == (0, "main")
+    ran = await paddock("run", "--name", "main", "cd x")
+    assert (ran.status, ran.out) == (0, "ran cd x\n")
+    assert (await paddock("run", "return 7")).status == 7
+    assert (await paddock("run", "-", stdin=b"a\nb")).out == "ran a\nb\n"
+    wrong = await paddock("run", "wrong")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "syntax error" in wrong.err
+    waits = await paddock("run", "ask name")
+    assert (waits.status, waits.out) == (6, "name ? ")
+    assert "paddock shells input" in waits.err
+    assert (await paddock("input", "bob")).out == "got bob\n"
+    listed = await paddock("list")
+    assert "main" in listed.out
+    assert "default" in listed.out
+    assert (await paddock("interrupt")).status == 0
+    assert (await paddock("rm", "--name", "main")).status == 0
+    gone = await paddock("input", "--name", "main", "x")
+    assert gone.status != 0
+    assert "create it again" in gone.err
+    ended = await paddock("run", "exit 3")
+    assert ended.status == 3
+    assert "the shell has ended" in ended.err
+
+
 async def test_one_command_at_a_time_and_a_client_that_leaves(api: Api) -> None:
     await high(api)
     async with Paddock(str(api.server.make_url("/")), OPERATOR_KEY) as paddock:
@@ -230,3 +296,53 @@ async def test_a_session_s_end_ends_a_command(api: Api) -> None:
     assert (answer["status"], answer["running"]) == ("ended", False)
     assert answer["ended"] == "session_ended"
     assert len(await events(api, "shell.result")) == 1
+
+
+async def test_a_model_has_shells_where_the_level_permits_them(
+    api: Api, model: ModelServer
+) -> None:
+    await high(api, policy="SAFE_WORK")
+    model.answers = [
+        calling(("shell", {"command": "cd x"}), ("shell", {"command": "ask name"})),
+        calling(("shell_input", {"text": "bob\n"}), ("shell", {"command": "exit 3"})),
+        calling(("shell", {"command": "again"})),
+        Answer("done"),
+    ]
+    path = "/api/sessions/box"
+    ran = await send(api, path)
+    assert ran["text"] == "done"
+    assert results(model) == [
+        "ran cd x\n\n[finished; exit code 0; in /workspace]",
+        "name ? \n[waiting; it still runs; in /workspace]",
+        "got bob\n\n[finished; exit code 0; in /workspace]",
+        "[ended; exit code 3; in /workspace; the shell has ended (exited)]",
+        "ran again\n\n[finished; exit code 0; in /workspace]",
+    ]
+    assert len(await events(api, "shell.run")) == 4
+    lowered = {"settings": {"permission_level": "medium"}}
+    await api.json("PUT", f"{path}/settings", json=lowered, key=OPERATOR_KEY)
+    model.answers = [calling(("shell", {"command": "no"})), Answer("done")]
+    await send(api, path)
+    offered = {each["function"]["name"] for each in model.bodies[-1]["tools"]}
+    assert "exec" in offered
+    assert not offered & {"shell", "shell_input"}
+    assert "shell" in results(model)[-1]
+    assert len(await events(api, "shell.run")) == 4
+
+
+async def test_an_agent_has_shells_by_mcp(api: Api) -> None:
+    talk = Talk(api, await high(api))
+    await talk.begin()
+    await talk.say("create_shell", name="main")
+    ran = await talk.say("run_in_shell", shell="main", command="return 4")
+    assert ran == "[finished; exit code 4; in /workspace]"
+    assert "waiting" in await talk.say("run_in_shell", shell="main", command="ask name")
+    assert "got bob" in await talk.say("give_shell_input", shell="main", text="bob")
+    await talk.say("interrupt_shell", shell="main")
+    assert "main" in await talk.say("list_shells")
+    await talk.say("close_shell", shell="main")
+    assert "main" not in await talk.say("list_shells")
+    gone = await talk.call("run_in_shell", shell="main", command="true")
+    assert gone["isError"]
+    assert "create it again" in str(gone)
+    assert len(await events(api, "shell.result")) == 2

@@ -27,7 +27,8 @@ _EXCLUDED = ("policy-violation", "Read not allowed: README.md")
 
 _OPERATIONS = (
     *("world.read", "world.list", "world.search", "world.fingerprint", "world.write"),
-    *("world.delete", "world.run", "llm.complete", "assert", "fact?", "facts", "memo"),
+    *("world.patch", "world.delete", "world.run", "llm.complete"),
+    *("assert", "fact?", "facts", "memo"),
     *("eval", "subeval", "fixpoint"),
 )
 EDIT: dict[str, Any] = {

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 from orchestrator.control_plane import ControlPlane
 from tests.support.applications import ENVIRONMENT, archive_of, put
 from tests.support.box import Box
-from tests.support.console_page import PATIENCE_MS
+from tests.support.console_page import PATIENCE_MS, load
 from tests.support.ports import ADMIN, OpenBox, opened_port
 from tests.support.previews import Previews, previews
 
@@ -61,16 +61,20 @@ async def served(box: Box, shown: Previews, *, based: bool) -> AsyncIterator[Ope
         await box.plane.ports.close(ADMIN, box.session, PORT)
 
 
-@pytest.mark.parametrize("based", [False, True])
+@pytest.mark.parametrize("address", ["host", "path", "base path"])
 async def test_its_page_shows_what_it_says(
-    box: Box, shown: Previews, browser: Browser, based: bool
+    box: Box, shown: Previews, browser: Browser, address: str
 ) -> None:
     """The page's scripts show it, which they get by the WebSocket; what is typed returns by it."""
-    async with served(box, shown, based=based) as port:
+    async with served(box, shown, based=address == "base path") as port:
         page = await browser.new_page()
-        await page.goto(f"{shown.origin}{port.link}/")
+        link = port.host_link if address == "host" else f"{shown.origin}{port.link}"
+        # The field's script is requested only when it is shown.
+        field = page.get_by_label("name")
+        await load(page, page.goto(f"{link}/"), field, seconds=30)
+        await load(page, page.reload(), field, seconds=30)
         await expect(page.get_by_text("said by the application")).to_be_visible(timeout=PATIENCE_MS)
-        await page.get_by_label("name").fill("paddock")
+        await field.fill("paddock", timeout=PATIENCE_MS)
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("typed: paddock")).to_be_visible(timeout=PATIENCE_MS)
         await page.close()

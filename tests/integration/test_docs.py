@@ -48,6 +48,7 @@ done
 for path in src/a.py build/a.out report.txt notes.txt; do
   curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1/files?path=$path" -H "$auth" -d .
 done
+printf -- '--- /dev/null\\n+++ b/new.txt\\n@@ -0,0 +1 @@\\n+new\\n' > fix.diff
 """
 _SECRET = """
 printf %s sk-0123456789abcdef > openai.key

@@ -1,19 +1,27 @@
-"""The JavaScript client, run by Node: its own tests, against a control plane without containers."""
+"""The JavaScript client, run by Node: its own tests, and what its page says.
+
+Most run against a control plane without containers.
+"""
 
 import asyncio
+import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from orchestrator.settings.operator_models import OperatorModel
 from scripts.npm_package import SOURCE
+from tests.support.documents import blocks
 from tests.support.fake_agent import Play
+from tests.support.leaks import NOTHING, left_behind
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.models import model_server
 from tests.support.served_plane import KEY, served_plane
-from tests.support.server import ROOT
+from tests.support.server import ROOT, Server, serving
 
 TESTS = sorted((SOURCE / "tests").glob("*.test.js"))
 PLAYS = {
@@ -24,8 +32,8 @@ PLAYS = {
 }
 
 
-async def run_node(package: Path, *arguments: str, **environment: str) -> str:
-    """What Node prints in the package's folder; it must succeed."""
+async def run_node(package: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """The exit status of Node in the package's folder, and what it prints."""
     process = await asyncio.create_subprocess_exec(
         *("node", *arguments),
         cwd=package,
@@ -42,9 +50,8 @@ async def run_node(package: Path, *arguments: str, **environment: str) -> str:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
-    text = output.decode()
-    assert process.returncode == 0, text[-6000:]
-    return text
+    assert process.returncode is not None
+    return process.returncode, output.decode()
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name.partition(".")[0])
@@ -53,9 +60,64 @@ async def test_against_a_control_plane(path: Path, javascript_package: Path) -> 
         served.agents.plays.update(PLAYS)
         served.plane.models.configured["small"] = OperatorModel.model_validate(model.setting())
         url = served.address.rstrip("/")
-        told = await run_node(
+        status, told = await run_node(
             *(javascript_package, "--test", "--test-reporter=tap", f"tests/{path.name}"),
             PADDOCK_URL=url,
             PADDOCK_KEY=KEY,
         )
-        assert "# pass 0" not in told
+    assert status == 0, told[-6000:]
+    assert "# pass 0" not in told
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(
+    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Server]:
+    """A server with real sandboxes; nothing of a session may be left at the end."""
+    state = tmp_path_factory.mktemp("served") / "state"
+    async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
+        yield running
+        for session in (await running.ok("GET", "/api/sessions"))["items"]:
+            await running.call("DELETE", f"/api/sessions/{session['id']}?purge=true")
+        assert left_behind(state) == NOTHING
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_with_real_sandboxes(server: Server, javascript_package: Path) -> None:
+    status, told = await run_node(
+        *(javascript_package, "--test", "--test-reporter=tap", "tests/sandbox.real.js"),
+        PADDOCK_URL=server.url,
+        PADDOCK_KEY=server.key,
+    )
+    assert status == 0, told[-6000:]
+    assert "# pass 0" not in told
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_its_page_says_works(server: Server, javascript_package: Path) -> None:
+    """Each program is compiled with strict types against the built package, and run."""
+    directory = javascript_package / "page"
+    directory.mkdir()
+    names = []
+    for block in blocks((SOURCE / "README.md").read_text(encoding="utf-8")):
+        if block.language == "ts":
+            names.append(f"line{block.line}")
+            (directory / f"{names[-1]}.mts").write_text(block.text, encoding="utf-8")
+    assert len(names) >= 9
+    options = {"noEmit": False, "rootDir": ".", "outDir": "built", "declaration": False}
+    configuration = {
+        "extends": "../tsconfig.json",
+        "compilerOptions": options,
+        "include": ["*.mts"],
+    }
+    (directory / "tsconfig.json").write_text(json.dumps(configuration), encoding="utf-8")
+    compiler = "node_modules/typescript/bin/tsc"
+    status, told = await run_node(javascript_package, compiler, "-p", "page")
+    assert status == 0, told
+    for name in names:
+        status, told = await run_node(
+            *(javascript_package, f"page/built/{name}.mjs"),
+            PADDOCK_URL=server.url,
+            PADDOCK_KEY=server.key,
+        )
+        assert status == 0, f"{name}: {told[-4000:]}"

@@ -241,3 +241,57 @@ async def test_secrets_are_cut_out_of_answers_and_records(
     assert "hidden-value-1" not in str([event.raw for event in events])
     terminal = await session.terminals.get(shell.info.pty)
     assert b"hidden-value-1" not in await terminal.recording()
+
+
+async def test_a_shell_ends_with_its_level_and_its_control_plane(server: Server) -> None:
+    async with Paddock(server.url, server.key) as paddock:
+        made = await paddock.sessions.create(permission_level="high")
+        shell = await made.shells.create()
+        running = asyncio.create_task(shell.run("sleep 4321", timeout=SECONDS))
+        await becomes(shell, running=True)
+        await made.settings.set(permission_level="medium")
+        # Its command may end before the shell does.
+        assert (await running).running is False
+        with pytest.raises(ConflictError, match="level_changed"):
+            await shell.refresh()
+        await made.settings.set(permission_level="high")
+        shell = await made.shells.create()
+        answer = await shell.run("echo before; sleep 4321", expect="before\n", timeout=SECONDS)
+        assert answer.status == "matched"
+        await server.kill()
+        await server.start()
+    async with Paddock(server.url, server.key) as paddock:
+        made = await paddock.sessions.get(made.id)
+        with pytest.raises(ConflictError, match="control_plane_restarted"):
+            await made.shells.get()
+        processes = (await made.refresh()).processes or []
+        assert not [each for each in processes if "4321" in each.argv]
+        assert await said(await made.shells.create(), "echo new") == "new\n"
+        with pytest.raises(ConflictError, match="enter directory"):
+            await made.shells.create("lost", cwd="no/such/directory")
+        await made.close(purge=True)
+
+
+async def test_programs_that_read_keys_are_driven(shell: Shell) -> None:
+    """A menu without line editing, a password without echo, and a page that is not a line."""
+    menu = "read -rsn1 key; echo got $key; read -rs -p 'password: ' word; echo; echo ${#word}"
+    answer = await shell.run(menu, timeout=SECONDS)
+    assert (answer.status, answer.output) == ("waiting", "")
+    answer = await shell.input("y", timeout=SECONDS)
+    assert (answer.status, answer.output) == ("waiting", "got y\npassword: ")
+    answer = await shell.input("secret\n", timeout=SECONDS)
+    assert (answer.status, answer.output) == ("finished", "\n6\n")
+    answer = await shell.run("cat", timeout=SECONDS)
+    assert answer.status == "waiting"
+    answer = await shell.input("line\n", expect="line\n", timeout=SECONDS)
+    assert answer.status == "matched"
+    answer = await shell.input("\x04", timeout=SECONDS)
+    assert (answer.status, answer.exit_code) == ("finished", 0)
+    # What a program did not read is no command, and no input of the next one.
+    answer = await shell.run("read -n1 x; echo $x", timeout=SECONDS)
+    answer = await shell.input("1touch /tmp/typed\n", timeout=SECONDS)
+    assert answer.status == "finished"
+    answer = await shell.run("ls /tmp/typed 2>/dev/null; read rest; echo [$rest]", timeout=SECONDS)
+    assert (answer.status, answer.output) == ("waiting", "")
+    answer = await shell.input("new\n", timeout=SECONDS)
+    assert (answer.status, answer.output) == ("finished", "[new]\n")

@@ -8,10 +8,10 @@ import pytest
 
 from api.views.packs import pack_of
 from orchestrator.ground.errors import PermissionDeniedError
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import SAFE_EDIT
 from orchestrator.state.requests import NewSession
 from paddock import pack
+from sandbox_agent.decide.globs import Globs
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.plane import clear, running, state

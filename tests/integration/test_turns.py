@@ -7,8 +7,8 @@ import pytest_asyncio
 
 from orchestrator.programs.turns.turn import LispCode, OperationCall, Script, TurnRecord
 from orchestrator.programs.turns.turn_runner import RunningTurn
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import EXECUTIONS, SAFE_EDIT, SessionPolicy
+from sandbox_agent.decide.globs import Globs
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.until import until

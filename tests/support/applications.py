@@ -1,6 +1,8 @@
-"""Web applications from the package index, installed once and put into sandboxes as an archive."""
+"""Web applications from PyPI and npm, installed once and put into sandboxes as an archive."""
 
 import io
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -36,6 +38,34 @@ def archive_of(name: str, directory: Path) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         archive.add(target, ".", filter=_kept)
+    return made.getvalue()
+
+
+def npm_project(name: str, directory: Path) -> Path:
+    """A project with all that it needs, installed into the directory by its lock file."""
+    npm = shutil.which("npm")
+    assert npm is not None, "no npm: `make node` installs it"
+    project = shutil.copytree(_LOCKS / name, directory / name)
+    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+    run_in(project, npm, "ci", "--silent", *options)
+    return project
+
+
+def run_in(project: Path, *argv: str) -> None:
+    """Runs a program of the project, which must succeed."""
+    environment = {**os.environ, "NEXT_TELEMETRY_DISABLED": "1"}
+    done = subprocess.run(
+        argv, cwd=project, env=environment, capture_output=True, text=True, timeout=PROGRAM_SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tree_of(*directories: tuple[Path, str]) -> bytes:
+    """A tar archive of directories, each at its place."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for directory, place in directories:
+            archive.add(directory, place)
     return made.getvalue()
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.support.limits import WAIT_SECONDS
@@ -17,6 +18,24 @@ LOAD_MS, MOST_LOADS = 5_000, 6
 # Says each violation of the content security policy to the browser's console.
 _TELL_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => console.error(
     `violates ${event.effectiveDirective}: ${event.blockedURI} in ${event.sourceFile}`))"""
+
+
+async def load(
+    page: Page, first: Awaitable[object], shown: Locator, seconds: float = LOAD_MS / 1000
+) -> None:
+    """Waits for what is shown, and loads again if the page's scripts were cut off.
+
+    Whenever a network interface of the host comes or goes, such as a container's, the browser cuts
+    all connections; a page that lacks a script stays empty.
+    """
+    with suppress(PlaywrightError):
+        await first
+    for _ in range(MOST_LOADS):
+        with suppress(PlaywrightTimeoutError):
+            return await shown.wait_for(timeout=1000 * seconds)
+        with suppress(PlaywrightError):
+            await page.reload()
+    raise AssertionError("the page does not load")
 
 
 @dataclass
@@ -37,20 +56,11 @@ class Console:
 
     async def open(self) -> None:
         """Loads the page."""
-        await self._load(self.page.goto(self.address), self.page.get_by_label("API key"))
+        await load(self.page, self.page.goto(self.address), self.page.get_by_label("API key"))
 
     async def reload(self) -> None:
         """Loads the page again, with the credential that it has."""
-        await self._load(self.page.reload(), self.page.locator("main"))
-
-    async def _load(self, first: Awaitable[object], shown: Locator) -> None:
-        """Waits for what is shown, and loads again if the page's scripts were cut off."""
-        await first
-        for _ in range(MOST_LOADS):
-            with suppress(PlaywrightTimeoutError):
-                return await shown.wait_for(timeout=LOAD_MS)
-            await self.page.reload()
-        raise AssertionError("the page does not load")
+        await load(self.page, self.page.reload(), self.page.locator("main"))
 
     async def go(self, place: str) -> None:
         await self.page.goto(f"{self.address}#/{place}")

@@ -23,7 +23,13 @@ class Block:
 
 def documents() -> list[Path]:
     """Every document."""
-    names = ("CONTRIBUTING.md", "README.md", "SECURITY.md", "sandbox_agent/README.md")
+    names = (
+        "CONTRIBUTING.md",
+        "README.md",
+        "SECURITY.md",
+        "sandbox_agent/README.md",
+        "sdk/js/README.md",
+    )
     texts = [ROOT / name for name in names]
     return [*texts, *sorted((ROOT / "docs").rglob("*.md"))]
 

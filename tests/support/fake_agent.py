@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.host.engine.base import SandboxSpec
+from sandbox_agent.decide import patches, ranges
 from sandbox_agent.decide.protocol import (
     MOST_EVENT_OUTPUT_BYTES,
     MOST_EVENT_OUTPUT_CHUNKS,
@@ -34,21 +35,30 @@ from tests.support.fake_ports import FakePorts
 from tests.support.fake_terminals import FakeTerminals
 from tests.support.limits import WAIT_SECONDS
 
+# Prints something to a stream of a command.
+Print = Callable[[str, bytes], None]
+
 
 @dataclass
 class Play:
-    """A command's script: output and end. With `holds` it runs until it is ended."""
+    """A command's script: output and end. With `holds` it runs until it is ended.
+
+    `fed` and `signalled` react to its standard input and to signals, which else end it.
+    """
 
     stdout: bytes = b""
     stderr: bytes = b""
     exit_code: int = 0
     holds: bool = False
     chunks: list[tuple[str, bytes]] = field(default_factory=list)
+    fed: Callable[[Print, bytes], None] | None = None
+    signalled: Callable[[Print, int], None] | None = None
 
 
 @dataclass
 class _Running:
     params: Message
+    play: Play
     chunks: list[tuple[str, int, bytes]] = field(default_factory=list)
     total: int = 0
     result: Message | None = None
@@ -113,6 +123,10 @@ class FakeAgent:
         # Those that an archive named.
         self.directories: set[str] = set()
         self.ports = FakePorts()
+        # What watches tell next, and whether that is all.
+        self.changes: list[Message] = []
+        self.changed = asyncio.Event()
+        self.watch_ends = False
         self._opened = 0
         self._seq = 0
         self._writer: asyncio.StreamWriter | None = None
@@ -281,7 +295,7 @@ class FakeAgent:
         command_id, argv = params["command_id"], params["argv"]
         play = self.plays.get(argv[0], Play())
         self.secrets["given"] += params["secrets"].values()
-        running = self._running[command_id] = _Running(params)
+        running = self._running[command_id] = _Running(params, play)
         running.print("stdout", play.stdout)
         running.print("stderr", play.stderr)
         for stream, data in play.chunks:
@@ -316,6 +330,9 @@ class FakeAgent:
             raise AgentRefusalError("conflict", "the command's standard input is closed or full")
         data = base64.b64decode(params["data"])
         self.stdin[command_id] = self.stdin.get(command_id, b"") + data
+        running = self._running[command_id]
+        if running.play.fed is not None:
+            running.play.fed(running.print, data)
         if params["close"]:
             self.end(command_id)
         return {}
@@ -323,6 +340,10 @@ class FakeAgent:
     async def _on_signal(self, params: Message) -> Message:
         if params["command_id"] not in self._running:
             raise AgentRefusalError("not_found", f"command {params['command_id']} does not run")
+        running = self._running[params["command_id"]]
+        if running.play.signalled is not None:
+            running.play.signalled(running.print, params["signal"])
+            return {}
         self.end(params["command_id"], 128 + params["signal"], signal=str(params["signal"]))
         return {}
 
@@ -367,9 +388,12 @@ class FakeAgent:
             self.permissions[path] = params["permissions"]
         if params.get("modified") is not None:
             self.modified[path] = params["modified"]
+        self._check_version(params)
         self._opened += 1
         number = self._opened
         self._streams[number] = (path, mode, content)
+        if mode == "watch":
+            self.emit("file.watch", args={"path": path})
         if mode == "read":
             self.emit("file.read", args={"path": path}, result={"bytes": len(content)})
         answer = {"stream": number, "size": len(content), **told}
@@ -378,6 +402,13 @@ class FakeAgent:
         if mode == "read":
             answer["permissions"] = self.permissions.get(path, 0o644)
             answer["modified"] = self.modified.get(path)
+            answer["version"] = version_of(self.files[path])
+            if "range" in params:
+                start, length = ranges.part(len(content), *params["range"]) or (0, 0)
+                if not length:
+                    raise AgentRefusalError("range_not_satisfiable", f"{len(content)} bytes")
+                content[:] = content[start : start + length]
+                answer |= {"start": start, "length": length}
         return answer
 
     async def _on_file_pull(self, params: Message) -> Message:
@@ -405,7 +436,7 @@ class FakeAgent:
         before = self.files.get(path, b"") if mode == "append" else b""
         self.files[path] = before + bytes(content)
         self.emit("file.write", args={"path": path}, result={"bytes": len(content)})
-        return {"bytes": len(content)}
+        return {"bytes": len(content), "version": version_of(self.files[path])}
 
     def _entries(self) -> list[Entry]:
         """Everything in the workspace; directories are known only by what is in them."""
@@ -455,7 +486,87 @@ class FakeAgent:
         self.emit("file.mkdir", args={"path": params["path"]})
         return {}
 
+    def _check_version(self, params: Message) -> None:
+        content = self.files.get(params["path"])
+        found = None if content is None else version_of(content)
+        if not ranges.meets(found, params.get("match"), params.get("none_match")):
+            raise AgentRefusalError("precondition_failed", f"another version: {params['path']}")
+
+    async def _on_file_stat(self, params: Message) -> Message:
+        path = params["path"]
+        known = self.files.get(path)
+        self.emit("file.stat", args={"path": path}, error=None if known else "not found")
+        if known is None:
+            raise AgentRefusalError("not_found", f"No such file or directory: {path}")
+        facts = {"mode": self.permissions.get(path, 0o644), "modified": 1.5}
+        return {"path": path, "type": "file", "size": len(known), **facts} | {
+            "version": version_of(known)
+        }
+
+    async def _on_file_search(self, params: Message) -> Message:
+        self.emit("file.search", args={"path": params["path"], "text": params["text"]})
+        matches = [
+            {"path": path, "line": number, "text": line}
+            for path, data in sorted(self.files.items())
+            for number, line in enumerate(data.decode(errors="replace").splitlines(), 1)
+            if params["text"] in line
+        ]
+        found = matches[: params["limit"]]
+        counts = {"files": len(self.files), "skipped": 0, "truncated": len(found) < len(matches)}
+        return {"matches": found, **counts}
+
+    async def _on_file_patch(self, params: Message) -> Message:
+        names = params["names"]
+        self.emit("file.patch", args={"paths": sorted(names.values())})
+        done, rejects = dict(self.files), []
+        patched = []
+        for each in patches.parse(params["patch"]):
+            path = names[each.path]
+            before = done.get(names.get(each.old or "", ""), b"")
+            content, refused, _ = patches.applied(before, each.hunks, path)
+            rejects += [reject._asdict() for reject in refused]
+            done[path] = content
+            action = "create" if each.old is None else "write"
+            patched.append({"path": path, "action": action, "hunks": len(each.hunks)})
+        if rejects:
+            return {"patched": [], "rejects": rejects}
+        if not params["dry_run"]:
+            self.files.update(done)
+        return {"patched": patched, "rejects": []}
+
+    async def _on_file_copy(self, params: Message) -> Message:
+        source, destination = params["source"], params["destination"]
+        known = self.files.get(source)
+        error = None if known is not None else "not found"
+        self.emit("file.copy", args={"source": source, "destination": destination}, error=error)
+        if known is None:
+            raise AgentRefusalError("not_found", f"No such file or directory: {source}")
+        self.files[destination] = known
+        counts = {"directories": 0, "links": 0, "bytes": len(known), "skipped": 0}
+        return {"copied": {"files": 1, **counts}}
+
+    async def _on_file_chmod(self, params: Message) -> Message:
+        self.emit("file.chmod", args={"path": params["path"]})
+        self.permissions[params["path"]] = params["permissions"]
+        return {}
+
+    async def _on_file_changes(self, params: Message) -> Message:
+        if params["stream"] not in self._streams:
+            raise AgentRefusalError("conflict", f"file stream {params['stream']} is closed")
+        if not self.changes:
+            await self.changed.wait()
+            self.changed.clear()
+        told, self.changes = self.changes, []
+        return {"changes": told, "ended": self.watch_ends}
+
+    def change(self, *changes: Message, ends: bool = False) -> None:
+        """Tells the watches of changes."""
+        self.changes += [{"directory": False, "source": None, **each} for each in changes]
+        self.watch_ends = ends
+        self.changed.set()
+
     async def _on_file_delete(self, params: Message) -> Message:
+        self._check_version(params)
         path = params["path"]
         known = self.files.pop(path, None)
         self.emit("file.delete", args={"path": path}, error=None if known else "not found")
@@ -471,6 +582,11 @@ class FakeAgent:
             raise AgentRefusalError("not_found", f"No such file or directory: {source}")
         self.files[params["destination"]] = self.files.pop(source)
         return {}
+
+
+def version_of(content: bytes) -> str:
+    """The entity tag of a file."""
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 class Agents:

@@ -55,6 +55,9 @@ class FakeTerminals:
             made = self.all[params["terminal_id"]] = FakeTerminal(params, said)
             if params["kept"]:
                 made.said = b""
+                if params["cwd"] == "/no-bash":
+                    self.end(params["terminal_id"], 127, None)
+                    return {}
                 self._end_run(made, {"number": 0, "syntax_error": ""}, 0)
             return {}
         if method == "pty.close":

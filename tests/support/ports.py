@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from aiohttp import ClientResponse
 
 from orchestrator.rules.access.keys import ADMIN_NAME, Principal, Role
+from orchestrator.sandbox.ports.host_names import host_label
 from orchestrator.state.command import Command
 from tests.support.box import Box
 from tests.support.previews import Previews
@@ -56,6 +57,20 @@ class OpenBox:
     def link(self) -> str:
         """The link's path, without a slash at the end."""
         return f"/s/{self.box.session.id}/{self.port}/~{self.token}"
+
+    @property
+    def host(self) -> str:
+        """The URL of its own host name, without a slash at the end."""
+        session = self.box.session
+        label = host_label(self.port, session.id, session.incarnation)
+        named = None if label is None else self.box.plane.previews.named(label)
+        assert named is not None
+        return named
+
+    @property
+    def host_link(self) -> str:
+        """The link at that host name, without a slash at the end."""
+        return f"{self.host}/~{self.token}"
 
     async def get(self, path: str, **headers: str) -> ClientResponse:
         """What the program answers, to somebody with the link."""

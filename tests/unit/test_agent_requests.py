@@ -60,6 +60,11 @@ METHODS = [
     "file.delete",
     "file.move",
     "file.symlink",
+    "file.changes",
+    "file.search",
+    "file.patch",
+    "file.copy",
+    "file.chmod",
     "secrets",
     "stats",
 ]
@@ -102,6 +107,17 @@ MEMBERS = {
     "depth": 1,
     "source": "a",
     "destination": "b",
+    "regex": True,
+    "ignore_case": False,
+    "globs": [],
+    "patch": "x",
+    "names": {},
+    "dry_run": False,
+    "most_bytes": 1,
+    "parents": False,
+    "recursive": True,
+    "match": None,
+    "range": [0, 1],
     "variables": {},
     "given": [],
 }
@@ -273,7 +289,12 @@ def test_a_file_worker_that_was_not_asked_is_ended(
     monkeypatch.setattr(signalling, "kill_as", lambda _uid, pid, _number: killed.append(pid))
     ended: list[FileHelper] = []
     helper = FileHelper(
-        *(Loop(), 54321, str(tmp_path)), anywhere=False, links=True, cut=str, on_end=ended.append
+        *(Loop(), 54321, str(tmp_path)),
+        anywhere=False,
+        links=True,
+        cut=str,
+        on_end=ended.append,
+        lock=0,
     )
     answers: list[Any] = []
     helper.ask({"method": "stat"}, lambda said, _data: answers.append(said))

@@ -7,8 +7,17 @@ import pytest
 from orchestrator.settings.instance_url import announce, url_of, withdraw
 from orchestrator.settings.instance_url import find_url as url_by_settings
 from orchestrator.settings.settings import Settings
-from paddock.cli.connection import Connection, find_key, find_url
+from paddock.cli.connection import Connection
 from paddock.cli.exits import Failure
+from paddock.connect.address import find_address
+
+
+def find_url(url: str | None) -> str:
+    return find_address(url, "a-key").url
+
+
+def find_key() -> str:
+    return find_address("http://127.0.0.1:1").key
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +25,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PADDOCK_URL", "PADDOCK_KEY", "PADDOCK_CONFIG_FILE", "PADDOCK_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PADDOCK_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PADDOCK_LISTEN", "0.0.0.0:9123")
 
 
@@ -49,12 +59,12 @@ def test_what_is_no_url_is_not_taken_for_one(tmp_path: Path) -> None:
 
 
 def test_the_key_goes_with_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Failure, match=r"admin\.key"):
-        find_key(None, None)
+    with pytest.raises(ValueError, match=r"admin\.key"):
+        find_key()
     (tmp_path / "admin.key").write_text("the-key-of-the-file\n")
-    assert find_key(None, None) == "the-key-of-the-file"
+    assert find_key() == "the-key-of-the-file"
     monkeypatch.setenv("PADDOCK_ADMIN_KEY", "the-key-of-settings")
-    assert find_key(None, None) == "the-key-of-settings"
+    assert find_key() == "the-key-of-settings"
 
 
 def test_the_key_goes_to_nobody_who_listens_instead(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.rules.policy.globs import (
+from sandbox_agent.decide.globs import (
     MOST_CHARACTERS,
     MOST_CLASSES,
     MOST_EXPANDED,

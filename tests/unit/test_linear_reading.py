@@ -37,7 +37,6 @@ from orchestrator.record.secrets.request_head import parse_head
 from orchestrator.rules.egress.limits import EgressLimits
 from orchestrator.rules.policy.decision import check_command
 from orchestrator.rules.policy.explanation import explain_command
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.tools import cedar
 from orchestrator.rules.tools.scope import Scope, load_scope
@@ -45,11 +44,14 @@ from orchestrator.rules.tools.sql import read_statement
 from orchestrator.sandbox.egress.client_hello import MOST_BYTES as MOST_HELLO
 from orchestrator.sandbox.egress.client_hello import read_hello
 from orchestrator.settings.allowed_hosts import AllowedHosts
+from orchestrator.work.files.file_trees import patch_names
 from paddock.contract.command_requests import ExecBody
 from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery
 from paddock.contract.turns import TurnBody
 from paddock.contract.words import MAX_LINE
+from sandbox_agent.decide.globs import Globs
+from sandbox_agent.decide.patterns import Pattern
 from sandbox_agent.decide.redaction import Redactor
 from tests.support.raised import raised
 
@@ -59,7 +61,8 @@ _SLICE = 0.05
 _MOST_GROWTH = 10
 # Below this, what does not depend on the size counts too much.
 _COMPARABLE = 0.004
-_TRIES = 3
+# On a busy machine, most tries are disturbed.
+_TRIES = 10
 
 LEVELS = load_levels()
 HIGH, LOW = LEVELS["high"], LEVELS["low"]
@@ -563,3 +566,35 @@ def test_policies_of_cedar(tmp_path: Path, name: str) -> None:
         return cedar.load_policies(tmp_path)
 
     check_growth(CEDAR[name], load, cedar.MAX_BYTES)
+
+
+HUNK = "@@ -1 +1 @@\n-a\n+b\n"
+NAMES = "--- a\n+++ b\n"
+
+
+@pytest.mark.slow
+@each(
+    ("lines", MIB, lambda n: many("x\n", n, NAMES), patch_names),
+    ("names", MIB, lambda n: many("--- a\n", n), patch_names),
+    ("git-headers", MIB, lambda n: many("diff --git a/x b/x\n", n), patch_names),
+    ("header-lines", MIB, lambda n: many("index\n", n, "diff --git a/x b/x\n"), patch_names),
+    ("hunks", MIB, lambda n: many(HUNK, n, NAMES), patch_names),
+    ("fewer-hunks", 200_000, lambda n: many(HUNK, n, NAMES), patch_names),
+    ("one-hunk", MIB, lambda n: many("-a\n", n, f"{NAMES}@@ -1,{n} +0,0 @@\n"), patch_names),
+    ("marks", MIB, lambda n: many("-a\n\\\n", n, f"{NAMES}@@ -1,{n} +0,0 @@\n"), patch_names),
+    ("quoted", MIB, lambda n: many("\\303", n, '--- "', '"\n+++ b\n'), patch_names),
+    ("unquoted", MIB, lambda n: many("\\", n, '--- "', "\n+++ b\n"), patch_names),
+)
+def test_patches(limit: int, make: Make, read: Read) -> None:
+    check_aside(make, read, limit)
+
+
+@pytest.mark.slow
+@each(
+    ("nested", 1000, lambda n: many("(", n // 16), Pattern),
+    ("classes", 1000, lambda n: many("[a-z]", n), Pattern),
+    ("counts", 1000, lambda n: many("(a{9})", n), Pattern),
+    ("wide", 1000, lambda n: many("a|", n), Pattern),
+)
+def test_search_patterns(limit: int, make: Make, read: Read) -> None:
+    check_on_loop(make, read, limit)

@@ -22,11 +22,11 @@ from orchestrator.programs.questions.questions import (
 )
 from orchestrator.programs.questions.questions_part import QuestionDoor
 from orchestrator.rules.access.keys import Principal, Role
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import SAFE_EDIT, SessionPolicy
 from orchestrator.state.budget import Budget
 from orchestrator.state.session import Session
 from paddock.contract.words import Kind
+from sandbox_agent.decide.globs import Globs
 
 POLICY: SessionPolicy = replace(
     SAFE_EDIT,

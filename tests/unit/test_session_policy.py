@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.rules.policy.explanation import explain_operation
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.session_policy import (
     BUILT_IN,
     COMMANDS,
@@ -22,6 +21,7 @@ from orchestrator.rules.policy.session_policy import (
 )
 from paddock.contract.remedies import POLICIES
 from paddock.contract.words import OperationName
+from sandbox_agent.decide.globs import Globs
 
 EVERYTHING = replace(
     SAFE_EDIT,
@@ -72,7 +72,7 @@ def test_the_policy_for_edits_adds_writes_that_are_proposals() -> None:
     edit, analysis = SAFE_EDIT.rules(), SAFE_ANALYSIS.rules()
     assert set(edit.pop("allowed_operations")) == {
         *analysis.pop("allowed_operations"),
-        "world.write",
+        *("world.write", "world.patch"),
     }
     assert edit.pop("world_rules") == {
         "read_patterns": ["**/*"],
@@ -158,7 +158,7 @@ def test_a_directory_is_listed_if_something_in_it_may_be_read(operation: str) ->
     assert refusal(narrow, operation) is None
 
 
-@pytest.mark.parametrize("operation", ["world.write", "world.delete"])
+@pytest.mark.parametrize("operation", ["world.write", "world.patch", "world.delete"])
 def test_a_write_needs_a_world_that_is_not_read_only_and_a_pattern(operation: str) -> None:
     assert refusal(EVERYTHING, operation, ref="src/a.py") is None
     assert refusal(EVERYTHING, operation, ref="lib/a.py") == (
@@ -281,3 +281,15 @@ def test_a_nested_policy_permits_what_all_around_it_permit(
 def test_it_is_the_same_when_it_was_stored(policy: SessionPolicy) -> None:
     assert SessionPolicy.restored(policy.stored()) == policy
     assert len(policy.sha256) == 64
+
+
+def test_a_patch_is_decided_by_what_it_does_to_each_file() -> None:
+    EVERYTHING.check_patch(["src/a"], ["src/a"], ["src/b"])
+    narrow = replace(SAFE_EDIT, denied_operations=frozenset({"world.delete"}))
+    narrow.check_patch(["src/a"], ["src/a"], [])
+    with pytest.raises(PolicyRefusalError):
+        narrow.check_patch(["src/a"], [], ["src/a"])
+    with pytest.raises(PolicyRefusalError):
+        narrow.check_patch([], ["lib/a"], [])
+    with pytest.raises(PolicyRefusalError):
+        narrow.check_patch(["../a"], [], [])

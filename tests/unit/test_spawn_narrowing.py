@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
-from orchestrator.rules.policy.globs import Globs
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.policy.session_policy import (
     OPERATIONS,
@@ -20,6 +19,7 @@ from orchestrator.rules.policy.session_policy import (
 from orchestrator.state.budget import Budget, limits_of
 from orchestrator.state.child_bounds import child_budget, child_level, child_policy, covers
 from paddock.contract.words import Kind
+from sandbox_agent.decide.globs import Globs
 
 LEVELS = load_levels()
 START = datetime(2026, 3, 4, tzinfo=UTC)

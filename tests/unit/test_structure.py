@@ -31,7 +31,7 @@ ALLOWED = {
     "paddock/audit": {"paddock.audit"},
 }
 # The server's part of the command line, which also builds images.
-ALLOWED_ALSO = {"api/cli": {"paddock.cli", "images"}}
+ALLOWED_ALSO = {"api/cli": {"paddock.cli", "paddock.connect", "images"}}
 # The floors of packages, from the lowest: each imports only itself and what is below it.
 API_FLOORS = (
     "shape",
@@ -70,6 +70,7 @@ FLOORS = {
         "core",
         "enforce",
         "run",
+        "code",
         "pty",
         "files",
         "net",
@@ -78,7 +79,17 @@ FLOORS = {
         "__main__",
     ),
     # A package that is in its own table names what is below it, for those who import it.
-    "paddock": ("contract", "webhooks", "audit", "client", "app", "cli", "__main__", "__init__"),
+    "paddock": (
+        "contract",
+        "webhooks",
+        "audit",
+        "connect",
+        "client",
+        "app",
+        "cli",
+        "__main__",
+        "__init__",
+    ),
     # What every command shares, the folders of commands, and what makes one program of them.
     "paddock/cli": (
         "exits",
@@ -91,6 +102,8 @@ FLOORS = {
         "description",
         "output",
         "own_session",
+        "contexts",
+        "global_options",
         "terminal",
         "resources",
         "prompt",
@@ -184,7 +197,7 @@ def test_the_client_needs_aiohttp_and_pydantic_only() -> None:
         for name in source(path).imports:
             top = name.partition(".")[0]
             known = top in sys.stdlib_module_names or top in CLIENT_NEEDS
-            ours = name.startswith(("paddock.client", "paddock.contract"))
+            ours = name.startswith(("paddock.client", "paddock.connect", "paddock.contract"))
             assert known or ours, f"{path} imports {name}"
 
 

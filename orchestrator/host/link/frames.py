@@ -40,7 +40,10 @@ _CHUNK = Bounds(CHUNK_BYTES + 4 * KIB, 4096, data=True)
 # 10,000 files have 70,000 values. Parsing them takes about 20 ms, in which no other thread runs
 # either.
 _FILES = Bounds(MAX_FRAME_BYTES, 96 * KIB)
-LARGE = {"output": _OUTPUT, "pty.read": _OUTPUT, "file.pull": _CHUNK, "file.list": _FILES}
+LARGE = {
+    **{"output": _OUTPUT, "pty.read": _OUTPUT, "file.pull": _CHUNK},
+    **dict.fromkeys(("file.list", "file.search", "file.patch", "file.changes"), _FILES),
+}
 
 
 def bounds(accepted: bool, asked: Collection[str]) -> Bounds:

@@ -14,6 +14,8 @@ from orchestrator.ground.errors import (
     NotFoundError,
     PaddockError,
     PermissionDeniedError,
+    PreconditionFailedError,
+    RangeNotSatisfiableError,
     SandboxUnavailableError,
     TooLargeError,
     ValidationError,
@@ -73,6 +75,8 @@ _ERRORS: dict[str, type[PaddockError]] = {
         ConflictError,
         NotFoundError,
         PermissionDeniedError,
+        PreconditionFailedError,
+        RangeNotSatisfiableError,
         TooLargeError,
         ValidationError,
     )

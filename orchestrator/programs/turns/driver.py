@@ -13,6 +13,7 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.loop_slots import LoopSlots
 from orchestrator.ground.store.effect import together
 from orchestrator.programs.turns.operations.context import OperationContext
+from orchestrator.programs.turns.operations.patched import patched_refs
 from orchestrator.programs.turns.operations.registry import OPERATIONS
 from orchestrator.programs.turns.operations.ticks import TICK
 from orchestrator.programs.turns.operations.turn_operation import Done, Needed, TurnOperation
@@ -206,8 +207,9 @@ class ProgramDriver:
                 raise OperationFailed(f"{operation.name}: {error.detail}", rule) from None
             raise
         await self._record(draft._replace(result=dict(done.recorded)), began, tokens)
-        if done.staged is not None and self.context.session.policy.world_rules.proposal_mode:
-            self.context.staged.append((done.staged, log.events[-1]["time"]))
+        if self.context.session.policy.world_rules.proposal_mode:
+            time_of = log.events[-1]["time"]
+            self.context.staged.extend((staged, time_of) for staged in done.staged)
         return done.value
 
     def _place(self) -> Made:
@@ -233,6 +235,9 @@ class ProgramDriver:
 
     def _check(self, name: str, args: Mapping[str, Value]) -> None:
         """Raises: PolicyRefusalError."""
+        if name == "world.patch":
+            self.context.scopes.policy.check_patch(*patched_refs(str(args["patch"])))
+            return
         ref, tokens = args.get("ref"), args.get("max_tokens")
         if name in ("world.list", "world.search"):
             ref = args.get("ref", ".")

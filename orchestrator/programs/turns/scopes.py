@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.programs.turns.outcome import Symbol, Value
 from orchestrator.programs.turns.programs import Enter, OperationFailed
-from orchestrator.rules.policy.globs import GlobError, Globs
 from orchestrator.rules.policy.session_policy import SessionPolicy
+from sandbox_agent.decide.globs import GlobError, Globs
 
 # What a nested budget may limit: tokens of models, micro-dollars, microseconds, operations.
 _MILLIONTHS = ("cost", "time")

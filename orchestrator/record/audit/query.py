@@ -47,6 +47,17 @@ _LATEST_COMMANDS = """
         AND command_id IN (SELECT command_id FROM wanted)
     ORDER BY seq
 """
+# The cells of a context are executed one after the other.
+_UNFINISHED_CELLS = """
+    SELECT body, prev_hash, hash FROM events
+    WHERE session_key = :key AND operation = 'code.start' AND seq IN (
+        SELECT max(seq) FROM events
+        WHERE session_key = :key AND operation IN ('code.start', 'code.exit')
+            AND decision IS NOT 'deny'
+        GROUP BY command_id
+    )
+    ORDER BY seq
+"""
 
 
 T = TypeVar("T")
@@ -232,6 +243,11 @@ async def latest_commands(database: Database, session_key: str, limit: int) -> l
     They are in the order of the chain.
     """
     return await _select(database, _LATEST_COMMANDS, {"key": session_key, "most": limit})
+
+
+async def unfinished_cells(database: Database, session_key: str) -> list[Event]:
+    """The starts of cells of code whose ends are not on record."""
+    return await _select(database, _UNFINISHED_CELLS, {"key": session_key})
 
 
 async def counts(database: Database, session_key: str) -> dict[tuple[str, str], int]:

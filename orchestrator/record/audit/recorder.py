@@ -27,7 +27,7 @@ _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
 # Operations that count as use of a session and restart its idle time-out.
 _ACTIVITY = (
-    *("command.", "file.", "pty.", "turn."),
+    *("command.", "code.", "file.", "pty.", "turn."),
     *("session.create", "session.resume", "session.restored", "session.settings"),
 )
 

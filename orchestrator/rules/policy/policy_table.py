@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic import ValidationError as SchemaError
 
-from orchestrator.rules.policy.globs import GlobError, Globs
 from orchestrator.rules.policy.session_policy import (
     OPERATIONS,
     SAFE_ANALYSIS,
@@ -15,6 +14,7 @@ from orchestrator.rules.policy.session_policy import (
 )
 from orchestrator.settings.schema_errors import reason
 from paddock.contract.words import MOST_CALL_TOKENS
+from sandbox_agent.decide.globs import GlobError, Globs
 
 Place = tuple[str | int, ...]
 

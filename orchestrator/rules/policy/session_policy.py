@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from orchestrator.ground.errors import PermissionDeniedError
-from orchestrator.rules.policy.globs import Globs
+from sandbox_agent.decide.globs import Globs
 
 LISTS = frozenset({"world.list", "world.search"})
 READS = LISTS | {"world.read", "world.fingerprint"}
-WRITES = frozenset({"world.write", "world.delete"})
+WRITES = frozenset({"world.write", "world.patch", "world.delete"})
 COMMANDS = frozenset({"world.run", "world.exec", "shell"})
 # Everything that runs programs in the sandbox.
 EXECUTIONS = COMMANDS | {"world.tool"}
@@ -127,6 +127,22 @@ class SessionPolicy:
             raise _refused("policy-execution", "Nested evaluation not allowed")
         if network and not self.execution_rules.allow_network_calls:
             raise _refused("policy-execution", "Network calls not allowed")
+
+    def check_patch(
+        self, reads: Iterable[str], writes: Iterable[str], deletes: Iterable[str]
+    ) -> None:
+        """Checks a patch, which is what it does to each file. Raises: PolicyRefusalError.
+
+        A hunk applies only to lines that it knows, so what it changes must be readable, too.
+        """
+        self.check("world.patch")
+        for ref in reads:
+            if not self.world_rules.may_read(ref):
+                raise _refused("policy-read", f"Read not allowed: {ref}")
+        for ref in writes:
+            self.check("world.patch", ref=ref)
+        for ref in deletes:
+            self.check("world.delete", ref=ref)
 
     def _check_read(self, operation: str, ref: str | None) -> None:
         if ref is None:
@@ -263,7 +279,10 @@ _ANALYSIS = READS | EVALUATIONS | FACTS | {"llm.complete"}
 # The policy of a session that names none.
 SAFE_ANALYSIS = _built_in("SAFE_ANALYSIS", _ANALYSIS, (), read_only=True)
 SAFE_EDIT = _built_in(
-    "SAFE_EDIT", _ANALYSIS | {"world.write"}, ("src/**/*", "test/**/*"), read_only=False
+    "SAFE_EDIT",
+    _ANALYSIS | {"world.write", "world.patch"},
+    ("src/**/*", "test/**/*"),
+    read_only=False,
 )
 # Commands see every file of the workspace and write it at once, so the other operations may, too.
 _EVERY_FILE = Globs(["**/*", "**/.*", "**/.*/**/*"])

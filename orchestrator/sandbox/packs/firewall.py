@@ -25,7 +25,9 @@ READ = "read"
 REFINEMENT_REQUEST = "coordination.context_refinement_request"
 
 _READING = ("file.read",)
-_LISTING = ("file.list",)
+_LISTING = ("file.list", "file.stat")
+# What concerns a whole tree, or several files at once, is not decided file by file.
+_TREES = ("file.pack", "file.search", "file.patch", "file.copy", "file.watch")
 
 
 class ContextFirewall:
@@ -37,9 +39,15 @@ class ContextFirewall:
         self._tasks = TaskScope("the end of a session that misses something")
 
     async def check(
-        self, principal: Principal, session: Session, operation: str, path: str
+        self,
+        principal: Principal,
+        session: Session,
+        operation: str,
+        path: str,
+        *,
+        tree: bool = False,
     ) -> None:
-        """Whether a file operation may use the path, for any reader.
+        """Whether a file operation may use the path, for any reader; `tree`: all that is below it.
 
         Raises: ValidationError for a malformed path; PermissionDeniedError with the rule, after it
         is recorded and, where the pack says so, the session has ended.
@@ -52,8 +60,8 @@ class ContextFirewall:
         plain = await self._plain(principal, session, operation, path)
         if operation in _LISTING:
             denial = decisions.listing(pack, plain)
-        elif operation == "file.pack":
-            reason = "an archive is not read file by file: read the files one by one"
+        elif tree or operation in _TREES:
+            reason = "it concerns more than one file: read or write the files one by one"
             denial = Denial(decisions.TOOL, plain, reason)
         else:
             denial = decisions.writing(pack, plain)

@@ -269,6 +269,10 @@ class Executions:
         command.collects, command.output = False, None
         self._tasks.spawn(self._cancel(session, command, "client_gone"))
 
+    async def end(self, session: Session, command: Command, reason: str) -> None:
+        """Ends one command: TERM, then KILL. Returns before it has ended."""
+        await self._cancel(session, command, reason)
+
     async def cancel_all(self, session: Session, reason: str) -> None:
         """Ends every command of the session: TERM, then KILL."""
         await asyncio.gather(

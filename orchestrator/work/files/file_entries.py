@@ -1,6 +1,7 @@
 """Validates an agent's answers about files."""
 
 import math
+import re
 from typing import Any, NamedTuple
 
 from orchestrator.host.link.messages import malformed
@@ -9,6 +10,7 @@ from sandbox_agent.decide.protocol import Message
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
 _MOST_MODE = 0o7777
+_VERSION = re.compile(r"[0-9a-f]{32}")
 
 
 class FileEntry(NamedTuple):
@@ -23,6 +25,8 @@ class FileEntry(NamedTuple):
     mode: str
     modified: float
     target: str | None
+    # The entity tag, of one entry that was asked for.
+    version: str | None = None
 
 
 class Listing(NamedTuple):
@@ -46,9 +50,19 @@ def parse_entry(entry: Any) -> FileEntry:
             mode=f"{mode:04o}",
             modified=modified,
             target=None if target is None else str(target),
+            version=parse_version(entry.get("version")),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise malformed() from None
+
+
+def parse_version(value: Any) -> str | None:
+    """A file's entity tag. Raises: SandboxUnavailableError if it is none."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _VERSION.fullmatch(value):
+        raise malformed()
+    return value
 
 
 def whole_number(answer: Message, name: str) -> int:

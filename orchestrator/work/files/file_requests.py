@@ -1,5 +1,7 @@
 """What all file operations share: which path is meant, and when the agent's answer counts."""
 
+from typing import Any, NamedTuple
+
 from orchestrator.ground.errors import (
     PaddockError,
     PermissionDeniedError,
@@ -19,7 +21,24 @@ from orchestrator.work.files.file_stream import FileStream
 from sandbox_agent.decide.protocol import Message
 
 _MOST_PATH_BYTES = 4096
-_READING = ("file.read", "file.list", "file.pack")
+# Those that change nothing.
+_READING = frozenset(
+    {"file.read", "file.list", "file.stat", "file.search", "file.pack", "file.watch"}
+)
+
+
+class Conditions(NamedTuple):
+    """The versions that a file must have, and must not have, `*` for any; None: any or none."""
+
+    match: tuple[str, ...] | None = None
+    none_match: tuple[str, ...] | None = None
+
+    def params(self) -> dict[str, list[str]]:
+        """Their members of a request to an agent."""
+        return {name: list(each) for name, each in self._asdict().items() if each is not None}
+
+
+NO_CONDITIONS = Conditions()
 
 
 class FileRequests:
@@ -39,10 +58,13 @@ class FileRequests:
         *,
         whole: bool = False,
         name: str = "path",
+        writes: bool | None = None,
+        tree: bool = False,
     ) -> tuple[AgentLink, str]:
         """The agent, and the path in its form: relative to the workspace, or absolute.
 
-        `whole` permits the workspace itself.
+        `whole` permits the workspace itself. `writes`: the path is written, whatever the operation
+        does otherwise. `tree`: so is all that is below it.
 
         A path whose text leaves the workspace is refused here and recorded. The agent's kernel
         refuses paths that leave it through links.
@@ -50,10 +72,11 @@ class FileRequests:
         sandbox = session.check_open()
         self._recorder.check_room(session)
         check_path(path, name)
-        await self.firewall.check(principal, session, operation, path)
+        await self.firewall.check(principal, session, operation, path, tree=tree)
         relative = inside_path(path)
         if relative is None and session.level.commands is None and session.pack is None:
-            relative = outside_path(path, writes=operation not in _READING)
+            changes = operation not in _READING if writes is None else writes
+            relative = outside_path(path, writes=changes)
         if relative is None:
             raise await self.escape(principal, session, operation, name, path)
         if relative == "." and not whole:
@@ -73,9 +96,7 @@ class FileRequests:
         )
         return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
 
-    async def open(
-        self, link: AgentLink, operation: str, path: str, **members: int | str | None
-    ) -> Message:
+    async def open(self, link: AgentLink, operation: str, path: str, **members: Any) -> Message:
         """Opens a stream; closes it again if the caller is cancelled meanwhile."""
 
         def abandoned(opened: Message) -> None:

@@ -2,23 +2,48 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import NamedTuple
 
-from orchestrator.ground.errors import ConflictError, TooLargeError
+from orchestrator.ground.errors import ConflictError, RangeNotSatisfiableError, TooLargeError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.workspace.paths import leads_inside
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs.decisions import visible
 from orchestrator.state.session import Session
-from orchestrator.work.files.file_entries import FileEntry, Listing, parse_entry, whole_number
-from orchestrator.work.files.file_requests import FileRequests, check_path, stream_of
+from orchestrator.work.files.file_entries import (
+    FileEntry,
+    Listing,
+    parse_entry,
+    parse_version,
+    whole_number,
+)
+from orchestrator.work.files.file_requests import (
+    NO_CONDITIONS,
+    Conditions,
+    FileRequests,
+    check_path,
+    stream_of,
+)
 from orchestrator.work.files.file_stream import FileStream
 from paddock.contract.pack_form import absolute
-from sandbox_agent.decide.protocol import CHUNK_BYTES
+from sandbox_agent.decide import ranges
+from sandbox_agent.decide.protocol import CHUNK_BYTES, Message
 
 _MOST_ENTRIES = 10_000
 # Bytes of a file that is compared with its hash before it is returned.
 _MOST_HELD_BYTES = 16 * 1024 * 1024
+
+
+# The first and the last byte; without the first one, the number of last bytes.
+Range = tuple[int | None, int | None]
+
+
+class Written(NamedTuple):
+    """How many bytes were written, and the entity tag of the file, except after appending."""
+
+    bytes: int
+    version: str | None
 
 
 class MemoryStream:
@@ -41,7 +66,9 @@ class FileDownload:
     """A file being read: its `size` in bytes when it was opened, and its bytes by iteration.
 
     `permissions` are its nine bits, or 0o644 if its agent does not report them; `modified` is the
-    time of its last change in seconds, None if that is not reported. The caller must close it.
+    time of its last change in seconds, None if that is not reported. `version` is its entity tag.
+    `part`: where the requested range begins, and its length; None: the bytes are all. The caller
+    must close it.
     """
 
     def __init__(
@@ -51,8 +78,12 @@ class FileDownload:
         permissions: int,
         content_hash: str | None = None,
         modified: int | None = None,
+        version: str | None = None,
+        part: tuple[int, int] | None = None,
     ) -> None:
         self._stream = stream
+        self.version = version
+        self.part = part
         self.modified = modified
         self.size = size
         self.permissions = permissions
@@ -83,20 +114,34 @@ class Files:
         self._requests = requests
 
     async def read(
-        self, principal: Principal, session: Session, path: str, *, links: bool = True
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        *,
+        links: bool = True,
+        wanted: Range | None = None,
     ) -> FileDownload:
         """Opens a file for reading; without `links`, only if no symbolic link leads to it.
+
+        `wanted` is the range of bytes that is read. Raises: RangeNotSatisfiableError.
 
         In a session with a context pack, only files of the pack can be read, with the content that
         the pack states.
         Raises: ConflictError if the sandbox is too old to check that.
         """
         if session.pack is not None:
-            return await self.read_packed(principal, session, path)
-        return await self._open(principal, session, path, links=links)
+            return await self.read_packed(principal, session, path, wanted=wanted)
+        return await self._open(principal, session, path, links=links, wanted=wanted)
 
     async def read_packed(
-        self, principal: Principal, session: Session, path: str, stated: str | None = None
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        stated: str | None = None,
+        *,
+        wanted: Range | None = None,
     ) -> FileDownload:
         """A file of the session's pack, for a reader who states that hash of it.
 
@@ -114,17 +159,28 @@ class Files:
             await opened.close()
         found = f"sha256:{hashlib.sha256(data).hexdigest()}"
         await firewall.verify(principal, session, pack, file, found)
+        part = None if wanted is None else _part(len(data), wanted)
+        kept = data if part is None else data[part[0] : sum(part)]
         return FileDownload(
-            MemoryStream(data), len(data), opened.permissions, found, opened.modified
+            *(MemoryStream(kept), len(data), opened.permissions, found, opened.modified),
+            version=found,
+            part=part,
         )
 
     async def _open(
-        self, principal: Principal, session: Session, path: str, *, links: bool
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        *,
+        links: bool,
+        wanted: Range | None = None,
     ) -> FileDownload:
         link, path = await self._requests.prepare(principal, session, "file.read", path)
-        opened = await self._requests.open(
-            link, "read", path, **({} if links else {"links": False})
-        )
+        chosen: Message = {} if links else {"links": False}
+        if wanted is not None:
+            chosen |= {"range": list(wanted)}
+        opened = await self._requests.open(link, "read", path, **chosen)
         if not links and opened.get("links") is not False:
             await stream_of(link, opened).close()
             raise ConflictError(
@@ -137,7 +193,17 @@ class Files:
         size, modified = whole_number(opened, "size"), opened.get("modified")
         if not (modified is None or (type(modified) is int and abs(modified) < 2**63)):
             raise malformed()
-        return FileDownload(stream_of(link, opened), size, permissions, modified=modified)
+        part = None
+        if wanted is not None:
+            part = whole_number(opened, "start"), whole_number(opened, "length")
+        return FileDownload(
+            stream_of(link, opened),
+            size,
+            permissions,
+            modified=modified,
+            version=parse_version(opened.get("version")),
+            part=part,
+        )
 
     async def write(
         self,
@@ -151,18 +217,35 @@ class Files:
         parents: bool = False,
         modified: int | None = None,
     ) -> int:
-        """Writes a file, replacing it (`overwrite`) or at its end (`append`); the bytes written.
+        """The bytes written, as `put` writes them."""
+        given = principal, session, path, mode, chunks, permissions
+        return (await self.put(*given, parents=parents, modified=modified)).bytes
+
+    async def put(
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        mode: str,
+        chunks: AsyncIterator[bytes],
+        permissions: int | None = None,
+        *,
+        parents: bool = False,
+        modified: int | None = None,
+        conditions: Conditions = NO_CONDITIONS,
+    ) -> Written:
+        """Writes a file, replacing it (`overwrite`) or at its end (`append`).
 
         It takes effect as a whole after the last chunk: if `chunks` raises, or the call
         is cancelled, nothing has changed. `permissions` are the nine bits that a replaced
         or new file gets; without them a file keeps its own. `modified` is the time of its last
         change in seconds; None: now. With `parents`, missing directories above it are made.
+        `conditions` are checked in one step with the replacement: PreconditionFailedError.
         """
         operation = "append" if mode == "append" else "write"
         link, path = await self._requests.prepare(principal, session, "file.write", path)
-        opened = await self._requests.open(
-            link, operation, path, permissions=permissions, modified=modified, parents=parents
-        )
+        facts = {"permissions": permissions, "modified": modified, "parents": parents}
+        opened = await self._requests.open(link, operation, path, **facts, **conditions.params())
         FaultPoint.FILE_OPENED.reached()
         stream = stream_of(link, opened)
         try:
@@ -175,12 +258,14 @@ class Files:
             await stream.close()
             raise
         await link.settled()
-        return whole_number(done, "bytes")
+        return Written(whole_number(done, "bytes"), parse_version(done.get("version")))
 
-    async def list(self, principal: Principal, session: Session, path: str, depth: int) -> Listing:
-        """What a directory holds, `depth` levels down."""
+    async def list(
+        self, principal: Principal, session: Session, path: str, depth: int, glob: str | None = None
+    ) -> Listing:
+        """What a directory holds, `depth` levels down; with `glob`, only what matches it."""
         link, path = await self._requests.prepare(principal, session, "file.list", path, whole=True)
-        params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES}
+        params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES, "glob": glob}
         listed = await self._requests.ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
@@ -191,19 +276,41 @@ class Files:
         return Listing(found, listed.get("truncated") is True)
 
     async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:
-        """One file, directory or link."""
-        link, path = await self._requests.prepare(principal, session, "file.read", path, whole=True)
+        """One file, directory or link, which is not followed."""
+        link, path = await self._requests.prepare(principal, session, "file.stat", path, whole=True)
         return parse_entry(await self._requests.ask(link, "file.stat", {"path": path}))
+
+    async def chmod(
+        self, principal: Principal, session: Session, path: str, permissions: int
+    ) -> None:
+        """Sets the nine permission bits of a file or directory."""
+        link, path = await self._requests.prepare(principal, session, "file.chmod", path)
+        await self._requests.ask(link, "file.chmod", {"path": path, "permissions": permissions})
 
     async def mkdir(self, principal: Principal, session: Session, path: str) -> None:
         """Creates a directory and its parents."""
         link, path = await self._requests.prepare(principal, session, "file.mkdir", path)
         await self._requests.ask(link, "file.mkdir", {"path": path})
 
-    async def delete(self, principal: Principal, session: Session, path: str) -> None:
-        """Removes a file, a link or an empty directory."""
-        link, path = await self._requests.prepare(principal, session, "file.delete", path)
-        await self._requests.ask(link, "file.delete", {"path": path})
+    async def delete(
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        *,
+        recursive: bool = False,
+        conditions: Conditions = NO_CONDITIONS,
+    ) -> int:
+        """Removes a file, a link or an empty directory, or `recursive`ly all that is in it.
+
+        Returns how many there were. `conditions` are about the path itself.
+        """
+        link, path = await self._requests.prepare(
+            principal, session, "file.delete", path, tree=recursive
+        )
+        params = {"path": path, "recursive": recursive, **conditions.params()}
+        done = await self._requests.ask(link, "file.delete", params)
+        return whole_number({"removed": 1} | done, "removed")
 
     async def move(
         self, principal: Principal, session: Session, source: str, destination: str
@@ -224,6 +331,14 @@ class Files:
         if not leads_inside(path, target):
             raise await self._requests.escape(principal, session, "file.symlink", "target", target)
         await self._requests.ask(link, "file.symlink", {"path": path, "target": target})
+
+
+def _part(size: int, wanted: Range) -> tuple[int, int]:
+    """Raises: RangeNotSatisfiableError."""
+    found = ranges.part(size, *wanted)
+    if found is None:
+        raise RangeNotSatisfiableError(f"the file has {size} bytes")
+    return found
 
 
 async def _whole(opened: FileDownload) -> bytes:

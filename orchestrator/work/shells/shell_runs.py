@@ -23,6 +23,7 @@ from orchestrator.work.terminals import transcript
 from orchestrator.work.terminals.evidence_files import EvidenceError
 from orchestrator.work.terminals.open_terminal import OpenTerminal
 from orchestrator.work.terminals.terminals import Terminals
+from paddock.contract.words import Status
 
 TIMEOUT, CLIENT_GONE = "timeout", "client_gone"
 # How long a command has to end after it was interrupted, and after its foreground was killed.
@@ -202,6 +203,8 @@ class ShellRuns:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 return await shell.outcome(run, expect)
+        if live.session.status is Status.PAUSED:
+            return Why.TIMED_OUT  # it stands still, and goes on with the session
         await self._stop(live, shell, run, TIMEOUT)
         return Why.TIMED_OUT
 
@@ -215,7 +218,8 @@ class ShellRuns:
         for kill, seconds in zip((False, True), _GRACE_SECONDS, strict=True):
             # It may have just ended, or its agent does not answer.
             with suppress(PaddockError):
-                await shell.interrupt(run, kill=kill)
+                if not await shell.interrupt(run, kill=kill):
+                    break
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await shell.ended(run)

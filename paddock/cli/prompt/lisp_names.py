@@ -170,6 +170,7 @@ NAMES = (
     "world.exec",
     "world.fingerprint",
     "world.list",
+    "world.patch",
     "world.read",
     "world.run",
     "world.search",

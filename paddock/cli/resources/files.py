@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 app = group("Files of a session's workspace.")
 
 _SUFFIXES = {"directory": "/", "symlink": "@", "other": "?"}
+Glob = Annotated[
+    str | None,
+    typer.Option(metavar="GLOB", help="Only these, such as *.py; with a slash, by paths."),
+]
 _Path = Annotated[str, typer.Argument(metavar="PATH", help="A path in the workspace.")]
 
 
@@ -33,11 +37,15 @@ async def ls(
     paddock: "Paddock",
     session: SessionId,
     path: Annotated[str, typer.Argument(metavar="PATH", help="A directory.")] = ".",
-    depth: Annotated[int, typer.Option(min=1, max=64, help="Number of levels to list.")] = 1,
+    depth: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Number of levels to list; 1, or 64 with --glob."),
+    ] = None,
+    glob: Glob = None,
     as_json: AsJson = False,
 ) -> None:
     """List a directory of the workspace."""
-    listing = await (await paddock.sessions.get(session)).files.list(path, depth=depth)
+    listing = await (await paddock.sessions.get(session)).files.list(path, depth=depth, glob=glob)
     if as_json:
         print_json(listing.raw)
         return
@@ -104,8 +112,9 @@ async def put(
     if target.endswith("/"):
         target += source.name
     with source.open("rb") as file:
-        given = {"permissions": stat.S_IMODE(kind), "modified": modified}
-        await found.files.write(target, file, **given, parents=True)
+        await found.files.write(
+            *(target, file), permissions=stat.S_IMODE(kind), modified=modified, parents=True
+        )
 
 
 @app.command(epilog=example("paddock files get web-1 build ./build"))
@@ -160,8 +169,15 @@ def _tell(done: "Transfer", place: str | Path) -> None:
         note(f"skipped, because they can't be transferred: {', '.join(done.skipped)}{more}")
 
 
-@app.command(epilog=example("paddock files rm web-1 notes.txt"))
+@app.command(epilog=example("paddock files rm web-1 build -r"))
 @remote
-async def rm(paddock: "Paddock", session: SessionId, path: _Path) -> None:
-    """Remove a file, a link, or an empty directory."""
-    await (await paddock.sessions.get(session)).files.delete(path)
+async def rm(
+    paddock: "Paddock",
+    session: SessionId,
+    path: _Path,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="A directory with all that is in it.")
+    ] = False,
+) -> None:
+    """Remove a file, a link, or a directory."""
+    await (await paddock.sessions.get(session)).files.delete(path, recursive=recursive)

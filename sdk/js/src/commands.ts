@@ -8,12 +8,17 @@ import type { CallOptions } from "./http.js";
 import { resumed } from "./resumed.js";
 import { isPassing } from "./retry.js";
 
-/** A command: a line that is split into words, or the words themselves. No shell reads it. */
-export type CommandLine = string | readonly string[];
+/**
+ * A command: a line that is split into words, or the words themselves. No shell reads it.
+ *
+ * `{ shell }` is a line for bash, with pipes and redirections, at levels that permit any command.
+ */
+export type CommandLine = string | readonly string[] | { readonly shell: string };
 
+type Own = "command" | "argv" | "shell" | "tool" | "arguments" | "wait" | "background";
+type Input = "stdin" | "stdin_base64";
 /** The terms of a command, as the API has them; `stdin` may be bytes. */
-export interface ExecTerms
-  extends Omit<Body<"exec">, "command" | "argv" | "background" | "stdin" | "stdin_base64"> {
+export interface ExecTerms extends Omit<Body<"exec">, Own | Input> {
   readonly stdin?: string | Uint8Array | undefined;
 }
 
@@ -83,8 +88,12 @@ export class Kept {
 /** The body of a request for that command. */
 export function execBody(command: CommandLine, terms: ExecTerms): Body<"exec"> {
   const { stdin, ...others } = terms;
-  const words = typeof command === "string" ? { command } : { argv: command };
-  return { ...others, ...words, ...inputMembers("stdin", stdin) };
+  return { ...others, ...words(command), ...inputMembers("stdin", stdin) };
+}
+
+function words(command: CommandLine) {
+  if (typeof command === "string") return { command };
+  return "shell" in command ? { shell: command.shell } : { argv: command };
 }
 
 /** Runs a command and waits for its end. Its stream has heartbeats, so it may take any time. */

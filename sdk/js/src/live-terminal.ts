@@ -15,6 +15,9 @@ import type {
 import type { CallOptions } from "./http.js";
 import type { Socket } from "./socket.js";
 
+// A frame of a client may have 64 KiB.
+const MOST_TYPED_BYTES = 32 * 1024;
+
 /** What a terminal shows: its bytes, changes of its size, losses, and finally its exit. */
 export type Frame = Uint8Array | TerminalResized | TerminalLost | TerminalExit;
 
@@ -43,7 +46,10 @@ export class LiveTerminal extends Disposable {
 
   /** Types into a shell. */
   write(data: string | Uint8Array): void {
-    this.socket.send(typeof data === "string" ? new TextEncoder().encode(data) : data);
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+    for (let at = 0; at < bytes.length; at += MOST_TYPED_BYTES) {
+      this.socket.send(bytes.subarray(at, at + MOST_TYPED_BYTES));
+    }
   }
 
   /** Gives a shell another size, for all who watch it. */

@@ -171,7 +171,9 @@ class NodeSocket implements Socket {
       const data = bytes.slice(frame.start, frame.end);
       bytes = bytes.subarray(frame.end);
       if (frame.code === CLOSE) {
-        return this.#end(new TextDecoder().decode(data.subarray(2)) || "the WebSocket is closed");
+        const status = ((data[0] ?? 0) << 8) | (data[1] ?? 0);
+        const reason = new TextDecoder().decode(data.subarray(2));
+        return this.#end(reason || `the WebSocket is closed with ${status}`);
       }
       if (frame.code === PING) this.#write(PONG, data);
       else if (frame.code < CLOSE) this.#take(frame.code, frame.isLast, data);

@@ -40,7 +40,7 @@ export class Processes extends OfSession {
     throw new ConnectionLostError("the stream of the command has no end");
   }
 
-  /** What a command has printed and is kept, as bytes; `stream`: only that one. */
+  /** What a command prints, to its end, as bytes; `stream`: only that one. */
   async output(
     command: string,
     query: { after?: number; stream?: "stdout" | "stderr" } = {},

@@ -2,6 +2,7 @@
 
 import type { Api, Body, EventOf } from "./api.js";
 import { Audit } from "./audit.js";
+import { CodeContexts, type CodeEvent, type CodeTerms, codeEvents, codeResult } from "./code.js";
 import {
   type CommandLine,
   type ExecEvent,
@@ -20,6 +21,7 @@ import { Files } from "./files.js";
 import type {
   AuditEvent,
   Budget,
+  CodeResult,
   Explanation,
   InspectedSession,
   Run,
@@ -35,6 +37,7 @@ import { Proposals } from "./proposals.js";
 import { resumed } from "./resumed.js";
 import { type Messages, type RunEvent, type RunTerms, Runs } from "./runs.js";
 import { SessionSecrets } from "./secrets.js";
+import { Shells } from "./shells.js";
 import { Terminals } from "./terminals.js";
 import { Turns } from "./turns.js";
 
@@ -57,6 +60,8 @@ export class Session extends Disposable {
   readonly id: string;
   readonly files: Files;
   readonly processes: Processes;
+  readonly shells: Shells;
+  readonly contexts: CodeContexts;
   readonly terminals: Terminals;
   readonly turns: Turns;
   readonly ports: Ports;
@@ -80,6 +85,8 @@ export class Session extends Disposable {
     this.#path = { session_id: info.id };
     this.files = new Files(api, info.id);
     this.processes = new Processes(api, info.id);
+    this.contexts = new CodeContexts(api, info.id);
+    this.shells = new Shells(api, info.id);
     this.terminals = new Terminals(api, info.id);
     this.turns = new Turns(api, info.id);
     this.ports = new Ports(api, info.id);
@@ -106,6 +113,19 @@ export class Session extends Disposable {
   }
 
   /**
+   * Has bash run a line, such as `cd a && make 2>&1 | tail`, and waits for its end.
+   *
+   * Only at levels that permit any command. Each line begins anew; `shells` keep their state.
+   */
+  async shell(
+    line: string,
+    terms: ExecTerms = {},
+    options: CallOptions = {},
+  ): Promise<Finished> {
+    return await this.exec({ shell: line }, terms, options);
+  }
+
+  /**
    * Runs a command and yields its events as they happen.
    *
    * The command survives a broken connection, and the stream continues where it was; leaving the
@@ -118,6 +138,24 @@ export class Session extends Disposable {
     options: CallOptions = {},
   ): AsyncGenerator<ExecEvent, void> {
     return runStreamed(this.api, this.id, command, terms, options);
+  }
+
+  /**
+   * Runs a cell of code and waits for its end; an exception in it is a result, not an error.
+   *
+   * A broken connection or an aborted signal interrupts the cell.
+   */
+  async runCode(code: string, terms: CodeTerms = {}, options?: CallOptions): Promise<CodeResult> {
+    return await codeResult(this.runCodeStream(code, terms, options));
+  }
+
+  /** Runs a cell of code and yields what comes of it; leaving early interrupts the cell. */
+  runCodeStream(
+    code: string,
+    terms: CodeTerms = {},
+    options?: CallOptions,
+  ): AsyncGenerator<CodeEvent, void> {
+    return codeEvents(this.api, this.id, { ...terms, code }, options);
   }
 
   /**
@@ -250,7 +288,12 @@ export class Session extends Disposable {
     return await this.api.call("show_settings", { path: this.#path }, options);
   }
 
-  /** Changes settings. Another permission level ends running commands. */
+  /**
+   * Changes settings: the permission level, which ends running commands, or the time-outs.
+   *
+   * `keep_alive` lengthens the time-outs so that none ends the session for so many seconds from now;
+   * the answer's `deadlines` say when it ends.
+   */
   async setSettings(
     settings: Body<"change_settings">["settings"],
     options?: CallOptions,

@@ -36,7 +36,7 @@ test("a refusal has its rule, and what to do instead", async () => {
       return true;
     });
     const explained = await session.explain({ command: "curl https://example.org" });
-    assert.equal(explained.decision, "deny");
+    assert.equal(explained.verdict, "deny");
   });
 });
 
@@ -109,11 +109,11 @@ test("a background command is followed, fed and signalled", async () => {
     await session.processes.stdin(command_id, new Uint8Array([0, 255]));
     const now = await session.processes.get(command_id);
     assert.deepEqual([now.status, now.output[0].text, now.next], ["running", "one\n", 4]);
-    assert.equal(new TextDecoder().decode(await session.processes.output(command_id)), "one\n");
     const [start] = await take(session.processes.follow(command_id, 2), 1);
     assert.equal(start.event, "start");
     await session.processes.signal(command_id, "TERM");
     assert.equal((await session.processes.wait(command_id)).exit_code, 143);
+    assert.equal(new TextDecoder().decode(await session.processes.output(command_id)), "one\n");
     const events = await take(session.processes.follow(command_id, 2));
     assert.deepEqual(events.map(({ event, data }) => data.text ?? event), ["start", "e\n", "exit"]);
   });

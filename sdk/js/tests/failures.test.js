@@ -44,7 +44,7 @@ test("a GET is sent again after a temporary error, anything else never", async (
   await answering(
     failing,
     async (client, { requests }) => {
-      await assert.rejects(client.sessions.list(), sdk.SandboxUnavailableError);
+      await assert.rejects(client.levels(), sdk.SandboxUnavailableError);
       assert.equal(requests.length, 1);
     },
     { getRetries: 0 },
@@ -98,14 +98,17 @@ test("an error says what it knows", async () => {
 
 test("every code of the API has its class", async () => {
   const document = JSON.parse(await readFile(process.env.OPENAPI, "utf8"));
-  const codes = Object.keys(document.components.responses);
+  const names = Object.keys(document.components.responses);
+  const codes = [...new Set(names.flatMap((name) => name.split("-")))];
   assert.ok(codes.includes("permission_denied"));
   const others = ["method_not_allowed"]; // an `OldServerError`
   assert.deepEqual(Object.keys(sdk.ERRORS).sort(), codes.filter((code) => !others.includes(code)).sort());
 });
 
 test("what is no control plane is told", async () => {
-  await assert.rejects(new Paddock({ url: "http://127.0.0.1:1" }).sessions.create(), UnreachableError);
+  const gone = await scripted(() => {});
+  gone.close();
+  await assert.rejects(new Paddock({ url: gone.url }).sessions.create(), UnreachableError);
   for (const [status, error] of [
     [200, NotPaddockError],
     [302, NotPaddockError],
@@ -180,11 +183,8 @@ test("arguments that can't be sent are refused", async () => {
       await assert.rejects(client.sessions.get(""), ArgumentError);
       await assert.rejects(client.sessions.get("\ud800"), ArgumentError);
       await client.sessions.get("../a b");
-      await client.sessions.get("..");
-      assert.deepEqual(requests.map(({ url }) => url), [
-        "/api/sessions/..%2Fa%20b",
-        "/api/sessions/%2E%2E",
-      ]);
+      await assert.rejects(client.sessions.get(".."), ArgumentError);
+      assert.deepEqual(requests.map(({ url }) => url), ["/api/sessions/..%2Fa%20b"]);
     },
   );
 });

@@ -47,7 +47,8 @@ test("a directory is one archive", async () => {
     const parts = [];
     for await (const part of archive) parts.push(part);
     const written = await files.writeArchive(new Blob(parts), ".");
-    assert.equal(written.files, 1);
+    assert.ok(written.files >= 1);
+    assert.equal(written.links, 1);
   });
 });
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.host.link.messages import Chunk
 from orchestrator.programs.turns.operations.context import OperationContext
+from orchestrator.programs.turns.operations.kept_shell import in_kept_shell
 from orchestrator.programs.turns.operations.turn_operation import Done, StagedChange, turn_operation
 from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
@@ -29,8 +30,20 @@ async def exec_(context: OperationContext, words: tuple[Value, ...]) -> Done:
     return await run_command(context, ExecRequest(argv=argv, collect=True), " ".join(argv))
 
 
-async def shell(context: OperationContext, script: str) -> Done:
-    """Runs a script with bash, at levels that permit it; returns its exit code and output."""
+async def shell(
+    context: OperationContext,
+    script: str,
+    name: str = "",
+    milliseconds: int = 0,
+    expect: str = "",
+    typed: str = "",
+) -> Done:
+    """Runs a script with bash, at levels that permit it; with a name, in a shell that is kept.
+
+    That shell is created if there is none. `typed` is input for its program instead of a script.
+    """
+    if name:
+        return await in_kept_shell(context, script, name, milliseconds, expect, typed)
     return await run_command(context, ExecRequest(shell=script, collect=True), script)
 
 
@@ -52,7 +65,7 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
         ("output-bytes", result.output_bytes),
     )
     recorded = {"command_id": command.id, "exit_code": result.exit_code}
-    return Done(value, recorded, staged=StagedChange("run", command=shown))
+    return Done(value, recorded, staged=(StagedChange("run", command=shown),))
 
 
 async def _output(

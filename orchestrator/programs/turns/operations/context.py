@@ -20,10 +20,12 @@ from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
+from orchestrator.work.files.file_trees import FileTrees
 from orchestrator.work.files.files import Files
 from orchestrator.work.memory.memory import Memory
 from orchestrator.work.models.models import Models
 from orchestrator.work.proposals.listing import ProposalPage, StagedCounts
+from orchestrator.work.shells.kept_shells import KeptShells
 from orchestrator.work.terminals.governed_terminals import GovernedTerminals
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
@@ -60,6 +62,7 @@ class Services(NamedTuple):
     """
 
     files: Files
+    file_trees: FileTrees
     executions: Executions
     models: Models
     staged: Callable[[Principal, Session], Awaitable[ProposalPage]]
@@ -72,6 +75,7 @@ class Services(NamedTuple):
     session_tools: SessionTools
     host_tools: HostTools
     spawn: Spawn
+    kept_shells: KeptShells
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ async def _send(context: OperationContext, name: str, tool: str, line: str) -> D
         ("error", exchange.error),
     )
     recorded = {"pty": terminal, "status": exchange.status, "output_bytes": exchange.output_bytes}
-    return Done(value, recorded, staged=StagedChange("run", command=f"{tool}: {line}"))
+    return Done(value, recorded, staged=(StagedChange("run", command=f"{tool}: {line}"),))
 
 
 async def _run(context: OperationContext, tool: str, given: Value) -> Done:

@@ -37,7 +37,7 @@ class Done(NamedTuple):
 
     value: Value
     recorded: Mapping[str, Any] = {}
-    staged: StagedChange | None = None
+    staged: tuple[StagedChange, ...] = ()
 
 
 Perform = Callable[..., Awaitable[Done]]

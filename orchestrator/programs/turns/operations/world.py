@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 from orchestrator.ground.errors import ConflictError, NotFoundError
 from orchestrator.programs.turns.operations.context import OperationContext
+from orchestrator.programs.turns.operations.patched import MOST_PATCH, patched_refs
 from orchestrator.programs.turns.operations.turn_operation import Done, StagedChange, turn_operation
 from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
@@ -91,13 +92,32 @@ async def write(context: OperationContext, ref: str, text: str) -> Done:
         size = await context.services.files.write(
             context.principal, context.session, ref, "overwrite", pieces, parents=True
         )
-    return Done(size, _identity(data), staged=StagedChange("write", ref=ref))
+    return Done(size, _identity(data), staged=(StagedChange("write", ref=ref),))
+
+
+async def patch(context: OperationContext, patch: str) -> Done:
+    """Applies a unified diff to files, all or nothing; returns lists of what was done and path."""
+    if len(patch) > MOST_PATCH:
+        raise OperationFailed(f"world.patch: a patch has at most {MOST_PATCH} characters")
+    try:
+        done = await context.services.file_trees.patch(
+            context.principal, context.session, ".", patch
+        )
+    except ConflictError as error:
+        rejects = error.fields.get("rejects", ())
+        reasons = [f"{each['path']}: {each['header']} {each['reason']}" for each in rejects]
+        raise OperationFailed("\n".join([f"world.patch: {error.detail}", *reasons[1:]])) from None
+    _, writes, deletes = patched_refs(patch)
+    staged = [StagedChange("write", ref=ref) for ref in writes]
+    staged += [StagedChange("delete", ref=ref) for ref in deletes]
+    value = tuple((each.action, each.path) for each in done)
+    return Done(value, {"files": len(done)}, staged=tuple(staged))
 
 
 async def delete(context: OperationContext, ref: str) -> Done:
     """Removes a file, a link or an empty directory."""
     await context.services.files.delete(context.principal, context.session, ref)
-    return Done(True, staged=StagedChange("delete", ref=ref))
+    return Done(True, staged=(StagedChange("delete", ref=ref),))
 
 
 async def _open(context: OperationContext, ref: str) -> FileDownload:
@@ -152,5 +172,6 @@ OPERATIONS = (
     turn_operation("world.search", search),
     turn_operation("world.fingerprint", fingerprint),
     turn_operation("world.write", write),
+    turn_operation("world.patch", patch),
     turn_operation("world.delete", delete),
 )

@@ -55,7 +55,7 @@ class RunTool:
 
     `operation` makes a call an operation, and `as_text` makes its value the text for the model.
     `allowed`: whether other rules than the policy's could permit a call. `also` is another name by
-    which it may be called.
+    which it may be called. `any_command`: only levels that allow any command permit a call.
     """
 
     name: str
@@ -66,6 +66,7 @@ class RunTool:
     as_text: Callable[[Any, Value], str]
     allowed: bool = True
     also: str = ""
+    any_command: bool = False
 
     def shown(self) -> ModelTool:
         """In the form for models."""

@@ -52,6 +52,7 @@ def offered(tools: Mapping[str, RunTool], policy: SessionPolicy, level: Level) -
         tool
         for tool in tools.values()
         if tool.allowed
+        and not (tool.any_command and level.commands is not None)
         and any(_permitted(policy, name, network) for name in tool.operations)
         and (tool.name not in (SEARCH, WRITE) or may_use(level, tool.name))
     ]

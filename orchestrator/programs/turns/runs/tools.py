@@ -6,9 +6,15 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as SchemaError
 
+from orchestrator.programs.turns.operations.patched import MOST_PATCH
 from orchestrator.programs.turns.outcome import Value, plain
 from orchestrator.programs.turns.programs import Operation
-from orchestrator.programs.turns.runs.run_tool import RunTool, ToolArgumentsError, output_of
+from orchestrator.programs.turns.runs.run_tool import (
+    RunTool,
+    ToolArgumentsError,
+    output_of,
+    shortened,
+)
 from orchestrator.rules.policy.memory_levels import SEARCH, WRITE
 from orchestrator.settings.schema_errors import reason
 from orchestrator.work.memory.entries import DEFAULT, MOST_FOUND
@@ -18,6 +24,8 @@ from paddock.contract.words import SpawnedWorkspace
 
 # The tool whose calls in one tick are done at the same time.
 SPAWN = "spawn"
+# Characters of what a shell printed.
+_MOST_PRINTED = 32 * 1024
 
 
 class _Arguments(BaseModel):
@@ -47,6 +55,10 @@ _Path = Annotated[
 ]
 
 
+_ShellName = Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+_Expected = Annotated[str, Field(max_length=1024)]
+
+
 class ExecArguments(_Arguments):
     """Exactly one of them."""
 
@@ -69,6 +81,30 @@ class ExecArguments(_Arguments):
         return found
 
 
+class ShellArguments(_Arguments):
+    """A command for a shell that keeps its state."""
+
+    command: Annotated[str, Field(min_length=1, max_length=64 * 1024)] = Field(
+        description="Any text for bash, of any number of lines."
+    )
+    shell: _ShellName = Field(default="main", description="The shell's name.")
+    seconds: int = Field(default=60, ge=1, le=3600, description="Then it is interrupted.")
+    expect: _Expected = Field(
+        default="", description="Return as soon as the output has this text; it runs on."
+    )
+
+
+class ShellInputArguments(_Arguments):
+    """Input for the program that runs in a shell."""
+
+    text: Annotated[str, Field(max_length=16 * 1024)] = Field(
+        description="As typed: a line ends with a line feed. Empty: only wait."
+    )
+    shell: _ShellName = Field(default="main", description="The shell's name.")
+    seconds: int = Field(default=60, ge=1, le=3600, description="Then it is interrupted.")
+    expect: _Expected = Field(default="", description="As for shell.")
+
+
 class ReadOutputArguments(_Arguments):
     """A part of what a command printed."""
 
@@ -89,6 +125,16 @@ class WriteFileArguments(_Arguments):
 
     path: _Path
     text: str = Field(description="All of the file's new content.")
+
+
+class PatchFilesArguments(_Arguments):
+    """A patch."""
+
+    patch: str = Field(
+        min_length=1,
+        max_length=MOST_PATCH,
+        description="Lines `--- OLD`, `+++ NEW`, and hunks; /dev/null for no file.",
+    )
 
 
 class ListFilesArguments(_Arguments):
@@ -159,6 +205,25 @@ def _exec(given: ExecArguments) -> Operation:
     return Operation("world.run", (given.command or "",))
 
 
+def _in_shell(given: ShellArguments) -> Operation:
+    place = (given.shell, given.seconds * 1000, given.expect)
+    return Operation("shell", (given.command, *place))
+
+
+def _to_shell(given: ShellInputArguments) -> Operation:
+    place = (given.shell, given.seconds * 1000, given.expect)
+    return Operation("shell", ("", *place, given.text))
+
+
+def _of_shell(_: Any, value: Value) -> str:
+    found = dict(plain(value))
+    code = "it still runs" if found["running"] else f"exit code {found['exit-code']}"
+    error = f": {found['error']}" if found["error"] else ""
+    ended = f"; the shell has ended ({found['ended']})" if found["ended"] else ""
+    outcome = f"[{found['status']}{error}; {code}; in {found['cwd']}{ended}]"
+    return f"{shortened(found['output'], _MOST_PRINTED)}\n{outcome}" if found["output"] else outcome
+
+
 def _lines(given: ReadFileArguments, value: Value) -> str:
     lines = str(value).splitlines(keepends=True)
     begin, end = given.first_line - 1, given.first_line - 1 + given.lines
@@ -211,6 +276,25 @@ TOOLS: dict[str, RunTool] = {
             output_of,
         ),
         RunTool(
+            "shell",
+            "Runs a command in a shell that keeps its directory, variables and jobs between calls; "
+            "returns its output, and why it came back.",
+            ShellArguments,
+            ("shell",),
+            _in_shell,
+            _of_shell,
+            any_command=True,
+        ),
+        RunTool(
+            "shell_input",
+            "Gives input to the program that runs in a shell, or waits for it.",
+            ShellInputArguments,
+            ("shell",),
+            _to_shell,
+            _of_shell,
+            any_command=True,
+        ),
+        RunTool(
             "read_output",
             "What a command printed, from a byte on: for output of which exec has left out some.",
             ReadOutputArguments,
@@ -233,6 +317,15 @@ TOOLS: dict[str, RunTool] = {
             ("world.write",),
             lambda given: Operation("world.write", (given.path, given.text)),
             lambda given, value: f"{value} bytes are written",
+        ),
+        RunTool(
+            "patch_files",
+            "Applies a unified diff, as `diff -u` prints it, to files, all or nothing. The old "
+            "lines of a hunk must be exactly those of the file.",
+            PatchFilesArguments,
+            ("world.patch",),
+            lambda given: Operation("world.patch", (given.patch,)),
+            lambda given, value: "\n".join(f"{action} {path}" for action, path in plain(value)),
         ),
         RunTool(
             "list_files",

@@ -261,6 +261,137 @@ export type ClientSize = {
   rows: number;
 };
 
+/** A cell. */
+export type CodeBody = {
+  code: string;
+  /** `python`, `javascript`, `bash`, or a kernel of the image; by default the context's, or else `python`. */
+  language?: string | null | undefined;
+  /** By default the context with the language's name, which is made when it is first needed. */
+  context?: string | null | undefined;
+  /** Seconds until it is interrupted, up to the level's maximum; by default the level's default. */
+  timeout?: number | null | undefined;
+};
+
+/** A program in the sandbox that executes cells, and keeps their names. */
+export type CodeContext = {
+  name: string;
+  language: string;
+  /** What executes the cells; null until it does. */
+  kernel: string | null;
+  /** `ended`: its names are lost, and its next cell begins it anew. */
+  status: "starting" | "idle" | "busy" | "ended";
+  /** Where it began; null: in the workspace. */
+  cwd: string | null;
+  execution_count: number;
+  /** The command that is its program. */
+  command_id: string | null;
+  created_at: string;
+};
+
+/** A context. */
+export type CodeContextBody = {
+  /** By default a new name. */
+  name?: string | null | undefined;
+  language?: string | undefined;
+  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  cwd?: string | null | undefined;
+};
+
+/** A session's contexts, in the order of their creation. */
+export type CodeContexts = {
+  items: readonly CodeContext[];
+  next: null;
+};
+
+/** An exception of a cell. */
+export type CodeError = {
+  name: string;
+  message: string;
+  traceback: string;
+};
+
+/** The cell's end: the last event. */
+export type CodeExit = {
+  /** `error`: an exception; `died`: its program ended by itself; `interrupted` and `timed_out`: it was stopped. */
+  status: "ok" | "error" | "interrupted" | "timed_out" | "died";
+  /** The cells that the context has executed. */
+  execution_count: number;
+  /** What was left out above the limits of a cell. */
+  cut_bytes: number;
+  /** The context was begun anew for this cell, because its program had ended. */
+  restarted: boolean;
+  /** The context's program has ended, and with it all names; the next cell begins it anew. */
+  lost: boolean;
+  duration_ms: number;
+  audit: AuditPosition;
+};
+
+/** Text that the cell printed. */
+export type CodePrinted = {
+  text: string;
+};
+
+/** What came of a cell. */
+export type CodeResult = {
+  context: string;
+  language: string;
+  cell: string;
+  /** The command that is the context's program. */
+  command_id: string;
+  /** `error`: an exception; `died`: its program ended by itself; `interrupted` and `timed_out`: it was stopped. */
+  status: "ok" | "error" | "interrupted" | "timed_out" | "died";
+  /** The cells that the context has executed. */
+  execution_count: number;
+  /** What was left out above the limits of a cell. */
+  cut_bytes: number;
+  /** The context was begun anew for this cell, because its program had ended. */
+  restarted: boolean;
+  /** The context's program has ended, and with it all names; the next cell begins it anew. */
+  lost: boolean;
+  duration_ms: number;
+  audit: AuditPosition;
+  stdout: string;
+  stderr: string;
+  /** In the order in which they were shown. */
+  results: readonly CodeValue[];
+  error: CodeError | null;
+};
+
+/** The cell has begun. */
+export type CodeStarted = {
+  context: string;
+  language: string;
+  cell: string;
+  /** The command that is the context's program. */
+  command_id: string;
+};
+
+/** A value in every form that it has: as text, as a picture, as data. */
+export type CodeValue = {
+  /** It is the value of the cell's last line. */
+  main: boolean;
+  text?: string | null | undefined;
+  html?: string | null | undefined;
+  markdown?: string | null | undefined;
+  svg?: string | null | undefined;
+  /** In base64. */
+  png?: string | null | undefined;
+  /** In base64. */
+  jpeg?: string | null | undefined;
+  /** In base64. */
+  pdf?: string | null | undefined;
+  latex?: string | null | undefined;
+  javascript?: string | null | undefined;
+  /** The value itself, if it shows itself as JSON. */
+  value?: unknown | undefined;
+  /** A data frame: `columns`, their `types`, the `index`, the first 1,000 `rows`, and the `total` of rows. */
+  data?: unknown | undefined;
+  /** A figure: its `axes`, with titles and labels, and their `elements`: the `type` (line, bar, scatter, pie), the `label`, `x` and `y`. */
+  chart?: unknown | undefined;
+  /** By other MIME types. */
+  other?: Record<string, string> | null | undefined;
+};
+
 /** One command of a session. */
 export type Command = {
   command_id: string;
@@ -397,6 +528,13 @@ export type ContextPack = {
   write_allowlist?: readonly string[] | undefined;
   /** Commands that may run; `*` stands for any text without shell operators. */
   shell_allowlist?: readonly string[] | undefined;
+};
+
+/** Two paths; `parents`: missing directories above the destination are created. */
+export type CopyBody = {
+  source: string;
+  destination: string;
+  parents?: boolean | undefined;
 };
 
 /** A new key, which is not shown again. */
@@ -803,7 +941,7 @@ export type ExplainBody = {
   /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** An operation of a turn. */
-  operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
+  operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
   /** The operation's arguments. */
   args?: OperationArgs | null | undefined;
 };
@@ -835,6 +973,33 @@ export type FacilityMeans = {
   detail: string;
 };
 
+/**
+ * What happened to a path.
+ *
+ * `create`: it appeared, also from outside of what is watched. `write`: its content changed.
+ * `delete`: it is gone, or elsewhere. `move`: it came from `source`. `attributes`: mode, owner or
+ * times. `overflow`: changes are missing, so read again what you need.
+ */
+export type FileChange = {
+  kind: "create" | "write" | "delete" | "move" | "attributes" | "overflow";
+  path: string;
+  directory: boolean;
+  source: string | null;
+};
+
+/** What was copied. */
+export type FileCopied = {
+  source: string;
+  destination: string;
+  files: number;
+  directories: number;
+  /** Symbolic links, copied as links. */
+  links: number;
+  bytes: number;
+  /** FIFOs, sockets and devices: left out. */
+  skipped: number;
+};
+
 /** A file, directory or link; `path` is relative to the workspace. */
 export type FileEntry = {
   path: string;
@@ -863,10 +1028,44 @@ export type FileList = {
   truncated: boolean;
 };
 
+/** A line that was found. */
+export type FileMatch = {
+  path: string;
+  /** Its number, from 1. */
+  line: number;
+  /** The first 500 characters of the line. */
+  text: string;
+};
+
+/** The lines that a search found, in the order of their paths. */
+export type FileMatches = {
+  items: readonly FileMatch[];
+  next: null;
+  /** How many files were read. */
+  files: number;
+  /** Binary files, unreadable ones, and those over 16 MiB. */
+  skipped: number;
+  /** There may be more: a bound was reached. */
+  truncated: boolean;
+};
+
+/** A path, and its permissions. */
+export type FileMode = {
+  path: string;
+  /** The nine bits, octal. */
+  permissions: string;
+};
+
 /** The paths of a rename. */
 export type FileMoved = {
   source: string;
   destination: string;
+};
+
+/** What a patch did, or would do. */
+export type FilePatched = {
+  files: readonly PatchedFile[];
+  dry_run: boolean;
 };
 
 /** The path that was created or removed. */
@@ -874,11 +1073,36 @@ export type FilePath = {
   path: string;
 };
 
+/** The path that was removed, and how many files, links and directories that were. */
+export type FileRemoved = {
+  path: string;
+  removed?: number | undefined;
+};
+
+/** A file, directory or link, with the entity tag of its present version. */
+export type FileStat = {
+  path: string;
+  /** `file`, `directory`, `symlink` or `other`. */
+  type: string;
+  /** Bytes. */
+  size: number;
+  /** Permissions, octal. */
+  mode: string;
+  /** Seconds since 1970-01-01. */
+  modified: number;
+  /** The target of a symbolic link; null for other types, and if it is not UTF-8. */
+  target: string | null;
+  /** It changes with the content, the name and the mode. */
+  etag: string;
+};
+
 /** A file that was written, and the bytes that were sent. */
 export type FileWritten = {
   path: string;
   mode: "overwrite" | "append";
   bytes: number;
+  /** The entity tag of the new version; null after appending. */
+  etag?: string | null | undefined;
 };
 
 /** Events, newest first; `next` is the `cursor` of the next page, even after an empty page. */
@@ -1372,9 +1596,9 @@ export type ListedPolicy = {
   name: string | null;
   /** Of its rules. */
   sha256: string;
-  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   /** These are denied even if they are allowed. */
-  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
@@ -1480,6 +1704,12 @@ export type Miss = {
   path: string | null;
   /** The program that read; null for a file operation. */
   program: string | null;
+};
+
+/** A path, and the nine permission bits that it gets, octal. */
+export type ModeBody = {
+  path: string;
+  permissions: string;
 };
 
 /** Dollars for a million tokens. */
@@ -1682,6 +1912,35 @@ export type PackedFile = {
   stable_id: string | null;
 };
 
+/**
+ * A unified diff, as `git diff` or `diff -u` prints it.
+ *
+ * `path`: the directory in which its names are. `dry_run`: nothing is changed.
+ */
+export type PatchBody = {
+  patch: string;
+  path?: string | undefined;
+  dry_run?: boolean | undefined;
+};
+
+/** Why a patch does not apply to a file. */
+export type PatchReject = {
+  path: string;
+  /** The hunk's number in its file, from 1; 0: the whole file. */
+  hunk: number;
+  header: string;
+  reason: string;
+};
+
+/** What a patch did to one file. */
+export type PatchedFile = {
+  path: string;
+  action: "create" | "write" | "delete" | "rename" | "copy";
+  hunks: number;
+  /** The former path of a file that was renamed or copied. */
+  source: string | null;
+};
+
 /** A path in the workspace. */
 export type PathBody = {
   path: string;
@@ -1775,6 +2034,8 @@ export type Problem = {
   conflicts?: readonly ProposalConflict[] | null | undefined;
   /** Proposals that can't be committed; the first 100. */
   refused?: readonly RefusedProposal[] | null | undefined;
+  /** Why a patch does not apply; the first 100. */
+  rejects?: readonly PatchReject[] | null | undefined;
   /** Why that terminal ended, if it did. */
   reason?: string | null | undefined;
 };
@@ -2256,9 +2517,9 @@ export type SessionPolicy = {
   name: string | null;
   /** Of its rules. */
   sha256: string;
-  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  allowed_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   /** These are denied even if they are allowed. */
-  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
+  denied_operations: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[];
   world_rules: WorldRules;
   llm_rules: LlmRules;
   execution_rules: ExecutionRules;
@@ -2268,8 +2529,8 @@ export type SessionPolicy = {
 export type SessionPolicyBody = {
   /** Default: `SAFE_ANALYSIS`. */
   extends?: string | null | undefined;
-  allowed_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
-  denied_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
+  allowed_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
+  denied_operations?: readonly ("world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn")[] | null | undefined;
   world_rules?: WorldRulesBody | null | undefined;
   llm_rules?: LlmRulesBody | null | undefined;
   execution_rules?: ExecutionRulesBody | null | undefined;
@@ -2810,6 +3071,17 @@ export type Usages = {
   host: HostUsage | null;
   items: readonly SessionUsage[];
   next: null;
+};
+
+/** There are no further changes. */
+export type WatchEnded = {
+  reason: string;
+};
+
+/** From now on, changes are told. */
+export type WatchStarted = {
+  path: string;
+  recursive: boolean;
 };
 
 /** A terminal and what its viewer may do. */
@@ -3440,8 +3712,93 @@ export interface Operations {
     answer: Shell;
     events: never;
   };
+  /** Run code */
+  run_code: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeBody;
+    answer: CodeResult;
+    events: { event: "start"; id: number | undefined; data: CodeStarted } | { event: "stdout"; id: number | undefined; data: CodePrinted } | { event: "stderr"; id: number | undefined; data: CodePrinted } | { event: "result"; id: number | undefined; data: CodeValue } | { event: "exception"; id: number | undefined; data: CodeError } | { event: "exit"; id: number | undefined; data: CodeExit } | { event: "error"; id: number | undefined; data: Problem };
+  };
+  /** List code contexts */
+  list_code_contexts: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContexts;
+    events: never;
+  };
+  /** Create a code context */
+  create_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CodeContextBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Restart a code context */
+  restart_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Interrupt a code context */
+  interrupt_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: CodeContext;
+    events: never;
+  };
+  /** Remove a code context */
+  remove_code_context: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+      /** A secret's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: CodeContext;
+    events: never;
+  };
   /** Read a file */
   read_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path: string;
+    };
+    body: undefined;
+    answer: undefined;
+    events: never;
+  };
+  /** Describe a file in headers */
+  describe_file: {
     path: {
       /** A session's id. */
       session_id: string;
@@ -3470,8 +3827,22 @@ export interface Operations {
     answer: FileWritten;
     events: never;
   };
-  /** Remove a file or an empty directory */
+  /** Remove a file or directory */
   delete_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path: string;
+      recursive?: boolean | undefined;
+    };
+    body: undefined;
+    answer: FileRemoved;
+    events: never;
+  };
+  /** Describe a file, directory or link */
+  stat_file: {
     path: {
       /** A session's id. */
       session_id: string;
@@ -3480,7 +3851,7 @@ export interface Operations {
       path: string;
     };
     body: undefined;
-    answer: FilePath;
+    answer: FileStat;
     events: never;
   };
   /** List a directory */
@@ -3492,6 +3863,7 @@ export interface Operations {
     query: {
       path?: string | undefined;
       depth?: number | undefined;
+      glob?: string | undefined;
     };
     body: undefined;
     answer: FileList;
@@ -3557,6 +3929,71 @@ export interface Operations {
     body: undefined;
     answer: ArchiveWritten;
     events: never;
+  };
+  /** Search the lines of files */
+  search_files: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      text: string;
+      path?: string | undefined;
+      regex?: boolean | undefined;
+      ignore_case?: boolean | undefined;
+      glob?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    answer: FileMatches;
+    events: never;
+  };
+  /** Apply a patch */
+  patch_files: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: PatchBody;
+    answer: FilePatched;
+    events: never;
+  };
+  /** Copy a file or directory */
+  copy_file: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: CopyBody;
+    answer: FileCopied;
+    events: never;
+  };
+  /** Change permissions */
+  change_mode: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: ModeBody;
+    answer: FileMode;
+    events: never;
+  };
+  /** Watch a directory */
+  watch_files: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {
+      path?: string | undefined;
+      recursive?: boolean | undefined;
+    };
+    body: undefined;
+    answer: undefined;
+    events: { event: "ready"; id: number | undefined; data: WatchStarted } | { event: "change"; id: number | undefined; data: FileChange } | { event: "end"; id: number | undefined; data: WatchEnded };
   };
   /** List a session's terminals */
   list_terminals: {

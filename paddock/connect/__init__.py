@@ -1,0 +1,1 @@
+"""Which control plane is meant, and with which key: arguments, variables, contexts, or here."""

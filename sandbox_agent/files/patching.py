@@ -1,0 +1,199 @@
+"""Applies a patch to files, all or nothing. Runs in a file worker."""
+
+import os
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from sandbox_agent.decide import patches
+from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.patches import FilePatch, Reject
+from sandbox_agent.decide.ranges import ANY
+from sandbox_agent.files import files
+from sandbox_agent.files.condition import Condition
+from sandbox_agent.files.places import Place, Places
+
+# Of one patch: of a file, and of all old and new content together.
+_MOST_FILE_BYTES = 16 * 1024 * 1024
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_REJECTS = 100
+_MOST_SEARCHED_LINES = 4_000_000
+_PIECE = 1024 * 1024
+
+
+class _Content(NamedTuple):
+    """A file's bytes and mode; `version` only of what was read."""
+
+    data: bytes
+    mode: int
+    version: str = ""
+
+
+class Patching:
+    """One patch that is applied; `names` has the path of each name in it."""
+
+    def __init__(
+        self, places: Places, text: str, names: dict[str, str], together: Condition
+    ) -> None:
+        """`together` keeps other workers from replacing files meanwhile. Raises: AgentError."""
+        self._places = places
+        self._together = together
+        self._names = names
+        try:
+            self._files = patches.parse(text)
+        except patches.PatchError as error:
+            raise AgentError("validation_error", f"patch: {error}") from None
+        self._left = _MOST_BYTES
+        self._lines = _MOST_SEARCHED_LINES
+        # By path: what there was, and what the patch makes of it; None: nothing.
+        self._before: dict[str, _Content | None] = {}
+        self._after: dict[str, _Content | None] = {}
+        self._rejects: list[Reject] = []
+
+    def apply(self, *, writes: bool = True) -> dict[str, Any]:
+        """The answer: what was done to each file, or why nothing was done to any.
+
+        Without `writes`, it only says what would be done. Raises: AgentError, OSError.
+        """
+        done = [self._plan(each) for each in self._files]
+        if self._rejects:
+            kept = self._rejects[:_MOST_REJECTS]
+            return {"patched": [], "rejects": [each._asdict() for each in kept]}
+        if writes:
+            self._write()
+        return {"patched": done, "rejects": []}
+
+    def _find(self, path: str) -> tuple[Place, str]:
+        return self._places.find(path, writes=True)
+
+    def _path(self, name: str) -> str:
+        path = self._names.get(name)
+        if path is None:
+            raise AgentError("validation_error", f"the patch has a name that was not said: {name}")
+        return path
+
+    def _content(self, path: str) -> _Content | None:
+        if path in self._after:
+            return self._after[path]
+        if path not in self._before:
+            self._before[path] = self._read(path)
+        return self._before[path]
+
+    def _read(self, path: str) -> _Content | None:
+        """Raises: OSError; AgentError for what is no file, and for a link."""
+        place, within = self._find(path)
+        try:
+            opened = files.Reader(place, within, links=False)
+        except FileNotFoundError:
+            return None
+        with closing(opened) as reader:
+            data = bytearray()
+            while piece := reader.pull(_PIECE):
+                data += piece
+                if len(data) > _MOST_FILE_BYTES:
+                    text = f"a patched file may have {_MOST_FILE_BYTES} bytes: {path}"
+                    raise AgentError("too_large", text)
+            self._spend(len(data))
+            return _Content(bytes(data), reader.permissions, reader.version)
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise AgentError("too_large", f"a patch may concern {_MOST_BYTES} bytes of files")
+
+    def _plan(self, wanted: FilePatch) -> dict[str, Any]:
+        """What a file becomes; reasons against it are noted. Raises: AgentError, OSError."""
+        old = None if wanted.old is None else self._path(wanted.old)
+        new = None if wanted.new is None else self._path(wanted.new)
+        shown = new or old or ""
+        before = _Content(b"", 0o644)
+        if old is not None:
+            found = self._content(old)
+            if found is None:
+                return self._refuse(wanted, shown, f"there is no such file: {old}")
+            before = found
+        if new is not None and new != old and self._content(new) is not None:
+            return self._refuse(wanted, shown, "the file exists already")
+        data, rejects, searched = patches.applied(before.data, wanted.hunks, shown, self._lines)
+        self._lines -= searched
+        self._rejects += rejects
+        if new is None and data and not rejects:
+            self._refuse(wanted, shown, "the file has more lines than the patch removes")
+        if new is not None:
+            self._spend(len(data))
+        if old is not None and old != new and not wanted.copies:
+            self._after[old] = None
+        if new is not None:
+            mode = before.mode if wanted.mode is None else wanted.mode
+            self._after[new] = _Content(data, mode)
+        actions = {(True, False): "create", (False, True): "delete"}
+        action = actions.get((old is None, new is None)) or ("write" if old == new else "rename")
+        renamed = {"from": old} if action == "rename" else {}
+        if renamed and wanted.copies:
+            action = "copy"
+        return {"path": shown, "action": action, "hunks": len(wanted.hunks), **renamed}
+
+    def _refuse(self, wanted: FilePatch, path: str, reason: str) -> dict[str, Any]:
+        header = wanted.hunks[0].header if wanted.hunks else ""
+        self._rejects.append(Reject(path, 0, header, reason))
+        return {}
+
+    def _write(self) -> None:
+        """Puts everything into effect, or takes it back. Raises: AgentError, OSError."""
+        changed = {
+            path: content
+            for path, content in self._after.items()
+            if (content and content[:2]) != ((before := self._before.get(path)) and before[:2])
+        }
+        # Everything is on the disk before the first file changes.
+        writers = {
+            path: self._writer(path, content)
+            for path, content in changed.items()
+            if content is not None
+        }
+        done: list[str] = []
+        try:
+            with self._together.held():
+                for path in changed:
+                    self._unchanged(path).check(*self._find(path))
+                for path, writer in writers.items():
+                    writer.commit()
+                    done.append(path)
+                for path in changed.keys() - writers.keys():
+                    _delete(*self._find(path))
+                    done.append(path)
+        except BaseException as error:
+            for path in reversed(done):
+                self._restore(path)
+            if isinstance(error, AgentError) and error.code == "precondition_failed":
+                text = "a file changed while the patch was applied: repeat the request"
+                raise AgentError("conflict", text) from None
+            raise
+
+    def _writer(self, path: str, content: _Content) -> files.Writer:
+        writer = files.Writer(*self._find(path), content.mode, parents=True)
+        writer.push(content.data)
+        return writer
+
+    def _unchanged(self, path: str) -> Condition:
+        """That the file is still what was read."""
+        before = self._before.get(path)
+        if before is None:
+            return Condition(none_match=[ANY])
+        return Condition(match=[before.version])
+
+    def _restore(self, path: str) -> None:
+        before = self._before.get(path)
+        if before is None:
+            files.delete(*self._find(path))
+            return
+        self._writer(path, before).commit()
+
+
+def _delete(place: Place, path: str) -> None:
+    """Removes a file unless its mode protects it. Raises: OSError."""
+    directory, name = files.open_parent(place, path)
+    try:
+        files.replaceable(directory, name)
+        os.unlink(name, dir_fd=directory)
+    finally:
+        os.close(directory)

@@ -61,15 +61,15 @@ def list_all(as_json: AsJson = False) -> None:
     """List the contexts; the current one is marked."""
     contexts = _contexts()
     rows = [
-        {"name": name, "url": each.url, "current": name == contexts.current}
+        (name, "*" if name == contexts.current else "", each.url)
         for name, each in contexts.by_name.items()
     ]
     if as_json:
-        print_json(rows)
+        print_json([{"name": name, "url": url, "current": bool(mark)} for name, mark, url in rows])
         return
     print_table(
         ("context", "current", "url"),
-        [(row["name"], "*" if row["current"] else "", row["url"]) for row in rows],
+        rows,
         nothing="no contexts: `paddock login URL` adds one",
     )
 

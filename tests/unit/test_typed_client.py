@@ -91,7 +91,7 @@ def calls() -> Iterator[tuple[str, Any]]:
         value = getattr(paddock, name)
         if inspect.isfunction(value):
             yield name, value
-    parts = [Face]
+    parts: list[type[Face[Any]]] = [Face]
     for part in parts:
         parts += [each for each in part.__subclasses__() if each not in parts]
         for name, value in vars(part).items():

@@ -34,7 +34,7 @@ async def in_kept_shell(
             await shells.create(principal, session, settings)
         answer = await shells.run(principal, session, name, script, seconds, wanted)
     recorded = {"pty": answer.shell.id, "status": str(answer.why), "exit_code": answer.exit_code}
-    return Done(_value(answer), recorded, staged=StagedChange("run", command=script or typed))
+    return Done(_value(answer), recorded, staged=(StagedChange("run", command=script or typed),))
 
 
 def _value(answer: RunAnswer) -> Value:

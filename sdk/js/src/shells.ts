@@ -9,7 +9,7 @@ import { OfSession } from "./resource.js";
 // An answer comes that much after its time at the latest: the command is stopped, then recorded.
 const LATE_SECONDS = 60;
 const USUAL_SECONDS = 60;
-const USUAL_NAME = "main";
+const USUAL_NAME = "default";
 
 type RunTerms = Omit<Body<"run_in_shell">, "command">;
 type InputTerms = Omit<Body<"give_shell_input">, "text">;

@@ -130,9 +130,8 @@ async def test_contexts_are_created_listed_restarted_and_removed(api: Api, path:
     assert (await api.json("DELETE", url + "/a"))["name"] == "a"
     await api.problem(404, "not_found", "DELETE", url + "/a")
     await api.problem(404, "not_found", "POST", path + "/code", json={"code": "1", "context": "a"})
-    commands = (await api.json("GET", path))["commands"]
-    running = [each for each in commands if each["status"] == "running"]
-    assert [each["command_id"] for each in running] == [unnamed["command_id"]]
+    session = api.plane.sessions.registry.live[0]
+    await until(lambda: [each.id for each in session.running] == [unnamed["command_id"]])
 
 
 async def test_a_session_has_a_limited_number_of_contexts(api: Api, path: str) -> None:

@@ -35,7 +35,7 @@ async def run(
     language: _Language = None,
     within: Annotated[
         str | None,
-        typer.Option("--in", metavar="NAME", help="Its context; by default the language's own."),
+        typer.Option("--in", metavar="NAME", help="The context; by default the language's own."),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Until it is interrupted.")

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -26,6 +28,10 @@ class KeptWorkspaces:
         self._mounting = Rounds(_ROUND_SECONDS)
         self._purging = Rounds(_ROUND_SECONDS)
         self._started: list[Supervised] = []
+        self._clock = _Clock()
+        # How far the host's clock was set, and workspaces' times were not yet.
+        self._ahead = timedelta()
+        self._changed = asyncio.Event()
 
     def start(self) -> None:
         """Mounts what an earlier control plane left, and begins to purge expired workspaces."""
@@ -46,6 +52,11 @@ class KeptWorkspaces:
         with self._mounting.round():
             await self._workspaces.mount_kept()
 
+    def clock_changed(self, forward: timedelta) -> None:
+        """Keeps what is left of each workspace's time; after a sleep, looks what has expired."""
+        self._ahead += forward
+        self._changed.set()
+
     async def _purge_expired(self, retention: timedelta) -> None:
         """Purges at absolute times, so that a restart moves none.
 
@@ -54,12 +65,43 @@ class KeptWorkspaces:
         """
         while True:
             due = None
+            self._changed.clear()
             try:
                 with self._purging.round():
-                    await self._workspaces.purge_ended_before(datetime.now(UTC) - retention)
+                    await self._follow()
+                    await self._workspaces.purge_ended_before(self._clock.now() - retention)
                     due = await self._workspaces.next_expiry()
             except (PaddockError, StoreError) as error:
                 log.error("expired workspaces could not be purged: %s", error)
-            latest = datetime.now(UTC) + retention
+            latest = self._clock.now() + retention
             until = latest if due is None else min(latest, due + retention)
-            await asyncio.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout((until - self._clock.now()).total_seconds()):
+                    await self._changed.wait()
+
+    async def _follow(self) -> None:
+        """Moves the times before the clock, which is set by more only if that succeeds."""
+        if forward := self._ahead:
+            await self._workspaces.clock_changed(forward, self._clock.now() + forward)
+            self._clock.set_forward(forward)
+            self._ahead -= forward
+
+
+class _Clock:
+    """The host's clock, but for changes that were not announced yet: nothing expires by these."""
+
+    def __init__(self) -> None:
+        self._zero = datetime.now(UTC) - _since_boot()
+
+    def now(self) -> datetime:
+        """The time, by the changes so far."""
+        return self._zero + _since_boot()
+
+    def set_forward(self, by: timedelta) -> None:
+        """Follows a change."""
+        self._zero += by
+
+
+def _since_boot() -> timedelta:
+    """The time since the host's start, in which it may have slept."""
+    return timedelta(seconds=time.clock_gettime(time.CLOCK_BOOTTIME))

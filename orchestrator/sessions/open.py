@@ -87,6 +87,7 @@ async def recover_sessions(
     )
     recovered = await recovery.run()
     kept = KeptWorkspaces(sandbox.workspaces, settings.workspace_retention, ground.tasks)
+    ground.clock.on_change(kept.clock_changed)
     kept.start()
     closers.push_async_callback(kept.close)
     await work.terminals.recover(floor.sessions.registry.all)

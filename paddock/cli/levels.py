@@ -1,7 +1,13 @@
-"""Names of permission levels for shell completion."""
+"""Names for shell completion that the control plane knows: levels, images, sessions."""
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from paddock.cli.connection import Connection
 from paddock.cli.exits import Failure
+
+if TYPE_CHECKING:
+    from paddock.client import Paddock
 
 PACKAGED = ("low", "medium", "high")
 # A person waits at the prompt.
@@ -9,24 +15,47 @@ _SECONDS = 1.0
 
 
 def complete_level(incomplete: str) -> list[str]:
-    """Matching names: the control plane's, or the packaged ones if it does not answer."""
-    return [name for name in _names() if name.startswith(incomplete)]
+    """Matching levels: the control plane's, or the packaged ones if it does not answer."""
+    return _matching(incomplete, _levels, PACKAGED)
 
 
-def _names() -> tuple[str, ...]:
+def complete_image(incomplete: str) -> list[str]:
+    """Matching images that sessions may request."""
+    return _matching(incomplete, _images)
+
+
+def complete_session(incomplete: str) -> list[str]:
+    """Matching ids of live sessions."""
+    return _matching(incomplete, _sessions)
+
+
+def _matching(
+    incomplete: str,
+    ask: Callable[["Paddock"], Coroutine[Any, Any, Iterable[str]]],
+    otherwise: tuple[str, ...] = (),
+) -> list[str]:
     import asyncio
 
     from paddock.client import PaddockError
 
-    connection = Connection(None, None, None)
+    async def names() -> Iterable[str]:
+        async with asyncio.timeout(_SECONDS), Connection(None, None, None).open() as paddock:
+            return await ask(paddock)
+
     try:
-        return asyncio.run(_ask(connection))
+        found = asyncio.run(names())
     except (Failure, PaddockError, TimeoutError):
-        return PACKAGED
+        found = otherwise
+    return [name for name in found if name.startswith(incomplete)]
 
 
-async def _ask(connection: Connection) -> tuple[str, ...]:
-    import asyncio
+async def _levels(paddock: "Paddock") -> list[str]:
+    return [level.name for level in await paddock.policies.list()]
 
-    async with asyncio.timeout(_SECONDS), connection.open() as paddock:
-        return tuple(level.name for level in await paddock.policies.list())
+
+async def _images(paddock: "Paddock") -> list[str]:
+    return [image.name for image in await paddock.images.list()]
+
+
+async def _sessions(paddock: "Paddock") -> list[str]:
+    return [each.id for each in await paddock.sessions.list() if each.info.live]

@@ -1,6 +1,7 @@
 """Options and arguments that several commands share, and the format of their examples."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.levels import complete_level
+from paddock.cli.levels import complete_image, complete_level, complete_session
 
 
 def group(help_text: str, kind: type[TyperGroup] | None = None) -> typer.Typer:
@@ -32,7 +33,31 @@ def example(text: str) -> str:
 # After its first word, everything belongs to the command.
 TAKES_COMMAND = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+SessionId = Annotated[
+    str,
+    typer.Argument(metavar="SESSION", help="The session's id.", autocompletion=complete_session),
+]
+SessionIds = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SESSION...", help="The sessions' ids.", autocompletion=complete_session
+    ),
+]
+LimitAmounts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limits",
+        metavar="KIND=AMOUNT",
+        help="A lower limit than the level's: cpus, memory_bytes, pids, tmp_bytes, "
+        "workspace_bytes; bytes also as 256MiB.",
+    ),
+]
+LabelPairs = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label to filter by.")
+]
+NewId = Annotated[
+    str | None, typer.Option("--id", metavar="ID", help="The id of the session and its workspace.")
+]
 Incarnation = Annotated[
     int | None,
     typer.Option(
@@ -83,7 +108,14 @@ OptionalLevel = Annotated[
     ),
 ]
 Image = Annotated[
-    str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
+    str | None,
+    typer.Option(
+        "--image",
+        "-i",
+        metavar="IMAGE",
+        help="The sandbox's image.",
+        autocompletion=complete_image,
+    ),
 ]
 Upload = Annotated[
     Path | None,
@@ -158,6 +190,26 @@ def pairs(texts: list[str] | None, option: str, sign: str = "=") -> dict[str, st
             raise typer.BadParameter(f"{text!r} is not NAME{sign}VALUE", param_hint=option)
         found[name] = value
     return found
+
+
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+_AMOUNT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(KiB|MiB|GiB|)")
+
+
+def limit_amounts(texts: list[str] | None) -> dict[str, int | float] | None:
+    """`KIND=AMOUNT` texts as a mapping; an amount may have a unit. Raises: typer.BadParameter."""
+    if not texts:
+        return None
+    return {kind: _amount(kind, text) for kind, text in pairs(texts, "--limits").items()}
+
+
+def _amount(kind: str, text: str) -> int | float:
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        message = f"{kind}={text}: {text!r} is not a number, such as 0.5, 64 or 256MiB"
+        raise typer.BadParameter(message, param_hint="--limits")
+    number = float(found[1]) * _UNITS[found[2]]
+    return int(number) if number.is_integer() else number
 
 
 def secret_values(texts: list[str] | None) -> dict[str, str]:

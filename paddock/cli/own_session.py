@@ -16,9 +16,9 @@ async def upload(session: "Session", directory: Path) -> None:
         note(f"not uploaded, because they are not regular files: {', '.join(sent.skipped)}")
 
 
-async def leave(session: "Session", *, keep: bool) -> None:
-    """Closes the session and removes its files, or says how to end it."""
+async def leave(session: "Session", *, keep: bool, purge: bool = True) -> None:
+    """Closes the session, with `purge` also its files; with `keep` it only says how to end it."""
     if keep:
         note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
     else:
-        await session.close(purge=True)
+        await session.close(purge=purge)

@@ -10,9 +10,11 @@ from typer.main import get_command
 
 from paddock.cli import contexts
 from paddock.cli.exits import MEANINGS, SIGNALLED, TRACEBACK_VARIABLE, Failure, Status
+from paddock.cli.global_options import after_the_command
 from paddock.cli.options import group
 from paddock.cli.prompt import repl, shell
 from paddock.cli.resources import (
+    any_operation,
     approvals,
     audit,
     budgets,
@@ -23,6 +25,7 @@ from paddock.cli.resources import (
     file_trees,
     files,
     hooks,
+    lifetimes,
     mcp,
     memory,
     packs,
@@ -114,6 +117,8 @@ def build() -> TyperGroup:
     ):
         app.add_typer(several, name=name)
     contexts.add_to(app)
+    lifetimes.add_to(app)
+    any_operation.add_to(app)
     packs.add_to(app)
     budgets.add_to(app)
     turns.add_to(app)
@@ -135,7 +140,9 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        result: Any = build()(args=arguments, prog_name="paddock", standalone_mode=False)
+        program = build()
+        words = after_the_command(program, sys.argv[1:] if arguments is None else arguments)
+        result: Any = program(args=words, prog_name="paddock", standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the last place to handle it
         return _report(error)

@@ -39,7 +39,9 @@ def translated(method: str, path: str) -> Iterator[None]:
 
 
 async def json_object(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """The body. Raises: NotPaddockError if it is not a JSON object."""
+    """The body; empty for an answer without one. Raises: NotPaddockError for anything else."""
+    if response.status == 204:
+        return {}
     if response.content_type == "application/json":
         value = object_of(await response.read())
         if value is not None:

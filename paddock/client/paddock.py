@@ -7,6 +7,7 @@ from pathlib import Path
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 from paddock.client.answers import read, read_items
 from paddock.client.approvals import Approvals
@@ -14,7 +15,7 @@ from paddock.client.archives import Archives
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
 from paddock.client.hooks import Hooks
 from paddock.client.memory import KeyMemory
-from paddock.client.requests import EXPLAIN, given
+from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
 from paddock.client.session import Session, session_of
@@ -109,6 +110,23 @@ class _Client(Face[F]):
     async def ready(self) -> Readiness:
         """Whether sessions can be created, and the checks behind that."""
         return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
+
+    @method
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Calls any operation that answers with JSON, and returns its answer.
+
+        `path` begins with a slash; `body` is JSON. Only a GET is ever tried again.
+        """
+        return await self._api.json(
+            method, quote(path, safe="/%"), body=body, params=params, timeout=ENGINE_SECONDS
+        )
 
     @method
     async def restore(

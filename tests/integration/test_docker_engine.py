@@ -15,6 +15,7 @@ import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import (
+    LABEL_INSTANCE,
     Bind,
     Container,
     ContainerState,
@@ -141,6 +142,19 @@ async def test_a_container_s_life(engine: DockerEngine, spec: SandboxSpec) -> No
     assert await engine.logs(container_id) == ""
     with pytest.raises(EngineUnavailableError):
         await engine.pause(container_id)
+
+
+async def test_what_an_ending_process_says_last_is_read(
+    engine: DockerEngine, client: docker.APIClient, waiting_image: str
+) -> None:
+    """As an agent, it prints after it has hung up."""
+    made = client.create_container(
+        waiting_image,
+        entrypoint=["/bin/sh", "-c", "sleep 0.5; echo last words"],
+        labels={LABEL_INSTANCE: engine.instance},
+    )
+    client.start(made["Id"])
+    assert await engine.logs(made["Id"]) == "last words\n"
 
 
 async def test_the_container_is_confined(

@@ -9,6 +9,7 @@ from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.sandbox.egress.resolver import Resolver
 from orchestrator.settings.settings import Settings
 from tests.support.fake_agent import Agents, FakeAgent, run_dir_of
+from tests.support.until import pause
 
 
 async def reopened(
@@ -31,6 +32,7 @@ async def reopened(
 
 async def _dial(opening: asyncio.Task[ControlPlane], agent: FakeAgent, run_dir: Path) -> None:
     """Connects once a control plane listens; none does for a sandbox that is not taken over."""
+    turn = 0
     while True:
         over = opening.done()
         try:
@@ -38,4 +40,5 @@ async def _dial(opening: asyncio.Task[ControlPlane], agent: FakeAgent, run_dir: 
         except OSError:
             if over:
                 return None
-        await asyncio.sleep(0)
+        turn += 1
+        await pause(turn)

@@ -17,4 +17,9 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             turns += 1
-            await asyncio.sleep(0 if turns < _TURNS else _PAUSE_SECONDS)
+            await pause(turns)
+
+
+async def pause(turn: int) -> None:
+    """Lets everything else run between two looks."""
+    await asyncio.sleep(0 if turn < _TURNS else _PAUSE_SECONDS)

@@ -61,7 +61,8 @@ _SLICE = 0.05
 _MOST_GROWTH = 10
 # Below this, what does not depend on the size counts too much.
 _COMPARABLE = 0.004
-_TRIES = 3
+# On a busy machine, most tries are disturbed.
+_TRIES = 10
 
 LEVELS = load_levels()
 HIGH, LOW = LEVELS["high"], LEVELS["low"]

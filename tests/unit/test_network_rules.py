@@ -36,7 +36,8 @@ def test_the_engines_rule_may_be_gone_for_a_moment(
 def test_without_the_engines_rule_nothing_is_installed(tmp_path: Path) -> None:
     done, asked = rules(tmp_path, looks=1000)
     assert done.returncode == 1
-    assert "DOCKER-USER chain was not found" in done.stderr
+    assert "DOCKER-USER chain was not found: it must filter by iptables" in done.stderr
+    assert '"firewall-backend": "nftables"' in done.stderr
     assert not [line for line in asked if " -I " in line or " -N " in line]
 
 

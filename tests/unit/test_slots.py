@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from orchestrator.ground.errors import CapacityExhaustedError, ConflictError, Va
 from orchestrator.host.workspace.quota import Quota
 from orchestrator.host.workspace.slots import (
     claim,
+    clock_changed,
     find,
     hide,
     holdings,
+    keep,
     kept,
     make_data,
     make_slot,
@@ -108,6 +111,26 @@ def test_a_workspace_expires_with_its_last_session(conn: sqlite3.Connection) -> 
     assert {workspace.id for workspace in kept(conn)} == {"living", "used-again", "never"}
     assert next_expiry(conn) == "2026-01-09"
     assert order_expired_purges(conn, "2026-01-04") == 0
+
+
+def test_a_clock_that_is_set_leaves_each_workspace_its_time(conn: sqlite3.Connection) -> None:
+    now = datetime(2026, 1, 10, tzinfo=UTC)
+    for name, ended in (("old", "2026-01-03"), ("later", "2026-01-09"), ("ahead", "2031-01-01")):
+        claim(conn, name, "ann", 1000, 10, Quota.IMAGE)
+        end_session(conn, name, name, f"{ended}T00:00:00.000000Z")
+    year = timedelta(days=365)
+    clock_changed(conn, year, now + year)
+    assert order_expired_purges(conn, "2027-01-03") == 0
+    assert next_expiry(conn) == "2027-01-03T00:00:00.000000Z"
+    # Back again, as time servers do.
+    clock_changed(conn, -year, now)
+    assert next_expiry(conn) == "2026-01-03T00:00:00.000000Z"
+    assert order_expired_purges(conn, "2026-01-09T12") == 2
+    # What ended when the clock was ahead is kept from now on, not from then.
+    assert next_expiry(conn) == "2026-01-10T00:00:00.000000Z"
+    # A session that used it since counts, however the clock was set before.
+    keep(conn, "ahead")
+    assert next_expiry(conn) == "2031-01-01T00:00:00.000000Z"
 
 
 def test_workspaces_of_before_are_held_by_nothing() -> None:

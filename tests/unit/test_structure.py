@@ -103,6 +103,7 @@ FLOORS = {
         "output",
         "own_session",
         "contexts",
+        "global_options",
         "terminal",
         "resources",
         "prompt",

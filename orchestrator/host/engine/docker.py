@@ -48,6 +48,8 @@ from orchestrator.host.engine.docker_spec import (
 from sandbox_agent.decide.facilities import Kernel
 
 LOG_LINES = 100
+# An agent that has hung up is about to end; one that hangs is not.
+_ENDING_SECONDS = 2
 # Used at shutdown; running calls have their own time-outs.
 _END_SECONDS = 120.0
 
@@ -192,10 +194,11 @@ class DockerEngine(Engine):
                 _log.error("container %s stays: %s", container_id[:12], error.detail)
 
     async def logs(self, container_id: str) -> str:
-        """See `Engine.logs`: at most the last 100 lines."""
+        """See `Engine.logs`: at most the last 100 lines; a process that is ending says its last."""
 
         def read(client: docker.APIClient) -> str:
             try:
+                docker_containers.wait_for_end(client, container_id, _ENDING_SECONDS)
                 output: bytes = client.logs(container_id, tail=LOG_LINES)
             except NotFound:
                 return ""

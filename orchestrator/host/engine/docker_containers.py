@@ -1,8 +1,10 @@
 """Calls of the Docker API about one container, defined by their end state. They block."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import docker
+import requests
 from docker.errors import APIError, NotFound
 
 from orchestrator.host.engine import docker_records
@@ -30,6 +32,12 @@ def unless_already(
         found = inspect(client, container_id)
         if found is None or found.state is not state:
             raise
+
+
+def wait_for_end(client: docker.APIClient, container_id: str, seconds: int) -> None:
+    """Waits for its first process to end, for that long at most. Raises: NotFound."""
+    with suppress(requests.Timeout, requests.ConnectionError):
+        client.wait(container_id, timeout=seconds)
 
 
 def remove(client: docker.APIClient, name: str) -> None:

@@ -45,7 +45,8 @@ for attempt in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
 done
 if [ -z "$backend" ]; then
-    echo "the engine's DOCKER-USER chain was not found" >&2
+    echo "the engine's DOCKER-USER chain was not found: it must filter by iptables" \
+        '("iptables": true, and no "firewall-backend": "nftables" in its daemon.json)' >&2
     exit 1
 fi
 if [ "$action" = install ] && grep -q "^ *$bridge:" /proc/net/dev &&

@@ -31,7 +31,9 @@ _PODMAN = Unfit(
 _SELINUX = Unfit(
     "engines with SELinux labels are not supported: workspaces and sockets carry no label, so no "
     "sandbox could use them",
-    'start the engine without `--selinux-enabled` (`"selinux-enabled": false` in its daemon.json)',
+    "start the engine without `--selinux-enabled`: take it out of /etc/sysconfig/docker or the "
+    'unit, set `"selinux-enabled": false` in /etc/docker/daemon.json, and '
+    "`systemctl restart docker`; SELinux itself may stay enforcing",
 )
 
 

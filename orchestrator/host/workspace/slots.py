@@ -9,11 +9,12 @@ import secrets
 import sqlite3
 from contextlib import suppress
 from dataclasses import astuple, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.ground.errors import CapacityExhaustedError, ConflictError
-from orchestrator.ground.events import now
+from orchestrator.ground.events import now, time_text
 from orchestrator.ground.file_handles import opened
 from orchestrator.host.workspace.paths import validate_id, visible_path
 from orchestrator.host.workspace.quota import Quota
@@ -23,6 +24,7 @@ _LIVE = (
     "SELECT 1 FROM sessions WHERE sessions.id = workspaces.id AND status IN ('active', 'paused')"
 )
 _LAST_END = "SELECT max(terminated_at) FROM sessions WHERE sessions.id = workspaces.id"
+_KEPT_SINCE = f"coalesce(kept_since, ({_LAST_END}))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def in_use(conn: sqlite3.Connection, workspace_id: str) -> bool:
 
 def keep(conn: sqlite3.Connection, workspace_id: str) -> None:
     """Marks it as used by a session that a client knows: from now on only an order removes it."""
-    conn.execute("UPDATE workspaces SET used = 1 WHERE id = ?", (workspace_id,))
+    conn.execute("UPDATE workspaces SET used = 1, kept_since = NULL WHERE id = ?", (workspace_id,))
 
 
 def order_purge_unused(conn: sqlite3.Connection, workspace_id: str) -> None:
@@ -162,7 +164,7 @@ def order_expired_purges(conn: sqlite3.Connection, ended_before: str) -> int:
     """Orders purges of workspaces whose last session ended before that time; returns how many."""
     return conn.execute(
         f"UPDATE workspaces SET purging = 1 WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
-        f" AND ({_LAST_END}) < ?",
+        f" AND {_KEPT_SINCE} < ?",
         (ended_before,),
     ).rowcount
 
@@ -170,9 +172,25 @@ def order_expired_purges(conn: sqlite3.Connection, ended_before: str) -> int:
 def next_expiry(conn: sqlite3.Connection) -> str | None:
     """The earliest end of a last session among the unused workspaces, which expires first."""
     row = conn.execute(
-        f"SELECT min(({_LAST_END})) FROM workspaces WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
+        f"SELECT min({_KEPT_SINCE}) FROM workspaces WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
     ).fetchone()
     return None if row[0] is None else str(row[0])
+
+
+def clock_changed(conn: sqlite3.Connection, forward: timedelta, now: datetime) -> None:
+    """Keeps what is left of unused workspaces' time, after the clock was set forward to `now`.
+
+    Nothing is kept from later than now, whatever the clock showed before.
+    """
+    rows = conn.execute(
+        f"SELECT id, {_KEPT_SINCE} FROM workspaces WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
+    ).fetchall()
+    moved = [
+        (time_text(min(datetime.fromisoformat(since).astimezone(UTC) + forward, now)), workspace)
+        for workspace, since in rows
+        if since is not None
+    ]
+    conn.executemany("UPDATE workspaces SET kept_since = ? WHERE id = ?", moved)
 
 
 def release(conn: sqlite3.Connection, workspace_id: str) -> None:

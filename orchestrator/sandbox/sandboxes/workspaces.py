@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orchestrator.ground.errors import ConflictError, NotFoundError, PaddockError
@@ -207,6 +207,10 @@ class Workspaces:
         """The end of the session whose workspace expires next."""
         found = await self._database.read(slots.next_expiry)
         return None if found is None else datetime.fromisoformat(found)
+
+    async def clock_changed(self, forward: timedelta, now: datetime) -> None:
+        """Keeps what is left of unused workspaces' time, after the clock was set forward to now."""
+        await self._database.write(lambda conn: slots.clock_changed(conn, forward, now))
 
     async def mount_kept(self) -> None:
         """Mounts every workspace that an earlier control plane, or an earlier boot, has left."""

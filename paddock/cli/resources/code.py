@@ -26,7 +26,7 @@ _Language = Annotated[
 ]
 
 
-@app.command(epilog=example("paddock code run web-1 'x = 6; x * 7'"))
+@app.command(epilog=example("paddock code run web-1 'x = 6; x * 7' --in sums"))
 @remote
 async def run(
     paddock: "Paddock",

@@ -1,6 +1,6 @@
 """Runs commands: `run` in a new session, `exec` in an existing one."""
 
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,10 @@ from paddock.cli.options import (
     AsJson,
     Image,
     Keep,
+    LabelPairs,
+    LimitAmounts,
     Merge,
+    NewId,
     NoStdin,
     OptionalLevel,
     OptionalWords,
@@ -31,6 +34,7 @@ from paddock.cli.options import (
     WorkingDirectory,
     command_words,
     example,
+    limit_amounts,
     pairs,
     secret_values,
 )
@@ -72,6 +76,9 @@ async def run(
         ),
     ] = None,
     keep: Keep = False,
+    session_id: NewId = None,
+    label: LabelPairs = None,
+    limits: LimitAmounts = None,
     reach: Reached = None,
     shell: ShellLine = None,
     cwd: WorkingDirectory = None,
@@ -81,40 +88,53 @@ async def run(
     output_file: OutputFile = None,
     timeout: TimeLimit = None,
     no_stdin: NoStdin = False,
+    stdin_file: Annotated[
+        Path | None,
+        typer.Option("--stdin", metavar="FILE", help="Send this file to the command as its input."),
+    ] = None,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
     """Run one command in its own sandbox, with live output.
 
-    The session is closed and its files are removed at the end. Ctrl-C ends the command and closes
-    the session, too. Piped input is sent to the command. The exit status is the command's own.
+    The session is closed at the end, and its files are removed unless --id names it. Ctrl-C ends
+    the command and closes the session, too. Piped input is sent to the command. The exit status is
+    the command's own.
     """
-    from paddock.cli.terminal.piped_input import piped_input
-
-    stdin = None if no_stdin else piped_input()
+    if pack is not None and session_id is not None:
+        raise Failure("give one of --pack and --id", status=Status.USAGE)
+    labels, lower = pairs(label, "--label"), limit_amounts(limits)
     request = _request(_line(words, shell), cwd, env, secret, timeout)
     request |= {"merge": merge, "output_file": output_file}
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
     egress = narrowing(reach)
     limited = None if pack is None else load_pack(pack)
-    with working("starting a sandbox"):
-        staged = None
-        if limited is not None:
-            staged = await stage(paddock, files_of(limited), upload or Path(), image=image)
-        session = await paddock.sessions.create(
-            id=staged, permission_level=level, image=image, egress=egress, consume=limited
-        )
-    try:
-        if upload is not None and limited is None:
-            with working(f"uploading {upload}"):
-                await own_session.upload(session, upload)
-        return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
-    finally:
-        if limited is not None and await note_misses(paddock, session.id):
-            note(f"`paddock refine {session.id} --add PATH` goes on with more files")
-        else:
-            await own_session.leave(session, keep=keep)
+    with ExitStack() as opened:
+        stdin = _input(opened, stdin_file, no_stdin)
+        with working("starting a sandbox"):
+            staged = session_id
+            if limited is not None:
+                staged = await stage(paddock, files_of(limited), upload or Path(), image=image)
+            session = await paddock.sessions.create(
+                id=staged,
+                permission_level=level,
+                image=image,
+                labels=labels,
+                limits=lower,
+                egress=egress,
+                consume=limited,
+            )
+        try:
+            if upload is not None and limited is None:
+                with working(f"uploading {upload}"):
+                    await own_session.upload(session, upload)
+            return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
+        finally:
+            if limited is not None and await note_misses(paddock, session.id):
+                note(f"`paddock refine {session.id} --add PATH` goes on with more files")
+            else:
+                await own_session.leave(session, keep=keep, purge=session_id is None)
 
 
 @remote
@@ -167,6 +187,17 @@ async def execute(
     return await _attend(found, request, _shown(as_json, raw), stdin, stays=True)
 
 
+def _input(opened: ExitStack, file: Path | None, no_stdin: bool) -> int | None:
+    """The descriptor of the command's input, if there is any. Raises: Failure, OSError."""
+    from paddock.cli.terminal.piped_input import piped_input
+
+    if file is None:
+        return None if no_stdin else piped_input()
+    if no_stdin:
+        raise Failure("give one of --stdin and --no-stdin", status=Status.USAGE)
+    return opened.enter_context(file.open("rb")).fileno()
+
+
 class Shown(Enum):
     """How to show a command's output."""
 
@@ -178,7 +209,7 @@ class Shown(Enum):
 def _line(words: list[str] | None, shell: str | None, *, session: bool = False) -> dict[str, Any]:
     """What is to run: words, which follow a `session`, or a line. Raises: Failure."""
     if (shell is None) == (not words):
-        raise Failure("give COMMAND or --shell", "one of them", Status.USAGE)
+        raise Failure("give one of COMMAND and --shell", "see `paddock run --help`", Status.USAGE)
     if shell is not None:
         return {"shell": shell}
     return {"argv": command_words(words or []) if session else words}

@@ -1,24 +1,33 @@
 """Sessions: list, show, create, pause, resume and end them."""
 
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.egress_rules import Reached, narrowing
+from paddock.cli.exits import Failure, Status
+from paddock.cli.levels import complete_session
 from paddock.cli.options import (
     AsJson,
     Image,
+    LabelPairs,
+    LimitAmounts,
+    NewId,
     OptionalLevel,
     SecretNames,
     SessionId,
+    SessionIds,
     Variables,
     example,
     group,
+    limit_amounts,
     pairs,
     secret_values,
 )
-from paddock.cli.output import age, note, print_items, print_json, working
+from paddock.cli.output import age, complain, note, print_items, print_json, working
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
@@ -92,15 +101,11 @@ async def show(paddock: "Paddock", session: SessionId, as_json: AsJson = False) 
 @remote
 async def create(
     paddock: "Paddock",
-    session_id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="The id of the session and its workspace."),
-    ] = None,
+    session_id: NewId = None,
     level: OptionalLevel = None,
     image: Image = None,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to filter by.")
-    ] = None,
+    label: LabelPairs = None,
+    limits: LimitAmounts = None,
     env: Variables = None,
     secret: SecretNames = None,
     idle_timeout: Annotated[
@@ -134,7 +139,8 @@ async def create(
     """Create a session; its handle, with which an agent uses it, is shown only once."""
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
     secrets = secret_values(secret)
-    limits, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
+    total, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
+    lower = limit_amounts(limits)
     with working("starting a sandbox"):
         session = await paddock.sessions.create(
             id=session_id,
@@ -146,7 +152,8 @@ async def create(
             idle_timeout=idle_timeout,
             idle_action=idle_action,
             wall_timeout=wall_timeout,
-            budget=limits,
+            budget=total,
+            limits=lower,
             mounts=mount,
             role=role,
             tools=tool,
@@ -159,31 +166,143 @@ async def create(
 
 @app.command(epilog=example("paddock sessions close web-1 --purge"))
 @remote
-async def close(paddock: "Paddock", session: SessionId, purge: _Purge = False) -> None:
-    """End a session and everything that runs in it; its files stay unless --purge is given."""
-    await paddock.sessions.close(session, purge=purge)
-    note(f"{session} is closed{' and its files are removed' if purge else ''}")
+async def close(
+    paddock: "Paddock",
+    sessions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SESSION]...", help="The sessions' ids.", autocompletion=complete_session
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="KEY:VALUE", help="All live ones with this label.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All live ones that the key may see.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    purge: _Purge = False,
+) -> None:
+    """End sessions and everything that runs in them; their files stay unless --purge is given.
+
+    Before those of a label, or all, are ended, it asks; --yes is the answer for programs.
+    """
+    if sum(map(bool, (sessions, label, everything))) != 1:
+        raise Failure("give one of SESSION..., --label and --all", status=Status.USAGE)
+    chosen = sessions or await _live(paddock, label)
+    if not sessions and chosen and not yes:
+        _confirm(f"end {len(chosen)} sessions ({', '.join(chosen)})")
+    await each_of(chosen, lambda one: paddock.sessions.close(one, purge=purge))
+    done = f"{'is' if len(chosen) == 1 else 'are'} closed{' with all files' if purge else ''}"
+    note(f"{' '.join(chosen)} {done}" if chosen else "there are no such sessions")
 
 
 @app.command(epilog=example("paddock sessions pause web-1"))
 @remote
-async def pause(paddock: "Paddock", session: SessionId) -> None:
-    """Freeze every process of a session."""
-    await paddock.sessions.pause(session)
-    note(f"{session} is paused; `paddock sessions resume {session}` resumes it")
+async def pause(paddock: "Paddock", sessions: SessionIds) -> None:
+    """Freeze every process of sessions."""
+    await each_of(sessions, paddock.sessions.pause)
+    for session in sessions:
+        note(f"{session} is paused; `paddock sessions resume {session}` resumes it")
 
 
 @app.command(epilog=example("paddock sessions resume web-1"))
 @remote
-async def resume(paddock: "Paddock", session: SessionId) -> None:
-    """Resume a paused session."""
-    await (await paddock.sessions.get(session)).resume()
-    note(f"{session} is active again")
+async def resume(paddock: "Paddock", sessions: SessionIds) -> None:
+    """Resume paused sessions."""
+
+    async def one(session: str) -> None:
+        await (await paddock.sessions.get(session)).resume()
+
+    await each_of(sessions, one)
+    note(f"active again: {' '.join(sessions)}")
 
 
 @app.command(epilog=example("paddock sessions abort web-1"))
 @remote
-async def abort(paddock: "Paddock", session: SessionId) -> None:
-    """End a session as a failure; its files stay."""
-    await paddock.sessions.abort(session)
-    note(f"{session} is aborted")
+async def abort(paddock: "Paddock", sessions: SessionIds) -> None:
+    """End sessions as failures; their files stay."""
+    await each_of(sessions, paddock.sessions.abort)
+    note(f"aborted: {' '.join(sessions)}")
+
+
+@app.command(epilog=example("paddock sessions complete web-1"))
+@remote
+async def complete(paddock: "Paddock", sessions: SessionIds) -> None:
+    """End sessions as successes; their files stay."""
+
+    async def one(session: str) -> None:
+        await (await paddock.sessions.get(session)).complete()
+
+    await each_of(sessions, one)
+    note(f"completed: {' '.join(sessions)}")
+
+
+@app.command(epilog=example("paddock sessions interrupt web-1"))
+@remote
+async def interrupt(
+    paddock: "Paddock",
+    sessions: SessionIds,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="TEXT", help="For their next run.")
+    ] = None,
+) -> None:
+    """End everything that runs in sessions; the sessions continue."""
+
+    async def one(session: str) -> None:
+        await (await paddock.sessions.get(session)).interrupt(message)
+
+    await each_of(sessions, one)
+    note(f"interrupted: {' '.join(sessions)}")
+
+
+@app.command(epilog=example("paddock sessions handle web-1"))
+@remote
+async def handle(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """Make and print a session's new handle, which invalidates the old one."""
+    made = await (await paddock.sessions.get(session)).rotate_handle()
+    if as_json:
+        print_json({"handle": made})
+    else:
+        print(made)
+
+
+@app.command(epilog=example("paddock sessions episode web-1 episode-2"))
+@remote
+async def episode(
+    paddock: "Paddock",
+    session: SessionId,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[EPISODE]", help="Your name for it; none: it has none.")
+    ] = None,
+) -> None:
+    """Name the episode of a session's work."""
+    await (await paddock.sessions.get(session)).set_episode(name)
+    note(f"{session} has {'no episode' if name is None else f'the episode {name}'}")
+
+
+async def each_of(sessions: Sequence[str], act: Callable[[str], Awaitable[object]]) -> None:
+    """Acts on each session, also if it fails for others. Raises: the first failure, at the end."""
+    failed: Exception | None = None
+    for session in sessions:
+        try:
+            await act(session)
+        except Exception as error:  # noqa: BLE001 - raised when the others are done
+            if failed is not None:
+                complain(str(failed))
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+async def _live(paddock: "Paddock", label: str | None) -> list[str]:
+    wanted = pairs([label], "--label", ":") if label else {}
+    found = await paddock.sessions.list(label=next(iter(wanted.items()), None))
+    return [each.id for each in found if each.info.live]
+
+
+def _confirm(what: str) -> None:
+    """Raises: Failure unless a person agrees."""
+    if not sys.stdin.isatty():
+        raise Failure(f"it would {what}", "--yes does it without asking", Status.USAGE)
+    typer.confirm(f"{what}?", abort=True, err=True)

@@ -27,7 +27,7 @@ test("commands, files and shells of a sandbox", async () => {
       seen.push(event === "exit" ? data.exit_code : (data.text ?? event));
     }
     assert.deepEqual(seen, ["start", "é\n", 3]);
-    const shell = await session.shells.create({ name: "main" });
+    const shell = await session.shells.create("main");
     await shell.run("mkdir -p sub; cd sub; x=7");
     const answer = await shell.run("echo $x $(pwd)");
     assert.match(answer.output, /7 \/workspace\/sub/);

@@ -54,6 +54,8 @@ class Cells:
         self._budgets = budgets
         self._executions = executions
         self._contexts = contexts
+        # By session key: programs of contexts that an earlier control plane had.
+        self._left: dict[str, list[Command]] = {}
         self._tasks = TaskScope("a cell of code")
 
     async def begin(
@@ -133,6 +135,9 @@ class Cells:
         began, lost = time.monotonic(), True
         try:
             lost = not await self._executed(session, context, command, cell, code, seconds)
+        except asyncio.CancelledError:
+            cell.abandon()
+            raise
         finally:
             if context.command is command:
                 context.cell, command.waits = None, True
@@ -140,7 +145,8 @@ class Cells:
                 context.kernel = None if lost else context.kernel
             try:
                 duration_ms = int((time.monotonic() - began) * 1000)
-                await self._record_end(session, cell, lost, duration_ms)
+                if not cell.done.done():
+                    await self._record_end(session, cell, lost, duration_ms)
             finally:
                 context.lock.release()
 
@@ -233,13 +239,25 @@ class Cells:
                 ),
             )
 
+    async def take_over(self, session: Session) -> None:
+        """Ends the programs of contexts that an earlier control plane had; their names are lost.
+
+        A paused session's cannot end before it is resumed: `end_left` does it then.
+        """
+        left = [command for command in session.running if is_runner(command)]
+        if not left:
+            return
+        for command in left:
+            command.waits = True  # it keeps nobody from suspending the session
+        self._left[session.key] = left
+        session.over.add_done_callback(lambda _: self._left.pop(session.key, None))
+        if session.status is Status.ACTIVE:
+            await self.end_left(session)
+
     async def end_left(self, session: Session) -> None:
-        """Ends the programs of contexts that an earlier control plane had; their names are lost."""
-        for command in session.running:
-            if is_runner(command):
-                command.waits = True  # it keeps nobody from suspending the session
-                if session.status is Status.ACTIVE:
-                    await self._executions.end(session, command, "control_plane_restart")
+        """Ends what `take_over` has found; the sandbox must not be paused."""
+        for command in self._left.pop(session.key, ()):
+            await self._executions.end(session, command, "control_plane_restart")
 
     async def close(self) -> None:
         """Ends what follows cells; the next start records the ends of those that are executed."""

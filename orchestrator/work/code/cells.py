@@ -63,18 +63,36 @@ class Cells:
     ) -> Cell:
         """Begins a cell in its turn, which it keeps to its end.
 
-        Raises: ValidationError for a time-out above the level's; BudgetExceededError; the errors of
-        `Contexts.start` and `Recorder.record`: nothing was executed then.
+        If the caller is cancelled meanwhile, the cell is interrupted. Raises: ValidationError for a
+        time-out above the level's; BudgetExceededError; the errors of `Contexts.start` and
+        `Recorder.record`: nothing was executed then.
         """
         seconds = _seconds(session, request.timeout)
-        context = turn.context
-        again = context.command is not None and not context.alive
-        await self._contexts.start(principal, session, context)
-        command = context.command
-        if command is None:
-            raise ValueError("a context that was started has a program")
-        cell = await self._recorded(principal, session, context, command, request, again)
+        # From here on, the lock is this task's, even if the caller leaves its turn.
         turn.take()
+        return await self._tasks.shield(
+            self._begin(principal, session, turn.context, request, seconds),
+            lambda cell: cell.stop(CellStatus.INTERRUPTED),
+        )
+
+    async def _begin(
+        self,
+        principal: Principal,
+        session: Session,
+        context: CodeContext,
+        request: CodeRequest,
+        seconds: float,
+    ) -> Cell:
+        try:
+            again = context.command is not None and not context.alive
+            await self._contexts.start(principal, session, context)
+            command = context.command
+            if command is None:
+                raise ValueError("a context that was started has a program")
+            cell = await self._recorded(principal, session, context, command, request, again)
+        except BaseException:
+            context.lock.release()
+            raise
         context.cell, command.waits = cell, False
         self._tasks.spawn(self._run(session, context, command, cell, request.code, seconds))
         return cell

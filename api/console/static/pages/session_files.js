@@ -1,19 +1,16 @@
 // A session's workspace: its files are shown, downloaded and uploaded.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { ofSession, request, send, withQuery } from "../api.js";
+import { ofSession, send, withQuery } from "../api.js";
 import { Confirm, Empty, Failure, Loading, Raw, Time } from "../parts.js";
 import { bytes } from "../format.js";
+import { ROOT, droppedFiles, join, upload } from "./uploads.js";
 import { View, nameOf, opened } from "./file_view.js";
 import { Ask, Tree, useTree } from "./file_tree.js";
 
-const ROOT = ".";
 const CHANGES = new Set(["file.write", "file.delete", "file.move", "file.mkdir", "command.exit"]);
 
 const parent = (path) => path.split("/").slice(0, -1).join("/") || ROOT;
-const join = (directory, name) => (directory === ROOT ? name : `${directory}/${name}`);
-
-const holdsDirectory = ({ items }) => [...items].some((item) => item.webkitGetAsEntry?.()?.isDirectory);
 
 async function download(session, path) {
   const link = document.createElement("a");
@@ -37,9 +34,8 @@ function useWork(session, tree, choose) {
   }
   return {
     failed, busy, fail: setFailed,
-    put: (directory, files) => act(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}`, async () => {
-      for (const file of files) await request("PUT", at(join(directory, file.name)), { body: file });
-    }, [directory]),
+    put: (directory, files) => act(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}`,
+      () => upload(session, directory, files), [directory]),
     remove: (path) => act(`Deleting ${path}`, async () => { await send("DELETE", at(path)); choose(null); }, [parent(path)]),
     move: (source, destination) => act(`Renaming ${source}`, async () => {
       await send("POST", ofSession(session, "files", "move"), { source, destination });
@@ -109,8 +105,7 @@ export function Files({ found, query }) {
   };
   const drop = (event, into) => {
     event.preventDefault(); event.stopPropagation(); setOver(false);
-    if (holdsDirectory(event.dataTransfer)) work.fail(new Error("A directory can't be dropped: drop the files that are in it."));
-    else put(into, event.dataTransfer.files);
+    try { put(into, droppedFiles(event.dataTransfer)); } catch (error) { work.fail(error); }
   };
   return html`<div class="files ${over ? "over" : ""}" onDragOver=${(event) => { event.preventDefault(); setOver(true); }}
       onDragLeave=${() => setOver(false)} onDrop=${(event) => drop(event, directory)}>

@@ -1,6 +1,8 @@
 """The console's dialog for a new session, and the control of a session's time."""
 
+import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
@@ -20,6 +22,8 @@ DROP = """(element) => {
   element.dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true}));
 }"""
 PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
+# When it ends now, by the clock of a slow machine, too.
+LATER = re.compile(r"ends in any case in [34] h")
 # Nothing in the dialog is wider than the dialog.
 FITS = "(dialog) => dialog.scrollWidth <= dialog.clientWidth && dialog.offsetWidth <= innerWidth"
 
@@ -103,3 +107,52 @@ async def test_a_file_that_is_refused_leaves_one_session(
     await dialog.get_by_role("button", name="Upload the rest").click()
     await expect(page.get_by_role("heading", name="once")).to_be_visible(timeout=PATIENCE_MS)
     assert served.agents.files["late.txt"] == b"late"
+
+
+async def test_a_session_gets_more_time(console: Console, served: ServedPlane) -> None:
+    page, dialog = console.page, console.page.get_by_role("dialog")
+    session = await served.session(idle_timeout=600, wall_timeout=1200)
+    await console.go(f"sessions/{session.id}/activity")
+    extend = page.get_by_role("button", name="Extend time")
+    await expect(page.get_by_text("ends when idle")).to_be_visible(timeout=PATIENCE_MS)
+    await extend.click()
+    await dialog.get_by_role("button", name="4 h from now", exact=True).click(timeout=PATIENCE_MS)
+    await expect(dialog).to_have_count(0, timeout=PATIENCE_MS)
+    await expect(page.get_by_text(LATER)).to_be_visible(timeout=PATIENCE_MS)
+    kept = 4 * 3600
+    assert session.terms.idle_timeout == kept
+    assert session.terms.wall_timeout is not None
+    assert session.terms.wall_timeout >= kept
+    # One time-out is set, and the other one stays.
+    await extend.click()
+    await dialog.get_by_label("Ends when idle for, minutes").fill("30")
+    assert await violations(page) == []
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.wait_for_function(PHONE_IS_FULL)
+    assert await dialog.evaluate(FITS)
+    before = session.terms.wall_timeout
+    await dialog.get_by_role("button", name="Change", exact=True).click()
+    await expect(dialog).to_have_count(0, timeout=PATIENCE_MS)
+    assert (session.terms.idle_timeout, session.terms.wall_timeout) == (1800, before)
+
+
+async def test_a_time_that_has_passed_is_named_before_it_ends_the_session(
+    console: Console, served: ServedPlane
+) -> None:
+    page, dialog = console.page, console.page.get_by_role("dialog")
+    console.expected += ("400",)
+    session = await served.session(wall_timeout=1200)
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    session.created_at = hour_ago.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    await console.go(f"sessions/{session.id}/activity")
+    await page.get_by_role("button", name="Extend time").click(timeout=PATIENCE_MS)
+    field = dialog.get_by_label("Ends after its creation, minutes")
+    await field.fill("5")
+    await expect(dialog.get_by_role("alert")).to_contain_text("would end at once")
+    await expect(dialog.get_by_role("button", name="End the session")).to_be_visible()
+    # What the control plane refuses is said with its field.
+    await field.fill("99999999999")
+    await dialog.get_by_role("button", name="Change", exact=True).click()
+    alert = dialog.get_by_role("alert")
+    await expect(alert).to_contain_text("wall_timeout", timeout=PATIENCE_MS)
+    assert session.terms.wall_timeout == 1200

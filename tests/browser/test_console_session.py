@@ -238,7 +238,7 @@ async def test_every_page_is_left_by_the_tab_key_and_fits_a_phone(
     page = console.page
     # Other tests look at the other pages, with more on them.
     looked_at = ("Terminals", "Shell", "Level and policy")
-    others = ("Processes", "Files", "Raw", "Activity")
+    others = ("Code", "Processes", "Files", "Raw", "Activity")
     await console.go(f"sessions/{box.session.id}")
     tabs = page.get_by_role("navigation", name="Parts of the session")
     for name in ("Turns", *looked_at, *others):

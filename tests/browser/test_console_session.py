@@ -132,6 +132,30 @@ async def test_files_go_in_and_out(console: Console, box: Box) -> None:
     assert [path for path in await box.paths() if path.startswith("made")] == ["made"]
 
 
+async def test_files_that_a_command_changes_are_shown_as_they_are(
+    console: Console, box: Box
+) -> None:
+    page = console.page
+    await box.write("watched/first.txt", b"before", parents=True)
+    await box.write("longer.txt", b"what a command has copied")
+    await console.go(f"sessions/{box.session.id}/files?path=watched%2Ffirst.txt")
+    await console.shows("before")
+    await expect(page.get_by_text("follows changes")).to_be_visible(timeout=PATIENCE_MS)
+    # The chosen file, a new one beside it, and one that goes.
+    await box.run(argv=["cp", "longer.txt", "watched/first.txt"])
+    await console.shows("what a command has copied")
+    await box.run(argv=["touch", "watched/second.txt"])
+    second = page.get_by_role("button", name="second.txt")
+    await expect(second).to_be_visible(timeout=PATIENCE_MS)
+    await box.run(argv=["rm", "watched/second.txt"])
+    await expect(second).to_have_count(0, timeout=PATIENCE_MS)
+    # What is open goes with its directory.
+    console.expected += ("404",)
+    await box.run(argv=["rm", "-r", "watched"])
+    await expect(page.get_by_role("button", name="watched")).to_have_count(0, timeout=PATIENCE_MS)
+    await expect(page.get_by_role("alert")).to_have_count(0)
+
+
 async def test_a_command_is_followed_and_signalled(console: Console, box: Box) -> None:
     page = console.page
     await box.write("log", b"first\n")

@@ -15,10 +15,14 @@ _PARTS = ("package.json", "package-lock.json", "tsconfig.json", "README.md", "sr
 _BUILD_SECONDS = 300
 
 
+class PackageError(Exception):
+    """The package can't be built; the text has the reason."""
+
+
 def build(target: Path) -> None:
     """Compiles the client in a copy of its folder, which has the compiler, too.
 
-    Raises: subprocess.CalledProcessError, whose `stdout` has the reason.
+    Raises: PackageError.
     """
     target.mkdir(parents=True)
     for name in _PARTS:
@@ -30,7 +34,7 @@ def build(target: Path) -> None:
 
 
 def run(directory: Path, *command: str) -> str:
-    """What a command prints there. Raises: subprocess.CalledProcessError."""
+    """What a command prints there. Raises: PackageError."""
     done = subprocess.run(
         command,
         cwd=directory,
@@ -38,8 +42,10 @@ def run(directory: Path, *command: str) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         timeout=_BUILD_SECONDS,
-        check=True,
+        check=False,
     )
+    if done.returncode:
+        raise PackageError(f"{' '.join(command)} failed:\n{done.stdout}")
     return done.stdout
 
 
@@ -52,8 +58,8 @@ def main(arguments: list[str]) -> int:
             built = Path(directory, "package")
             build(built)
             run(built, "npm", "pack", "--silent", "--pack-destination", str(target.resolve()))
-    except subprocess.CalledProcessError as error:
-        print(error.stdout, file=sys.stderr)
+    except PackageError as error:
+        print(error, file=sys.stderr)
         return 1
     print(f"wrote {', '.join(sorted(each.name for each in target.glob('paddock-*.tgz')))}")
     return 0

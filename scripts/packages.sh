@@ -14,6 +14,7 @@ compose    | docker-compose     | docker-compose          | docker-compose   |  
 compiler   | gcc libc6-dev      | gcc libc6-dev           | gcc glibc-static | gcc glibc-static | gcc glibc-static | gcc            | gcc musl-dev       | gcc glibc-devel-static
 browser    | chromium           |                         | chromium         |                  |                  | chromium       | chromium           | chromium
 node       | nodejs npm         |                         | nodejs npm       | nodejs npm       | nodejs npm       | nodejs npm     | nodejs npm         | nodejs-default npm-default
+filesystems | btrfs-progs xfsprogs | btrfs-progs xfsprogs    | btrfs-progs xfsprogs |                 |                  | btrfs-progs xfsprogs | btrfs-progs xfsprogs | btrfsprogs xfsprogs
 emulator   | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86 mmdebstrap e2fsprogs | qemu-system-x86-core mmdebstrap e2fsprogs | | | qemu-system-x86 e2fsprogs | qemu-system-x86_64 e2fsprogs | qemu-x86 e2fsprogs
 '
 
@@ -29,6 +30,7 @@ describe() {
         compiler) echo "gcc with the C library's static archive" ;;
         browser) echo "chromium" ;;
         node) echo "Node 18 or newer with npm" ;;
+        filesystems) echo "mkfs.btrfs and mkfs.xfs" ;;
         emulator) echo "QEMU for x86 (qemu-system-x86_64), mmdebstrap and e2fsprogs" ;;
     esac
 }

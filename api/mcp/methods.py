@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from api.mcp.code_tools import CODE_TOOLS
 from api.mcp.command_tools import COMMAND_TOOLS
 from api.mcp.conversation import Conversation
 from api.mcp.file_tools import FILE_TOOLS
@@ -24,7 +25,7 @@ from orchestrator.state.session import Session
 from orchestrator.work.terminals.session_tools import SessionTools
 from orchestrator.work.terminals.terminals import Terminals
 
-_TOOLS = (*COMMAND_TOOLS, *SHELL_TOOLS, *FILE_TOOLS)
+_TOOLS = (*COMMAND_TOOLS, *CODE_TOOLS, *SHELL_TOOLS, *FILE_TOOLS)
 
 
 def greeting(session: Session, version: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from paddock.cli.resources import (
     approvals,
     audit,
     budgets,
+    code,
     commands,
     egress,
     events,
@@ -104,6 +105,7 @@ def build() -> TyperGroup:
     for name, several in (
         ("sessions", sessions.app),
         ("files", files.app),
+        ("code", code.app),
         ("ptys", ptys.app),
         ("shells", shells.app),
         ("proposals", proposals.app),

@@ -3,7 +3,11 @@
 import shutil
 from typing import Protocol
 
+from sandbox_agent.code.bash import BashEngine
 from sandbox_agent.code.channel import Channel
+from sandbox_agent.code.javascript import JavaScriptEngine
+from sandbox_agent.code.jupyter import JupyterEngine, kernels
+from sandbox_agent.code.python import PythonEngine
 
 
 class NoSuchLanguageError(Exception):
@@ -32,14 +36,19 @@ class Engine(Protocol):
 
 
 def engine_of(language: str, channel: Channel) -> Engine:
-    """The engine of a language. Raises: NoSuchLanguageError."""
-    from sandbox_agent.code.python import PythonEngine
+    """The engine of a language: a kernel of Jupyter where there is one, else one of these.
 
+    Raises: NoSuchLanguageError.
+    """
+    found = kernels()
+    if language in found:
+        return JupyterEngine(channel, found[language])
     if language == "python":
         return PythonEngine(channel)
-    raise NoSuchLanguageError(["python"])
-
-
-def installed(program: str) -> bool:
-    """Whether there is a program of that name."""
-    return shutil.which(program) is not None
+    if language == "bash" and shutil.which("bash"):
+        return BashEngine(channel)
+    if language == "javascript" and shutil.which("node"):
+        return JavaScriptEngine(channel)
+    programs = {"bash": "bash", "javascript": "node"}
+    others = {name for name, program in programs.items() if shutil.which(program)}
+    raise NoSuchLanguageError(sorted({"python", *others, *found}))

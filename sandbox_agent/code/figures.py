@@ -16,10 +16,17 @@ MOST_POINTS = 10_000
 
 def of_value(value: object) -> Parts | None:
     """The parts of a value that is a figure."""
+    return _parts(value) if _is_figure(value) else None
+
+
+def chart_of_value(value: object) -> str | None:
+    """What a value shows as JSON, if it is a figure."""
+    return chart_of(value) if _is_figure(value) else None
+
+
+def _is_figure(value: object) -> bool:
     figure = sys.modules.get("matplotlib.figure")
-    if figure is None or not isinstance(value, figure.Figure):
-        return None
-    return _parts(value)
+    return figure is not None and isinstance(value, figure.Figure)
 
 
 def open_figures() -> Iterator[Parts]:
@@ -80,6 +87,8 @@ def _lines(axes: Any) -> Iterator[dict[str, Any]]:
 
 
 def _bars(axes: Any) -> Iterator[dict[str, Any]]:
+    if not axes.containers:
+        return
     names = [text.get_text() for text in axes.get_xticklabels()]
     ticks = list(axes.get_xticks())
     for container in axes.containers:

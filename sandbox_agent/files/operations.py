@@ -24,7 +24,7 @@ _TEXTS = {
     "search": ("path", "text"),
     "patch": (),
 }
-_RESULTS = ("removed", "files", "skipped", "truncated")
+_RESULTS = ("removed", "files", "skipped")
 
 
 class Asked(NamedTuple):
@@ -87,6 +87,8 @@ def result(answer: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("entries", "matches", "rejects"):
         if name in answer:
             found[name] = len(answer[name])
+    if "matches" in answer:
+        found["truncated"] = answer.get("truncated", False)
     if "patched" in answer:
         found["files"] = len(answer["patched"])
     copied = answer.get("copied", {})

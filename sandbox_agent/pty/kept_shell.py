@@ -113,7 +113,7 @@ class KeptShell(Terminal):
             group = self._foreground()
             if not kill:
                 device.interrupt(self._master)
-                if group is None:
+                if self._is_starting(group):
                     self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, _AGAIN))
                 return True
             if group is not None:
@@ -122,14 +122,14 @@ class KeptShell(Terminal):
         return False
 
     def _again(self, run: _Run, left: int) -> None:
-        """Interrupts a program that the shell was just starting when it was interrupted itself.
+        """Interrupts a program that the shell was just starting when the interrupt came.
 
-        Then the shell heeds the interrupt only when the program ends.
+        The shell, or the copy of it that executes the program, may have received it in its place.
         """
         if run is not self._run or run.ready is not None or self._ended is not None:
             return
         with suppress(OSError):
-            if self._foreground() is not None:
+            if not self._is_starting(self._foreground()):
                 device.interrupt(self._master)
             elif left:
                 self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, left - 1))
@@ -138,6 +138,10 @@ class KeptShell(Terminal):
         """The process group in the foreground; None if it is the shell. Raises: OSError."""
         group = os.tcgetpgrp(self._master)
         return None if group <= 1 or group == device.session_leader(self._master) else group
+
+    def _is_starting(self, group: int | None) -> bool:
+        """Whether the foreground is the shell, or a copy of it. Raises: OSError."""
+        return group is None or _name(group) == _name(device.session_leader(self._master))
 
     def _on_control(self, events: int) -> None:
         if events & WRITE:
@@ -218,3 +222,9 @@ class KeptShell(Terminal):
     def _on_gone(self) -> None:
         self._close_control()
         super()._on_gone()
+
+
+def _name(pid: int) -> bytes:
+    """What a process executes, in short. Raises: OSError if it has ended."""
+    with open(f"/proc/{pid}/comm", "rb") as file:
+        return file.read()

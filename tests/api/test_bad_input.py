@@ -121,7 +121,7 @@ async def test_sessions_that_can_not_be(api: Api, body: dict[str, Any], field: s
         ({"argv": ["ls"], "env": {"TZ": "a\0b"}}, "env.TZ"),
         ({"argv": ["ls"], "env": {"": "x"}}, "env."),
         ({"argv": ["ls"], "timeout": 0}, "timeout"),
-        ({"argv": ["ls"], "timeout": 1.5}, "timeout"),
+        ({"argv": ["ls"], "timeout": "1.5"}, "timeout"),
         ({"argv": ["ls"], "timeout": True}, "timeout"),
         ({"argv": ["ls"], "timeout": 10**6}, "timeout"),
         ({"argv": ["ls"], "stdin": "x" * 1_100_000}, "stdin"),

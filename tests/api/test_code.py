@@ -1,6 +1,7 @@
 """Code: cells and contexts over HTTP and from the client, with a program that follows a script."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from orchestrator.work.code.contexts import MOST_CONTEXTS
 from paddock import CodeExit, CodeOutput, CodeValue, Paddock
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.api.test_exec import SSE, read_events
+from tests.api.test_mcp import begun
+from tests.support.cli import run_beside
 from tests.support.fake_runner import FakeRunner
 from tests.support.until import until
 
@@ -127,9 +130,8 @@ async def test_contexts_are_created_listed_restarted_and_removed(api: Api, path:
     assert (await api.json("DELETE", url + "/a"))["name"] == "a"
     await api.problem(404, "not_found", "DELETE", url + "/a")
     await api.problem(404, "not_found", "POST", path + "/code", json={"code": "1", "context": "a"})
-    commands = (await api.json("GET", path))["commands"]
-    running = [each for each in commands if each["status"] == "running"]
-    assert [each["command_id"] for each in running] == [unnamed["command_id"]]
+    session = api.plane.sessions.registry.live[0]
+    await until(lambda: [each.id for each in session.running] == [unnamed["command_id"]])
 
 
 async def test_a_session_has_a_limited_number_of_contexts(api: Api, path: str) -> None:
@@ -226,3 +228,33 @@ async def test_the_client_runs_cells(api: Api, path: str) -> None:
         assert (await session.code_contexts.restart("mine")).command_id != made.command_id
         assert (await session.code_contexts.interrupt("mine")).status == "idle"
         await session.code_contexts.remove("mine")
+
+
+async def test_a_tool_of_agents_runs_cells(api: Api, runner: FakeRunner) -> None:
+    talk = await begun(api, permission_level="high")
+    result = await talk.call("run_code", code="print a\nvalue 42")
+    assert result["content"][0]["text"] == "a\n42\n[ok]"
+    assert result["structuredContent"]["execution_count"] == 1
+    failed = await talk.call("run_code", code="raise bad")
+    assert failed["isError"]
+    assert "Traceback: bad" in failed["content"][0]["text"]
+
+
+async def test_at_the_command_line(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    ran = await run_beside("code", "run", "code-1", "print a\nvalue 42")
+    assert (ran.status, ran.out) == (0, "a42\n")
+    failed = await run_beside("code", "run", "code-1", "-", stdin=b"raise bad")
+    assert (failed.status, failed.err) == (1, "Traceback: bad\n")
+    shown = await run_beside("code", "run", "code-1", "value 1", "--json")
+    assert json.loads(shown.out)["execution_count"] == 3
+    contexts = ("code", "contexts")
+    made = await run_beside(*contexts, "create", "code-1", "mine", "--cwd", "src", "--json")
+    assert json.loads(made.out)[0]["cwd"] == "src"
+    for action in ("restart", "interrupt"):
+        assert (await run_beside(*contexts, action, "code-1", "mine")).status == 0
+    listed = await run_beside(*contexts, "list", "code-1", "--json")
+    assert [each["name"] for each in json.loads(listed.out)] == ["python", "mine"]
+    assert (await run_beside(*contexts, "remove", "code-1", "mine")).status == 0
+    assert (await run_beside(*contexts, "remove", "code-1", "mine")).status == 5

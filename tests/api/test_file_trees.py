@@ -187,7 +187,11 @@ async def test_an_agent_that_lies_ends_the_watch(api: Api, path: str, answer: An
     assert [each.partition("\n")[0] for each in events if each] == ["event: ready", "event: end"]
 
 
-async def test_the_command_line(api: Api, session: Session, tmp_path: Path) -> None:
+async def test_the_command_line(
+    api: Api, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_URL", str(api.server.make_url("/")))
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
     api.agent.files |= {"a.txt": b"one\n", "src/b.py": b"one = 1\n"}
     patch = tmp_path / "fix.diff"
     patch.write_text(PATCH)

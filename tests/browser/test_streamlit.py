@@ -69,10 +69,12 @@ async def test_its_page_shows_what_it_says(
     async with served(box, shown, based=address == "base path") as port:
         page = await browser.new_page()
         link = port.host_link if address == "host" else f"{shown.origin}{port.link}"
-        said = page.get_by_text("said by the application")
-        await load(page, page.goto(f"{link}/"), said, seconds=30)
-        await load(page, page.reload(), said, seconds=30)
-        await page.get_by_label("name").fill("paddock")
+        # The field's script is requested only when it is shown.
+        field = page.get_by_label("name")
+        await load(page, page.goto(f"{link}/"), field, seconds=30)
+        await load(page, page.reload(), field, seconds=30)
+        await expect(page.get_by_text("said by the application")).to_be_visible(timeout=PATIENCE_MS)
+        await field.fill("paddock", timeout=PATIENCE_MS)
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("typed: paddock")).to_be_visible(timeout=PATIENCE_MS)
         await page.close()

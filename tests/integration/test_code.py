@@ -119,3 +119,15 @@ async def test_an_unknown_language_is_refused_with_those_that_there_are(box: Box
     with pytest.raises(ValidationError, match="python") as refused:
         await run(box, "1", "cobol")
     assert refused.value.fields["field"] == "language"
+
+
+async def test_bash_keeps_its_directory_and_its_variables(box: Box) -> None:
+    first = await run(box, "mkdir -p d && cd d && x=5; cat <<E\nhere $x\nE", "bash")
+    assert (first.stdout, first.status) == ("here 5\n", "ok")
+    second = await run(box, "echo $x ${PWD##*/}; false", "bash")
+    assert second.stdout == "5 d\n"
+    assert second.error is not None
+    assert second.error.name == "ExitCode"
+    late = await run(box, "f() { sleep 600; echo inner; }; f; echo after", "bash", timeout=0.5)
+    assert (late.status, late.lost, late.stdout) == ("timed_out", False, "")
+    assert (await run(box, "echo $x", "bash")).stdout == "5\n"

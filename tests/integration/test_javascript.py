@@ -104,7 +104,7 @@ async def test_what_its_page_says_works(server: Server, javascript_package: Path
             names.append(f"line{block.line}")
             (directory / f"{names[-1]}.mts").write_text(block.text, encoding="utf-8")
     assert len(names) >= 9
-    options = {"noEmit": False, "rootDir": ".", "outDir": ".", "declaration": False}
+    options = {"noEmit": False, "rootDir": ".", "outDir": "built", "declaration": False}
     configuration = {
         "extends": "../tsconfig.json",
         "compilerOptions": options,
@@ -116,7 +116,7 @@ async def test_what_its_page_says_works(server: Server, javascript_package: Path
     assert status == 0, told
     for name in names:
         status, told = await run_node(
-            *(javascript_package, f"page/{name}.mjs"),
+            *(javascript_package, f"page/built/{name}.mjs"),
             PADDOCK_URL=server.url,
             PADDOCK_KEY=server.key,
         )

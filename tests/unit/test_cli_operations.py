@@ -42,6 +42,19 @@ COMMANDS = {
     "write_file": "files put",
     "delete_file": "files rm",
     "list_files": "files ls",
+    "watch_files": "files watch",
+    "stat_file": "files stat",
+    "copy_file": "files cp",
+    "change_mode": "files chmod",
+    "patch_files": "files patch",
+    "search_files": "files search",
+    "create_shell": "shells create",
+    "list_shells": "shells list",
+    "run_in_shell": "shells run",
+    "give_shell_input": "shells input",
+    "interrupt_shell": "shells interrupt",
+    "close_shell": "shells rm",
+    "signal_process": "kill",
     "open_terminal": "ptys open",
     "list_terminals": "ptys list",
     "interact": "ptys send",
@@ -108,6 +121,7 @@ def answers_with_json(operation: dict[str, Any]) -> bool:
 
 # Bytes and streams, which only programs need, by why no command has them.
 FOR_PROGRAMS = {
+    "describe_file": "`files stat` says more",
     "read_archive": "`files get` asks for it",
     "write_archive": "`files put` sends it",
     "open_run_socket": "`send` does the same with one message",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.rules.policy.explanation import ALLOWED, explain_command, explain_path
 from orchestrator.rules.policy.levels import load_levels
-from paddock.contract.remedies import COMMANDS, TOOLS
+from paddock.contract.remedies import COMMANDS, TOOLS, shell_remedy
 from sandbox_agent.decide.commands import CommandError
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,9 @@ def test_commands(level: str, command: str, rule: str) -> None:
     assert explained.rule == rule
     assert explained.allow is (rule == ALLOWED)
     assert explained.verdict == ("allow" if explained.allow else "deny")
-    assert explained.remedy == COMMANDS.get(rule)
+    permitted = LEVELS[level].commands is None
+    remedy = shell_remedy(rule, permitted=permitted) or COMMANDS.get(rule)
+    assert explained.remedy == remedy
     assert explained.message
 
 

@@ -137,13 +137,12 @@ def test_what_a_command_can_do_to_the_loop(bash: Bash) -> None:
 
 
 def test_an_interrupt_ends_the_command_only(bash: Bash) -> None:
-    for text in ("kept=1; while :; do :; done; echo no", "for i in 1 2; do sleep 1000; done"):
-        bash.start(text)
-        bash.until_begun()
-        device.interrupt(bash.master)
-        _, ready = bash.until_ready()
-        assert ready.status == 130
-        assert "no" not in bash.printed()
+    bash.start("kept=1; while :; do :; done; echo no")
+    bash.until_begun()
+    device.interrupt(bash.master)
+    _, ready = bash.until_ready()
+    assert ready.status == 130
+    assert "no" not in bash.printed()
     assert bash.run("echo $kept") == ("1\n", 0, "")
 
 

@@ -209,7 +209,7 @@ class Shown(Enum):
 def _line(words: list[str] | None, shell: str | None, *, session: bool = False) -> dict[str, Any]:
     """What is to run: words, which follow a `session`, or a line. Raises: Failure."""
     if (shell is None) == (not words):
-        raise Failure("give COMMAND or --shell", "one of them", Status.USAGE)
+        raise Failure("give one of COMMAND and --shell", "see `paddock run --help`", Status.USAGE)
     if shell is not None:
         return {"shell": shell}
     return {"argv": command_words(words or []) if session else words}

@@ -1,6 +1,5 @@
 """`top`: what uses a session, or all of them, as it changes."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -65,6 +64,8 @@ async def top(
             page = _page(found, session)
             print_table(page.columns, page.rows, nothing=page.nothing)
         return
+    import asyncio  # no other command is to load it at its start
+
     with live_tables() as show:
         while True:
             page = _page(await _looked(paddock, session), session)
@@ -79,6 +80,8 @@ async def _looked(paddock: "Paddock", session: str | None) -> list["InspectedSes
     """The session, or all live ones; one that ends meanwhile is left out."""
     if session is not None:
         return [await paddock.sessions.inspect(session)]
+    import asyncio
+
     from paddock.client import NotFoundError
 
     turn = asyncio.Semaphore(_AT_ONCE)

@@ -77,8 +77,10 @@ export class Api {
     name: N,
     given: Arguments<N>,
     options: CallOptions = {},
+    headers: Readonly<Record<string, string>> = {},
   ): Promise<Answer<N>> {
-    const asked = sending(name, given);
+    const request = sending(name, given);
+    const asked = { ...request, headers: { ...request.headers, ...headers } };
     return (await this.#http.json(asked, within(ENGINE_SECONDS, options))) as Answer<N>;
   }
 
@@ -88,8 +90,9 @@ export class Api {
     given: Arguments<N>,
     content: Content,
     options: CallOptions = {},
+    headers: Readonly<Record<string, string>> = {},
   ): Promise<Answer<N>> {
-    const asked = sending(name, given);
+    const asked = { ...sending(name, given), headers };
     const patient = within(TRANSFER_SECONDS, options);
     const send = (body: BodyInit) => this.#http.json({ ...asked, body }, patient);
     return (await sent(content, send)) as Answer<N>;
@@ -101,8 +104,10 @@ export class Api {
     given: Arguments<N>,
     options: CallOptions = {},
     media = "application/octet-stream",
+    headers: Readonly<Record<string, string>> = {},
   ): Promise<Arriving> {
-    return await this.#http.open(sending(name, given), media, within(SILENCE_SECONDS, options));
+    const asked = { ...sending(name, given), headers };
+    return await this.#http.open(asked, media, within(SILENCE_SECONDS, options));
   }
 
   /** Calls an operation that answers text. */

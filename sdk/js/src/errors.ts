@@ -88,6 +88,12 @@ export class NotFoundError extends PaddockAPIError {}
 /** It conflicts with the current state. */
 export class ConflictError extends PaddockAPIError {}
 
+/** The file is not in the version that was asked for, or exists already. */
+export class PreconditionFailedError extends PaddockAPIError {}
+
+/** The file has none of the bytes that were asked for. */
+export class RangeNotSatisfiableError extends PaddockAPIError {}
+
 /** The session's status does not allow this. */
 export class InvalidTransitionError extends ConflictError {}
 
@@ -132,6 +138,8 @@ export const ERRORS: Readonly<Record<string, typeof PaddockAPIError>> = {
   permission_denied: PermissionDeniedError,
   not_found: NotFoundError,
   conflict: ConflictError,
+  precondition_failed: PreconditionFailedError,
+  range_not_satisfiable: RangeNotSatisfiableError,
   invalid_transition: InvalidTransitionError,
   max_refinements_exceeded: MaxRefinementsError,
   busy: BusyError,

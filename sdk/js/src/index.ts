@@ -11,6 +11,7 @@ export type { Answer, Arguments, Body, EventOf, Name, Query } from "./api.js";
 export { Approvals } from "./approvals.js";
 export { Audit } from "./audit.js";
 export { type Content, printed } from "./bytes.js";
+export { CodeContexts, type CodeEvent, type CodeTerms } from "./code.js";
 export {
   type CommandLine,
   type ExecEvent,
@@ -20,7 +21,7 @@ export {
 } from "./commands.js";
 export { Egress } from "./egress.js";
 export * from "./errors.js";
-export { Files, type WriteTerms } from "./files.js";
+export { Files, type Part, type Version, type WriteTerms } from "./files.js";
 export { REMEDIES } from "./generated/remedies.js";
 export type { CallOptions } from "./http.js";
 export { type Frame, LiveTerminal } from "./live-terminal.js";
@@ -36,3 +37,4 @@ export { Sessions, type SessionTerms } from "./sessions.js";
 export { Shell, Shells } from "./shells.js";
 export { Terminal, Terminals } from "./terminals.js";
 export { Turns } from "./turns.js";
+export { Watch } from "./watch.js";

@@ -2,6 +2,7 @@
 
 import type { Api, Body, EventOf } from "./api.js";
 import { Audit } from "./audit.js";
+import { CodeContexts, type CodeEvent, type CodeTerms, codeEvents, codeResult } from "./code.js";
 import {
   type CommandLine,
   type ExecEvent,
@@ -20,6 +21,7 @@ import { Files } from "./files.js";
 import type {
   AuditEvent,
   Budget,
+  CodeResult,
   Explanation,
   InspectedSession,
   Run,
@@ -59,8 +61,8 @@ export class Session extends Disposable {
   readonly files: Files;
   readonly processes: Processes;
   readonly shells: Shells;
+  readonly contexts: CodeContexts;
   readonly terminals: Terminals;
-  readonly shells: Shells;
   readonly turns: Turns;
   readonly ports: Ports;
   readonly proposals: Proposals;
@@ -83,9 +85,9 @@ export class Session extends Disposable {
     this.#path = { session_id: info.id };
     this.files = new Files(api, info.id);
     this.processes = new Processes(api, info.id);
+    this.contexts = new CodeContexts(api, info.id);
     this.shells = new Shells(api, info.id);
     this.terminals = new Terminals(api, info.id);
-    this.shells = new Shells(api, info.id);
     this.turns = new Turns(api, info.id);
     this.ports = new Ports(api, info.id);
     this.proposals = new Proposals(api, info.id);
@@ -136,6 +138,24 @@ export class Session extends Disposable {
     options: CallOptions = {},
   ): AsyncGenerator<ExecEvent, void> {
     return runStreamed(this.api, this.id, command, terms, options);
+  }
+
+  /**
+   * Runs a cell of code and waits for its end; an exception in it is a result, not an error.
+   *
+   * A broken connection or an aborted signal interrupts the cell.
+   */
+  async runCode(code: string, terms: CodeTerms = {}, options?: CallOptions): Promise<CodeResult> {
+    return await codeResult(this.runCodeStream(code, terms, options));
+  }
+
+  /** Runs a cell of code and yields what comes of it; leaving early interrupts the cell. */
+  runCodeStream(
+    code: string,
+    terms: CodeTerms = {},
+    options?: CallOptions,
+  ): AsyncGenerator<CodeEvent, void> {
+    return codeEvents(this.api, this.id, { ...terms, code }, options);
   }
 
   /**

@@ -9,6 +9,7 @@ import { OfSession } from "./resource.js";
 // An answer comes that much after its time at the latest: the command is stopped, then recorded.
 const LATE_SECONDS = 60;
 const USUAL_SECONDS = 60;
+const USUAL_NAME = "default";
 
 type RunTerms = Omit<Body<"run_in_shell">, "command">;
 type InputTerms = Omit<Body<"give_shell_input">, "text">;
@@ -75,13 +76,17 @@ export class Shell extends Disposable {
 /** The shells of a session that keep their state. */
 export class Shells extends OfSession {
   /** The shell of that name, which is started if there is none. */
-  async create(terms: Body<"create_shell"> = {}, options: CallOptions = {}): Promise<Shell> {
-    const given = { path: this.path, body: terms };
+  async create(
+    name = USUAL_NAME,
+    terms: Omit<Body<"create_shell">, "name"> = {},
+    options?: CallOptions,
+  ): Promise<Shell> {
+    const given = { path: this.path, body: { ...terms, name } };
     return this.#of(await this.api.callEngine("create_shell", given, options));
   }
 
   /** The shell of that name. */
-  async get(name: string, options?: CallOptions): Promise<Shell> {
+  async get(name = USUAL_NAME, options?: CallOptions): Promise<Shell> {
     return this.#of(await this.api.call("read_shell", { path: { ...this.path, name } }, options));
   }
 

@@ -2,7 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LimitError } from "paddock";
+import {
+  LimitError,
+  NotFoundError,
+  PreconditionFailedError,
+  RangeNotSatisfiableError,
+} from "paddock";
 import { take, withSession } from "./support/clients.js";
 
 const HIGH = { permission_level: "high" };
@@ -22,7 +27,7 @@ test("commands, files and shells of a sandbox", async () => {
       seen.push(event === "exit" ? data.exit_code : (data.text ?? event));
     }
     assert.deepEqual(seen, ["start", "é\n", 3]);
-    const shell = await session.shells.create({ name: "main" });
+    const shell = await session.shells.create("main");
     await shell.run("mkdir -p sub; cd sub; x=7");
     const answer = await shell.run("echo $x $(pwd)");
     assert.match(answer.output, /7 \/workspace\/sub/);
@@ -65,5 +70,58 @@ test("the record of a session", async () => {
     await session.close();
     const operations = (await take(session.events())).map(({ operation }) => operation);
     assert.ok(operations.includes("command.start"));
+  });
+});
+
+test("files are examined, changed and watched", async () => {
+  await withSession(HIGH, async ({ files }) => {
+    const watch = await files.watch(".", { recursive: true });
+    await files.write("a/b.txt", "one\ntwo\n", { parents: true });
+    const seen = [];
+    for await (const { kind, path } of watch) {
+      seen.push(`${kind} ${path}`);
+      if (path === "a/b.txt") break;
+    }
+    assert.ok(seen.includes("create a"), String(seen));
+    assert.equal((await watch.next()).done, true);
+    const before = await files.stat("a/b.txt");
+    assert.deepEqual([before.type, before.size], ["file", 8]);
+    assert.equal(await files.readText("a/b.txt", { offset: 4, length: 3 }), "two");
+    assert.equal(await files.readText("a/b.txt", { offset: -4 }), "two\n");
+    await assert.rejects(files.read("a/b.txt", { offset: 100 }), RangeNotSatisfiableError);
+    const diff = "--- a/a/b.txt\n+++ b/a/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
+    assert.equal((await files.patch(diff)).files[0].action, "write");
+    assert.equal(await files.readText("a/b.txt"), "one\nthree\n");
+    const late = { ifMatch: before.etag };
+    await assert.rejects(files.write("a/b.txt", "late", late), PreconditionFailedError);
+    await assert.rejects(files.delete("a/b.txt", late), PreconditionFailedError);
+    await assert.rejects(files.write("a/b.txt", "", { create: true }), PreconditionFailedError);
+    await files.chmod("a/b.txt", 0o700);
+    assert.match((await files.stat("a/b.txt")).mode, /700$/);
+    assert.equal((await files.copy("a", "c")).files, 1);
+    const found = await files.search("thr", { glob: "*.txt" });
+    assert.deepEqual(found.items.map(({ path }) => path).sort(), ["a/b.txt", "c/b.txt"]);
+    await files.delete("c", { recursive: true });
+    assert.deepEqual([await files.exists("c"), await files.exists("a")], [false, true]);
+    await assert.rejects(files.stat("c"), NotFoundError);
+  });
+});
+
+test("cells of code keep their names", async () => {
+  await withSession(HIGH, async (session) => {
+    await session.runCode("x = 6");
+    const cell = await session.runCode("print('é')\nx * 7");
+    assert.deepEqual([cell.status, cell.stdout, cell.results[0].text], ["ok", "é\n", "42"]);
+    const failed = await session.runCode("1 / 0");
+    assert.deepEqual([failed.status, failed.error.name], ["error", "ZeroDivisionError"]);
+    const events = (await take(session.runCodeStream("print(x)"))).map(({ event }) => event);
+    assert.deepEqual([events[0], events.at(-1)], ["start", "exit"]);
+    const other = await session.contexts.create({ name: "other" });
+    assert.equal(other.language, "python");
+    assert.equal((await session.runCode("x", { context: "other" })).error.name, "NameError");
+    await session.contexts.restart("python");
+    assert.equal((await session.runCode("x")).error.name, "NameError");
+    await session.contexts.remove("other");
+    assert.deepEqual((await session.contexts.list()).map(({ name }) => name), ["python"]);
   });
 });

@@ -1,0 +1,105 @@
+"""The runners of code contexts, as programs of this host."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sandbox_agent.decide.code_frames import CHART_TYPE, CodeFrame, CodeFrames, encode
+from tests.support.sources import ROOT
+
+RUNNER = ROOT / "sandbox_agent/code"
+NODE = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node here")
+
+
+class Runner:
+    """A runner, whose cells are executed to their ends."""
+
+    def __init__(self, program: "subprocess.Popen[bytes]") -> None:
+        self._program = program
+        self._frames = CodeFrames()
+        self._read: list[CodeFrame] = []
+        self._count = 0
+
+    def upto(self, kind: str) -> list[CodeFrame]:
+        """The frames to the next one of that kind."""
+        found: list[CodeFrame] = []
+        assert self._program.stdout is not None
+        while not found or found[-1].kind != kind:
+            if not self._read:
+                data = os.read(self._program.stdout.fileno(), 65536)
+                assert data, f"the runner has ended: {found}"
+                self._read = self._frames.feed(data)
+                continue
+            found.append(self._read.pop(0))
+        return found
+
+    def run(self, code: str) -> dict[str, str]:
+        """What came of a cell: output and parts by their names."""
+        assert self._program.stdin is not None
+        self._count += 1
+        self._program.stdin.write(encode("run", code.encode(), f"c{self._count}"))
+        self._program.stdin.flush()
+        found: dict[str, str] = {}
+        for frame in self.upto("end"):
+            name = frame.name if frame.kind == "part" else frame.kind
+            found[name] = found.get(name, "") + frame.data.decode()
+        return found
+
+
+@contextmanager
+def running(language: str) -> Iterator[Runner]:
+    command = [sys.executable, str(RUNNER), language]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        runner = Runner(program)
+        runner.upto("ready")
+        yield runner
+        assert program.stdin is not None
+        program.stdin.close()
+
+
+@NODE
+def test_javascript_keeps_names_and_awaits() -> None:
+    with running("javascript") as runner:
+        assert runner.run("let x = 5; console.log('hi'); x * 2")["text/plain"] == "10"
+        shown = runner.run("const y = await Promise.resolve({a: [1, x]}); y")
+        assert shown["application/json"] == '{"a":[1,5]}'
+        raised = runner.run("throw new TypeError('bad')")
+        assert (raised["name"], raised["message"]) == ("TypeError", "bad")
+        assert "node:" not in raised["traceback"]
+        assert runner.run("display(1); undefined")["display"] == ""
+        assert runner.run("y.a.length")["text/plain"] == "2"
+
+
+def test_python_does_not_see_the_runner_among_its_imports() -> None:
+    with running("python") as runner:
+        found = runner.run("import sys; sys.path[0], __name__, sys.argv[1:]")
+        assert found["text/plain"] == "('', '__main__', ['python'])"
+
+
+def test_python_shows_figures_as_pictures_and_as_data() -> None:
+    figures = """
+import sys, types
+class Line:
+    def get_label(self): return "_child0"
+    def get_xdata(self): return [1, 2]
+    def get_ydata(self): return [3.0, float("nan")]
+class Axes:
+    containers = collections = patches = ()
+    def __getattr__(self, name): return lambda: name
+    def get_lines(self): return [Line()]
+class Figure:
+    axes = [Axes()]
+    def savefig(self, file, **_more): file.write(b"\\x89PNG")
+module = sys.modules["matplotlib.figure"] = types.ModuleType("matplotlib.figure")
+module.Figure = Figure
+Figure()
+"""
+    with running("python") as runner:
+        found = runner.run(figures)
+        assert found["image/png"] == "iVBORw=="
+        assert '"x": [1, 2], "y": [3.0, null]' in found[CHART_TYPE]

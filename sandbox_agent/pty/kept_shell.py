@@ -125,13 +125,14 @@ class KeptShell(Terminal):
         """Interrupts a program that the shell was just starting when the interrupt came.
 
         The shell, or the copy of it that executes the program, may have received it in its place.
+        A shell that is still busy with the command itself at the end gets it once more.
         """
         if run is not self._run or run.ready is not None or self._ended is not None:
             return
         with suppress(OSError):
-            if not self._is_starting(self._foreground()):
+            if not left or not self._is_starting(self._foreground()):
                 device.interrupt(self._master)
-            elif left:
+            else:
                 self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, left - 1))
 
     def _foreground(self) -> int | None:

@@ -51,6 +51,17 @@ enabled = false
 include-operation-id = "restore_session"
 checks.allow_header_conformance.enabled = false
 
+# A header Range in another form is ignored, as HTTP has it.
+[[operations]]
+include-operation-id = "read_file"
+checks.negative_data_rejection.enabled = false
+
+# A text over its limit is refused by its member, or by the size of the body.
+[checks.negative_data_rejection]
+expected-statuses = [
+  "400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx"
+]
+
 # Words that are no command, values over what the session's level allows.
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "400", "401", "403", "404", "409", "410", "503"]

@@ -71,6 +71,13 @@ class Bash:
                     return begun, report
                 begun = report
 
+    def interrupt(self) -> None:
+        """Interrupts it until it reports: bash may lose one that comes before the command."""
+        readable: list[socket.socket] = []
+        while not readable:
+            device.interrupt(self.master)
+            readable, _, _ = select.select([self._socket], [], [], 2)
+
     def until_begun(self) -> None:
         (report,) = self._reports.take(self._socket.recv(65536))
         assert isinstance(report, Begun)
@@ -139,7 +146,7 @@ def test_what_a_command_can_do_to_the_loop(bash: Bash) -> None:
 def test_an_interrupt_ends_the_command_only(bash: Bash) -> None:
     bash.start("kept=1; while :; do :; done; echo no")
     bash.until_begun()
-    device.interrupt(bash.master)
+    bash.interrupt()
     _, ready = bash.until_ready()
     assert ready.status == 130
     assert "no" not in bash.printed()

@@ -7,7 +7,9 @@ from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.shape.schemas import component_schemas
 from api.shape.version import VERSION
+from paddock.contract.code import CONTEXT_NAME
 from paddock.contract.problem import Problem
+from paddock.contract.shells import SHELL_NAME
 from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME
 
 _DESCRIPTION = """\
@@ -110,7 +112,6 @@ def _parameters() -> dict[str, Any]:
     in_path = (
         _in_path("session_id", "A session's id.", f"^{ID_PATTERN}$", "sess-4f1c0a9be27d3586"),
         _in_path("command_id", "A command's id.", "^[0-9a-f]{16}$", "8d3c0f5a1b2e4967"),
-        _in_path("name", "A secret's name.", f"^{OUTSIDE_NAME}$", "openai"),
         _number_in_path("port", "A port of the sandbox.", 8000, maximum=65535),
         _number_in_path("number", "A turn's number.", 1),
         _in_path("terminal_id", "A terminal's id.", *_prefixed("pty-", "8d3c0f5a1b2e4967")),
@@ -128,6 +129,13 @@ def _parameters() -> dict[str, Any]:
             "delivery_id", "The id of a message to a hook.", *_prefixed("dlv-", "0123456789abcdef")
         ),
     )
+    # By the collection that the name is of.
+    names = {
+        "secrets": ("A secret's name.", f"^{OUTSIDE_NAME}$", "openai"),
+        "keys": ("A key's name.", "^.{1,64}$", "ci"),
+        "shells": ("A shell's name.", SHELL_NAME, "build"),
+        "contexts": ("A code context's name.", CONTEXT_NAME, "analysis"),
+    }
     last_event: dict[str, Any] = {
         "name": "Last-Event-ID",
         "in": "header",
@@ -140,7 +148,10 @@ def _parameters() -> dict[str, Any]:
         _header("If-None-Match", "Entity tags, or `*`: the file must be none of these versions."),
         _header("Range", "One range, `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`."),
     )
-    return {each["name"]: each for each in (*in_path, last_event, *of_files)}
+    return {
+        **{each["name"]: each for each in (*in_path, last_event, *of_files)},
+        **{f"{of}_name": _in_path("name", *described) for of, described in names.items()},
+    }
 
 
 def _header(name: str, description: str) -> dict[str, Any]:

@@ -28,9 +28,11 @@ def paths(operations: Iterable[Operation]) -> Schema:
 
 
 def _path_item(path: str) -> Schema:
-    names = re.findall(r"{(\w+)}", path)
-    if not names:
+    found = re.findall(r"(\w+)/{(\w+)}", path)
+    if not found:
         return {}
+    # A name is that of one of the collection before it.
+    names = [f"{of}_name" if name == "name" else name for of, name in found]
     return {"parameters": [{"$ref": f"#/components/parameters/{name}"} for name in names]}
 
 

@@ -88,6 +88,8 @@ OPERATIONS = frozenset(
         "audit.archived",
         "state.restored",
         *get_args(OperationName),
+        # Policies permit it as `shell`.
+        "world.code",
     }
 )
 SOURCES = frozenset({"control-plane", "agent", "engine"})

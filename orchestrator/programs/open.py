@@ -66,7 +66,7 @@ def open_programs(
         work.session_tools,
         host_tools,
         spawned_runs.run,
-        work.kept_shells,
+        *(work.kept_shells, work.contexts, work.cells),
     )
     turns = SessionTurns(ground.database, record.recorder, record.budgets, services, ground.lag)
     spawned_runs.run_in(turns)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from paddock.contract.words import Status
 
@@ -9,13 +10,15 @@ from paddock.contract.words import Status
 _TRANSFERS = ("downloads", "uploads")
 
 
-def why_busy(session: Session, own_uses: int = 0) -> str | None:
+def why_busy(session: Session, own_uses: int = 0, *, waiting_ends: bool = False) -> str | None:
     """What would be interrupted without the session's sandbox; None if nothing would.
 
-    `own_uses`: how often the caller itself is using the session.
+    `own_uses`: how often the caller itself is using the session. `waiting_ends`: the caller ends
+    what only waits for work, as the programs of code contexts do.
     """
     used = session.at_work > 0 or session.uses > own_uses
-    if used or not all(command.settled for command in session.commands.values()):
+    left = [command for command in session.commands.values() if not command.settled]
+    if used or not all(waiting_ends and command in waiting(session) for command in left):
         return "commands or requests run in the session: wait for them, or interrupt them"
     if session.terminals:
         return "terminals are open in the session: close them"
@@ -24,6 +27,11 @@ def why_busy(session: Session, own_uses: int = 0) -> str | None:
     if any(session.streams[kind] for kind in _TRANSFERS):
         return "files are being sent to or from the session"
     return None
+
+
+def waiting(session: Session) -> list[Command]:
+    """The commands that run and only wait for work."""
+    return [command for command in session.running if command.waits]
 
 
 def can_be_suspended(session: Session) -> bool:
@@ -40,7 +48,7 @@ def can_be_suspended(session: Session) -> bool:
         and is_untouched(session)
         and session.suspension is None
         and not session.lock.locked()
-        and why_busy(session) is None
+        and why_busy(session, waiting_ends=True) is None
         and (session.pack is None or session.pack.constant)
         and secrets.known
         and secrets.message() is None

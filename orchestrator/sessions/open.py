@@ -47,6 +47,8 @@ def open_sessions(
     closers.push_async_callback(sandbox.way_out.shut_down)
     closers.push_async_callback(sandbox.ports.shut_down)
     closers.push_async_callback(sandbox.sandboxes.close)
+    # Before the sandboxes are out of reach: cells would look as if their programs had ended.
+    closers.push_async_callback(work.cells.close)
     sessions = Sessions(settings, ground, host, rules, record, sandbox, work)
     closers.push_async_callback(sessions.shut_down)
     record.end_requests.serve(sessions.serve)

@@ -13,6 +13,7 @@ from orchestrator.state import session_rows
 from orchestrator.state.lifecycle import check_transition
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
+from orchestrator.work.code.cells import Cells
 from paddock.contract.words import Status
 
 
@@ -26,6 +27,7 @@ class Pauses:
         stopper: Stopper,
         stops: StopRecords,
         deadlines: Deadlines,
+        cells: Cells,
         hello_timeout: float,
     ) -> None:
         self._engine = engine
@@ -33,6 +35,7 @@ class Pauses:
         self._stopper = stopper
         self._stops = stops
         self._deadlines = deadlines
+        self._cells = cells
         self._hello_timeout = hello_timeout
 
     async def pause(self, principal: Principal, session: Session) -> None:
@@ -91,6 +94,7 @@ class Pauses:
             sandbox.reopen()
             self._deadlines.watch(session)
             await sandbox.link.wait_connected(self._hello_timeout)
+            await self._cells.end_left(session)
 
     async def _record(
         self, principal: Principal, session: Session, status: Status, at: str | None = None

@@ -214,7 +214,7 @@ class Recovery:
             # What its agent reports may end it meanwhile, and its commands with it.
             with suppress(SessionTerminatedError, BudgetExceededError):
                 await self._executions.reconcile(session)
-        await self._cells.end_left(session)
+        await self._cells.take_over(session)
 
     async def _complete_miss(self, session: Session) -> None:
         """Carries out what a recorded miss of its context pack leads to."""

@@ -84,6 +84,7 @@ class Sessions:
         self.suspensions = Suspensions(
             *(database, recorder, stops, sandboxes),
             *(self.registry, self.room, self.shares, self.deadlines),
+            work.executions,
         )
         self._creation = Creation(
             *(settings, ground, rules, record, sandbox),
@@ -97,7 +98,8 @@ class Sessions:
             *(self.registry, self.deadlines, self.spawn_ends),
         )
         self._pauses = Pauses(
-            node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
+            *(node.engine, recorder, stopper, stops),
+            *(self.deadlines, work.cells, settings.hello_timeout),
         )
         self.inspector = Inspector(node, database, workspaces)
         self._tasks = TaskScope("a change of a session")

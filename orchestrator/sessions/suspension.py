@@ -28,6 +28,7 @@ from orchestrator.sessions.idleness import (
     can_be_suspended,
     is_untouched,
     least_recently_used,
+    waiting,
     why_busy,
 )
 from orchestrator.sessions.sandbox_room import SandboxRoom
@@ -37,11 +38,14 @@ from orchestrator.state.lifecycle import Suspension
 from orchestrator.state.registry import Registry
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
+from orchestrator.work.commands.execution import Executions
 from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)
 
 _SYSTEM = "system"
+# How long what waits for work may take to end: TERM, then KILL.
+_END_SECONDS = 20.0
 
 
 class Suspensions:
@@ -57,6 +61,7 @@ class Suspensions:
         room: SandboxRoom,
         shares: Shares,
         deadlines: Deadlines,
+        executions: Executions,
     ) -> None:
         self._database = database
         self._recorder = recorder
@@ -66,6 +71,7 @@ class Suspensions:
         self._room = room
         self._shares = shares
         self._deadlines = deadlines
+        self._executions = executions
         self._leaving = TaskScope("the suspension of a session")
         self._returning = TaskScope("the restoration of a session")
         # By session key: all that use a session wait for the same restoration.
@@ -105,7 +111,26 @@ class Suspensions:
 
     async def _suspend(self, session: Session, reason: str) -> bool:
         async with session.lock:
+            if not await self._end_waiting(session):
+                return False
             return await self._give_up(session, reason)
+
+    async def _end_waiting(self, session: Session) -> bool:
+        """Ends what only waits for work, and returns whether its end is on record.
+
+        If it is not, the session keeps its sandbox.
+        """
+        ending, ended = waiting(session), False
+        try:
+            for command in ending:
+                await self._executions.end(session, command, "suspended")
+            if ending:
+                await asyncio.wait([command.done for command in ending], timeout=_END_SECONDS)
+            ended = all(command.settled for command in ending)
+        finally:
+            if not ended:
+                session.suspension = None
+        return ended
 
     async def _give_up(self, session: Session, reason: str) -> bool:
         """Records and removes the session's sandbox; its lock is held."""

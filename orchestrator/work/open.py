@@ -70,7 +70,6 @@ def open_work(
     closers.push_async_callback(executions.close)
     contexts = Contexts(recorder, executions)
     cells = Cells(ground.database, recorder, record.budgets, executions, contexts)
-    closers.push_async_callback(cells.close)
     # Before the commands: it waits for sessions that are being ended, and with them their commands.
     closers.push_async_callback(sandbox.firewall.close)
     file_requests = FileRequests(recorder, sandbox.firewall)

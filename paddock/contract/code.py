@@ -11,13 +11,14 @@ from paddock.contract.fields import KIB, Directory, MaxBytes
 from paddock.contract.problem import Problem
 from paddock.contract.requests import CWD_DESCRIPTION, LARGE_BODY, Body
 
+MOST_CODE_BYTES = 256 * KIB
 _COMMAND_ID = "8d3c0f5a1b2e4967"
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+CONTEXT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _LANGUAGE = r"^[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}$"
 _BASE64 = "In base64."
 
 ContextName = Annotated[
-    str, Field(pattern=_NAME, max_length=64, examples=["analysis"], min_length=1)
+    str, Field(pattern=CONTEXT_NAME, max_length=64, examples=["analysis"], min_length=1)
 ]
 Language = Annotated[
     str, Field(pattern=_LANGUAGE, max_length=32, examples=["python"], min_length=1)
@@ -232,7 +233,7 @@ class CodeBody(Body):
 
     MOST_BYTES = LARGE_BODY
 
-    code: Annotated[str, MaxBytes(256 * KIB)]
+    code: Annotated[str, MaxBytes(MOST_CODE_BYTES)]
     language: Language | None = Field(
         default=None,
         description="`python`, `javascript`, `bash`, or a kernel of the image; by default the "

@@ -12,7 +12,7 @@ DEFAULT_SHELL = "default"
 DEFAULT_RUN_SECONDS = 60.0
 MOST_RUN_SECONDS = 3600
 MOST_SHELL_COMMAND = 256 * KIB
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+SHELL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 _SHELL: dict[str, Any] = {
     "name": "main",
@@ -43,7 +43,7 @@ def _no_nul(text: str) -> str:
     return text
 
 
-ShellName = Annotated[str, StringConstraints(pattern=_NAME, max_length=64)]
+ShellName = Annotated[str, StringConstraints(pattern=SHELL_NAME, max_length=64)]
 _Text = Annotated[str, MaxBytes(MOST_SHELL_COMMAND), AfterValidator(_no_nul)]
 _Expected = Annotated[str, Field(min_length=1), MaxBytes(4 * KIB), AfterValidator(_no_nul)]
 _Seconds = Annotated[float, Field(gt=0, le=MOST_RUN_SECONDS, allow_inf_nan=False)]

@@ -55,6 +55,10 @@ class Channel:
     def end(self, cell: str, count: int) -> None:
         """Sends the end of the cell, and returns when everything is written."""
         self.send("end", str(count).encode(), cell)
+        self.flushed()
+
+    def flushed(self) -> None:
+        """Returns when everything is written."""
         self._sending.join()
 
     def _write(self) -> None:

@@ -31,9 +31,10 @@ def main(arguments: list[str]) -> int:
         count += 1
         interrupts.during(partial(engine.run, cell.data.decode(), count))
         streams.drain()
-        channel.end(cell.name, count)
-        if engine.over:
+        if engine.over:  # the cell has no end but that of this program
+            channel.flushed()
             break
+        channel.end(cell.name, count)
     engine.close()
     return 0
 

@@ -131,3 +131,8 @@ async def test_bash_keeps_its_directory_and_its_variables(box: Box) -> None:
     late = await run(box, "f() { sleep 600; echo inner; }; f; echo after", "bash", timeout=0.5)
     assert (late.status, late.lost, late.stdout) == ("timed_out", False, "")
     assert (await run(box, "echo $x", "bash")).stdout == "5\n"
+    over = await run(box, "exit 3", "bash")
+    assert (over.status, over.lost) == ("died", True)
+    assert over.error is not None
+    assert over.error.name == "ShellEnded"
+    assert (await run(box, "echo again", "bash")).restarted

@@ -183,12 +183,12 @@ class ProgramDriver:
             turn=self.context.number,
         )
         try:
-            self._check(operation.name, args)
+            self._check(operation.permitted_as, args)
         except PolicyRefusalError as error:
             refused_by = str(error.fields["rule"])
             denied = draft._replace(decision="deny", rule=refused_by, error=error.detail)
             await self._record(denied, began, tokens)
-            remedy = remedy_of(self.context.scopes.policy, refused_by, operation.name)
+            remedy = remedy_of(self.context.scopes.policy, refused_by, operation.permitted_as)
             raise PolicyViolation(error.detail, refused_by, remedy) from None
         draft = draft._replace(decision="allow")
         try:

@@ -107,14 +107,23 @@ class Cell:
         self.done.set_result(end)
         self._wake()
 
+    def abandon(self) -> None:
+        """Leaves its end to the next control plane; all that wait for it are cancelled."""
+        self.done.cancel()
+        self._wake()
+
     async def follow(self, seconds: float) -> AsyncGenerator[CellEvent | None]:
-        """Its events as they come, to its end; None if there was none for so many seconds."""
+        """Its events as they come, to its end; None if there was none for so many seconds.
+
+        Raises: CancelledError once it is abandoned.
+        """
         at = 0
         while True:
             while at < len(self.events):
                 yield self.events[at]
                 at += 1
             if self.done.done():
+                self.done.result()
                 return
             try:
                 async with asyncio.timeout(seconds):

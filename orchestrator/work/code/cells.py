@@ -54,6 +54,8 @@ class Cells:
         self._budgets = budgets
         self._executions = executions
         self._contexts = contexts
+        # By session key: programs of contexts that an earlier control plane had.
+        self._left: dict[str, list[Command]] = {}
         self._tasks = TaskScope("a cell of code")
 
     async def begin(
@@ -61,18 +63,36 @@ class Cells:
     ) -> Cell:
         """Begins a cell in its turn, which it keeps to its end.
 
-        Raises: ValidationError for a time-out above the level's; BudgetExceededError; the errors of
-        `Contexts.start` and `Recorder.record`: nothing was executed then.
+        If the caller is cancelled meanwhile, the cell is interrupted. Raises: ValidationError for a
+        time-out above the level's; BudgetExceededError; the errors of `Contexts.start` and
+        `Recorder.record`: nothing was executed then.
         """
         seconds = _seconds(session, request.timeout)
-        context = turn.context
-        again = context.command is not None and not context.alive
-        await self._contexts.start(principal, session, context)
-        command = context.command
-        if command is None:
-            raise ValueError("a context that was started has a program")
-        cell = await self._recorded(principal, session, context, command, request, again)
+        # From here on, the lock is this task's, even if the caller leaves its turn.
         turn.take()
+        return await self._tasks.shield(
+            self._begin(principal, session, turn.context, request, seconds),
+            lambda cell: cell.stop(CellStatus.INTERRUPTED),
+        )
+
+    async def _begin(
+        self,
+        principal: Principal,
+        session: Session,
+        context: CodeContext,
+        request: CodeRequest,
+        seconds: float,
+    ) -> Cell:
+        try:
+            again = context.command is not None and not context.alive
+            await self._contexts.start(principal, session, context)
+            command = context.command
+            if command is None:
+                raise ValueError("a context that was started has a program")
+            cell = await self._recorded(principal, session, context, command, request, again)
+        except BaseException:
+            context.lock.release()
+            raise
         context.cell, command.waits = cell, False
         self._tasks.spawn(self._run(session, context, command, cell, request.code, seconds))
         return cell
@@ -133,6 +153,9 @@ class Cells:
         began, lost = time.monotonic(), True
         try:
             lost = not await self._executed(session, context, command, cell, code, seconds)
+        except asyncio.CancelledError:
+            cell.abandon()
+            raise
         finally:
             if context.command is command:
                 context.cell, command.waits = None, True
@@ -140,7 +163,8 @@ class Cells:
                 context.kernel = None if lost else context.kernel
             try:
                 duration_ms = int((time.monotonic() - began) * 1000)
-                await self._record_end(session, cell, lost, duration_ms)
+                if not cell.done.done():
+                    await self._record_end(session, cell, lost, duration_ms)
             finally:
                 context.lock.release()
 
@@ -233,13 +257,25 @@ class Cells:
                 ),
             )
 
+    async def take_over(self, session: Session) -> None:
+        """Ends the programs of contexts that an earlier control plane had; their names are lost.
+
+        A paused session's cannot end before it is resumed: `end_left` does it then.
+        """
+        left = [command for command in session.running if is_runner(command)]
+        if not left:
+            return
+        for command in left:
+            command.waits = True  # it keeps nobody from suspending the session
+        self._left[session.key] = left
+        session.over.add_done_callback(lambda _: self._left.pop(session.key, None))
+        if session.status is Status.ACTIVE:
+            await self.end_left(session)
+
     async def end_left(self, session: Session) -> None:
-        """Ends the programs of contexts that an earlier control plane had; their names are lost."""
-        for command in session.running:
-            if is_runner(command):
-                command.waits = True  # it keeps nobody from suspending the session
-                if session.status is Status.ACTIVE:
-                    await self._executions.end(session, command, "control_plane_restart")
+        """Ends what `take_over` has found; the sandbox must not be paused."""
+        for command in self._left.pop(session.key, ()):
+            await self._executions.end(session, command, "control_plane_restart")
 
     async def close(self) -> None:
         """Ends what follows cells; the next start records the ends of those that are executed."""

@@ -166,6 +166,7 @@ NAMES = (
     "values",
     "when",
     "with-budget",
+    "world.code",
     "world.delete",
     "world.exec",
     "world.fingerprint",

@@ -27,7 +27,7 @@ _Language = Annotated[
 ]
 
 
-@app.command(epilog=example("paddock code run web-1 'x = 6; x * 7' --in sums"))
+@app.command(epilog=example("paddock code run web-1 'x = 6; x * 7'"))
 @remote
 async def run(
     paddock: "Paddock",

@@ -18,6 +18,8 @@ from orchestrator.programs.turns.turn import AgentRun
 from orchestrator.rules.access.keys import Principal
 from orchestrator.state.family import SpawnResult
 from orchestrator.state.session import Session
+from orchestrator.work.code.cells import Cells
+from orchestrator.work.code.contexts import Contexts
 from orchestrator.work.commands.execution import Executions
 from orchestrator.work.commands.governed_commands import GovernedCommands
 from orchestrator.work.files.file_trees import FileTrees
@@ -76,6 +78,8 @@ class Services(NamedTuple):
     host_tools: HostTools
     spawn: Spawn
     kept_shells: KeptShells
+    contexts: Contexts
+    cells: Cells
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from orchestrator.programs.turns.operations import (
+    code,
     commands,
     memory,
     models,
@@ -16,7 +17,7 @@ from orchestrator.programs.turns.operations.turn_operation import TurnOperation
 
 OPERATIONS: Mapping[str, TurnOperation] = {
     each.name: each
-    for module in (world, commands, tools, models, notes, memory, spawns, queries)
+    for module in (world, commands, code, tools, models, notes, memory, spawns, queries)
     for each in module.OPERATIONS
 }
 # The names that programs call as functions.

@@ -66,7 +66,8 @@ class TurnOperation:
     """An operation.
 
     `query`: it asks about the session itself; no policy refuses that, and it is not recorded.
-    `form`: it belongs to a form of the Lisp, so a list of operations can't have it.
+    `form`: it belongs to a form of the Lisp, so a list of operations can't have it. `permitted_as`
+    is the operation whose permission it needs: itself, or one that can do all that it does.
     """
 
     name: str
@@ -75,6 +76,7 @@ class TurnOperation:
     perform: Perform
     query: bool = False
     form: bool = False
+    permitted_as: str = ""
 
     def bind(self, args: tuple[Value, ...]) -> dict[str, Value]:
         """The arguments by name. Raises: OperationFailed."""
@@ -100,7 +102,12 @@ class TurnOperation:
 
 
 def turn_operation(
-    name: str, perform: Perform, *, query: bool = False, form: bool = False
+    name: str,
+    perform: Perform,
+    *,
+    query: bool = False,
+    form: bool = False,
+    permitted_as: str = "",
 ) -> TurnOperation:
     """The operation that a function performs; its signature has the parameters.
 
@@ -114,7 +121,9 @@ def turn_operation(
         if each.kind is not each.KEYWORD_ONLY
     )
     summary = inspect.getdoc(perform) or ""
-    return TurnOperation(name, read, summary.partition("\n")[0], perform, query, form)
+    return TurnOperation(
+        name, read, summary.partition("\n")[0], perform, query, form, permitted_as or name
+    )
 
 
 def _type(annotation: Any) -> type | None:

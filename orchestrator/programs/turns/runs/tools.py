@@ -18,6 +18,7 @@ from orchestrator.programs.turns.runs.run_tool import (
 from orchestrator.rules.policy.memory_levels import SEARCH, WRITE
 from orchestrator.settings.schema_errors import reason
 from orchestrator.work.memory.entries import DEFAULT, MOST_FOUND
+from paddock.contract.code import MOST_CODE_BYTES, Language
 from paddock.contract.spawns import MOST_LABEL
 from paddock.contract.tool_arguments import meant
 from paddock.contract.words import SpawnedWorkspace
@@ -103,6 +104,18 @@ class ShellInputArguments(_Arguments):
     shell: _ShellName = Field(default="main", description="The shell's name.")
     seconds: int = Field(default=60, ge=1, le=3600, description="Then it is interrupted.")
     expect: _Expected = Field(default="", description="As for shell.")
+
+
+class RunCodeArguments(_Arguments):
+    """A cell."""
+
+    code: Annotated[str, Field(min_length=1, max_length=MOST_CODE_BYTES)] = Field(
+        description="The value of its last line is shown."
+    )
+    language: Language | None = Field(
+        default=None, description="By default python; also bash, javascript, or what there is."
+    )
+    seconds: int = Field(default=60, ge=1, le=3600, description="Then it is interrupted.")
 
 
 class ReadOutputArguments(_Arguments):
@@ -215,6 +228,20 @@ def _to_shell(given: ShellInputArguments) -> Operation:
     return Operation("shell", ("", *place, given.text))
 
 
+def _code(given: RunCodeArguments) -> Operation:
+    return Operation("world.code", (given.code, given.language or "", given.seconds * 1000))
+
+
+def _of_code(_: Any, value: Value) -> str:
+    found = dict(plain(value))
+    again = "; begun anew, without earlier names" if found["restarted"] else ""
+    lost = "; all names are lost" if found["lost"] else ""
+    output = shortened(found["output"], _MOST_PRINTED)
+    if output and not output.endswith("\n"):
+        output += "\n"
+    return f"{output}[{found['status']}{again}{lost}]"
+
+
 def _of_shell(_: Any, value: Value) -> str:
     found = dict(plain(value))
     code = "it still runs" if found["running"] else f"exit code {found['exit-code']}"
@@ -292,6 +319,16 @@ TOOLS: dict[str, RunTool] = {
             ("shell",),
             _to_shell,
             _of_shell,
+            any_command=True,
+        ),
+        RunTool(
+            "run_code",
+            "Runs a cell of Python or another language, whose names stay for later cells; returns "
+            "what it printed and the value of its last line.",
+            RunCodeArguments,
+            ("shell",),
+            _code,
+            _of_code,
             any_command=True,
         ),
         RunTool(

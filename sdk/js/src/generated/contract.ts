@@ -3652,7 +3652,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A shell's name. */
       name: string;
     };
     query: {};
@@ -3665,7 +3665,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A shell's name. */
       name: string;
     };
     query: {};
@@ -3678,7 +3678,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A shell's name. */
       name: string;
     };
     query: {};
@@ -3691,7 +3691,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A shell's name. */
       name: string;
     };
     query: {};
@@ -3704,7 +3704,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A shell's name. */
       name: string;
     };
     query: {};
@@ -3750,7 +3750,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A code context's name. */
       name: string;
     };
     query: {};
@@ -3763,7 +3763,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A code context's name. */
       name: string;
     };
     query: {};
@@ -3776,7 +3776,7 @@ export interface Operations {
     path: {
       /** A session's id. */
       session_id: string;
-      /** A secret's name. */
+      /** A code context's name. */
       name: string;
     };
     query: {};
@@ -4674,7 +4674,7 @@ export interface Operations {
   /** Revoke an API key */
   revoke_key: {
     path: {
-      /** A secret's name. */
+      /** A key's name. */
       name: string;
     };
     query: {};

@@ -6,15 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
     from paddock.contract.base import Model
-
-M = TypeVar("M", bound="Model")
 
 
 STYLES = {
@@ -114,21 +112,6 @@ def live_tables() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[Cell]],
             live.update(shown, refresh=True)
 
         yield show
-
-
-def print_items(
-    items: Iterable[M],
-    as_json: bool,
-    columns: Sequence[str],
-    row: Callable[[M], Sequence[Cell]],
-    *,
-    nothing: str,
-) -> None:
-    """Prints answers of the API as a JSON list, or as a table of their rows."""
-    if as_json:
-        print_json([each.raw for each in items])
-    else:
-        print_table(columns, map(row, items), nothing=nothing)
 
 
 def print_done(answer: "Model", as_json: bool, text: str) -> None:

@@ -489,7 +489,10 @@ def test_levels_are_completed_without_a_control_plane(monkeypatch: pytest.Monkey
 
 
 def test_starting_loads_nothing_heavy() -> None:
-    heavy = ("aiohttp", "asyncio", "pydantic", "docker", "rich.console", "psutil", "orchestrator")
+    heavy = (
+        *("aiohttp", "asyncio", "pydantic", "docker", "rich", "psutil", "orchestrator", "ssl"),
+        *("paddock.client", "paddock.contract", "api.http", "cryptography", "sqlite3", "yarl"),
+    )
     code = (
         "import sys; from paddock.cli.program import build; build(); "
         f"print([name for name in {heavy} if name in sys.modules])"

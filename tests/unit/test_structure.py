@@ -101,6 +101,7 @@ FLOORS = {
         "egress_rules",
         "description",
         "output",
+        "listing",
         "own_session",
         "contexts",
         "global_options",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, Incarnation, JsonLines, example, group
 from paddock.cli.output import (
     STYLES,
     age,
     note,
-    print_items,
     print_json,
     print_json_line,
     print_line,
@@ -42,6 +42,7 @@ _Reason = Annotated[
 
 @app.command("list", epilog=example("paddock approvals list"))
 @remote
+@lists
 async def list_all(
     paddock: "Paddock",
     status: Annotated[
@@ -56,7 +57,7 @@ async def list_all(
         str | None, typer.Option(metavar="SESSION", help="Only approvals of this session.")
     ] = None,
     incarnation: Incarnation = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
     """List approvals, newest first: pending and decided ones."""
     approvals = await paddock.approvals.list(
@@ -64,7 +65,7 @@ async def list_all(
     )
     print_items(
         approvals,
-        as_json,
+        listing,
         ("approval", "status", "age", "session", "tool", "risk", "command"),
         lambda approval: (
             approval.id,

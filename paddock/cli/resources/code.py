@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, SessionId, example, finite, group
-from paddock.cli.output import print_done, print_items, print_json, print_line
+from paddock.cli.output import print_done, print_json, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,9 +69,10 @@ async def run(
 
 @contexts.command("list", epilog=example("paddock code contexts list web-1"))
 @remote
-async def list_all(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+@lists
+async def list_all(paddock: "Paddock", session: SessionId, listing: Listing = TABLE) -> None:
     """List a session's code contexts."""
-    _print(await (await paddock.sessions.get(session)).code_contexts.list(), as_json=as_json)
+    _print(await (await paddock.sessions.get(session)).code_contexts.list(), listing=listing)
 
 
 @contexts.command(epilog=example("paddock code contexts create web-1 analysis --cwd src"))
@@ -91,7 +93,7 @@ async def create(
 ) -> None:
     """Create a code context."""
     of_session = (await paddock.sessions.get(session)).code_contexts
-    _print([await of_session.create(name, language=language, cwd=cwd)], as_json=as_json)
+    _print([await of_session.create(name, language=language, cwd=cwd)], listing=as_json)
 
 
 @contexts.command(epilog=example("paddock code contexts restart web-1 analysis"))
@@ -124,10 +126,10 @@ async def remove_one(
     print_done(removed, as_json, f"the context {name} is removed")
 
 
-def _print(found: "Sequence[CodeContext]", *, as_json: bool) -> None:
+def _print(found: "Sequence[CodeContext]", *, listing: "bool | Listing") -> None:
     print_items(
         found,
-        as_json,
+        listing,
         ("name", "language", "kernel", "status", ">cells", "cwd"),
         lambda each: (
             each.name,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paddock.cli.connection import remote
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, note, print_done, print_items, print_json
+from paddock.cli.output import age, note, print_done, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Hook, HookDelivery, Paddock
@@ -39,9 +40,10 @@ _Hook = Annotated[str, typer.Argument(metavar="HOOK", help="The hook's id.")]
 
 @app.command("list", epilog=example("paddock hooks list"))
 @remote
-async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
+@lists
+async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
     """List hooks without their secrets, and how many messages are not delivered."""
-    _print(list(await paddock.hooks.list()), as_json=as_json)
+    _print(list(await paddock.hooks.list()), listing=listing)
 
 
 @app.command(
@@ -86,6 +88,7 @@ async def remove_one(paddock: "Paddock", hook: _Hook, as_json: AsJson = False) -
 
 @app.command(epilog=example("paddock hooks deliveries hook-0123456789abcdef --status undelivered"))
 @remote
+@lists
 async def deliveries(
     paddock: "Paddock",
     hook: _Hook,
@@ -93,12 +96,12 @@ async def deliveries(
         DeliveryStatus | None,
         typer.Option(metavar="STATUS", help="Only those that are waiting, or undelivered."),
     ] = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
     """List the oldest messages that are not delivered."""
     wanted: Literal["waiting", "undelivered"] | None = None if status is None else status.value
     found = await paddock.hooks.deliveries(hook, status=wanted)
-    _print_deliveries(found.items, as_json=as_json)
+    _print_deliveries(found.items, listing=listing)
 
 
 @app.command(epilog=example("paddock hooks retry hook-0123456789abcdef dlv-0123456789abcdef"))
@@ -110,7 +113,7 @@ async def retry(
     as_json: AsJson = False,
 ) -> None:
     """Send an undelivered message again."""
-    _print_deliveries([await paddock.hooks.retry(hook, delivery)], as_json=as_json)
+    _print_deliveries([await paddock.hooks.retry(hook, delivery)], listing=as_json)
 
 
 def _secret() -> str:
@@ -120,10 +123,10 @@ def _secret() -> str:
     return sys.stdin.readline().strip()
 
 
-def _print(found: "list[Hook]", *, as_json: bool) -> None:
+def _print(found: "list[Hook]", *, listing: "bool | Listing") -> None:
     print_items(
         found,
-        as_json,
+        listing,
         ("id", "of", "events", ">waiting", ">undelivered", ">age", "url"),
         lambda each: (
             each.id,
@@ -138,10 +141,10 @@ def _print(found: "list[Hook]", *, as_json: bool) -> None:
     )
 
 
-def _print_deliveries(found: "list[HookDelivery]", *, as_json: bool) -> None:
+def _print_deliveries(found: "list[HookDelivery]", *, listing: "bool | Listing") -> None:
     print_items(
         found,
-        as_json,
+        listing,
         ("id", "status", "event", "session", ">tries", ">tried", "error"),
         lambda each: (
             each.id,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, print_done, print_items
+from paddock.cli.output import age, print_done
 
 if TYPE_CHECKING:
     from paddock.client import MemoryEntry, Paddock
@@ -34,6 +35,7 @@ _Entry = Annotated[str, typer.Argument(metavar="ENTRY", help="The id of an entry
 
 @app.command("list", epilog=example("paddock memory list"))
 @remote
+@lists
 async def list_all(
     paddock: "Paddock",
     namespace: Annotated[
@@ -42,11 +44,11 @@ async def list_all(
     of: Annotated[
         str | None, typer.Option("--of", metavar="KEY", help="Of this API key; for admins.")
     ] = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
     """List the newest entries."""
     found = await paddock.memory.list(namespace=namespace, key=of)
-    _print(found.items, as_json=as_json)
+    _print(found.items, listing=listing)
 
 
 @app.command(epilog=example("paddock memory add 'Run the tests before you finish.' --kind sop"))
@@ -64,7 +66,7 @@ async def add(
 ) -> None:
     """Add an entry for the sessions of the key."""
     added = await paddock.memory.add(text, namespace=namespace, tags=tag, kind=kind.value, key=of)
-    _print([added], as_json=as_json)
+    _print([added], listing=as_json)
 
 
 @app.command(epilog=example("paddock memory edit mem-0123456789abcdef 'Run all tests.'"))
@@ -82,7 +84,7 @@ async def edit(
     changed = await paddock.memory.change(
         entry, text, namespace=namespace, tags=tag, kind=kind.value
     )
-    _print([changed], as_json=as_json)
+    _print([changed], listing=as_json)
 
 
 @app.command("remove", epilog=example("paddock memory remove mem-0123456789abcdef"))
@@ -93,10 +95,10 @@ async def remove_one(paddock: "Paddock", entry: _Entry, as_json: AsJson = False)
     print_done(removed, as_json, f"the entry {entry} is removed")
 
 
-def _print(found: "Sequence[MemoryEntry]", *, as_json: bool) -> None:
+def _print(found: "Sequence[MemoryEntry]", *, listing: "bool | Listing") -> None:
     print_items(
         found,
-        as_json,
+        listing,
         ("id", "kind", "namespace", "from", "tags", ">age", "text"),
         lambda each: (
             each.id,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, SessionId, example
-from paddock.cli.output import note, print_done, print_items, print_json, print_line
+from paddock.cli.output import note, print_done, print_json, print_line
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -58,12 +59,13 @@ async def port(
 
 
 @remote
-async def ports(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+@lists
+async def ports(paddock: "Paddock", session: SessionId, listing: Listing = TABLE) -> None:
     """List a session's open ports."""
     found = await (await paddock.sessions.get(session)).ports.list()
     print_items(
         found,
-        as_json,
+        listing,
         (">port", "open until (UTC)", ">requests", "url", "host url"),
         lambda each: (
             str(each.port),

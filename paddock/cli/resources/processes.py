@@ -8,8 +8,9 @@ import typer
 from paddock.cli.connection import remote
 from paddock.cli.description import outcome, words
 from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, CommandId, Raw, SessionId, example
-from paddock.cli.output import age, complain, note, print_items, print_json, seconds
+from paddock.cli.output import age, complain, note, print_json, seconds
 from paddock.cli.terminal.command_output import Printed
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 @remote
-async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+@lists
+async def ps(paddock: "Paddock", session: SessionId, listing: Listing = TABLE) -> None:
     """List a session's running commands and the latest ended ones."""
     found = await (await paddock.sessions.get(session)).processes.list()
     print_items(
         found,
-        as_json,
+        listing,
         ("command", "status", ">started", ">took", "end", "argv"),
         lambda command: (
             command.command_id,

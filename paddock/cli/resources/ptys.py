@@ -7,8 +7,9 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import ApprovalWait, AsJson, Incarnation, Raw, SessionId, example, group
-from paddock.cli.output import age, note, print_foreign, print_items, print_json
+from paddock.cli.output import age, note, print_foreign, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Interaction, Paddock, Terminal
@@ -36,18 +37,19 @@ async def open_one(
 
 @app.command("list", epilog=example("paddock ptys list web-1"))
 @remote
+@lists
 async def list_all(
     paddock: "Paddock",
     session: SessionId,
     incarnation: Incarnation = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
     """List a session's past and present terminals, also after the session ended."""
     terminals = paddock.sessions.terminals(session, incarnation=incarnation)
     found = [each.info for each in await terminals.list()]
     print_items(
         found,
-        as_json,
+        listing,
         ("terminal", "tool", "status", "state", ">lines", ">age", "ended of"),
         lambda info: (
             info.id,

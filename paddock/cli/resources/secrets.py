@@ -8,8 +8,9 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, print_done, print_items
+from paddock.cli.output import age, print_done
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, Secret
@@ -72,15 +73,16 @@ async def set_one(
     done = await place.set(
         name, _value(file), hosts=host, levels=level, variable=variable, headers=header, key=of
     )
-    _print([done], as_json=as_json)
+    _print([done], listing=as_json)
 
 
 @app.command("list", epilog=example("paddock secrets list"))
 @remote
-async def list_all(paddock: "Paddock", session: _Session = None, as_json: AsJson = False) -> None:
+@lists
+async def list_all(paddock: "Paddock", session: _Session = None, listing: Listing = TABLE) -> None:
     """List secrets without their values; with --session, those that it may use."""
     place = await _place(paddock, session, None)
-    _print(list(await place.list()), as_json=as_json)
+    _print(list(await place.list()), listing=listing)
 
 
 @app.command(epilog=example("paddock secrets remove openai"))
@@ -119,10 +121,10 @@ def _value(file: Path | None) -> str:
         raise typer.BadParameter("the value must be ASCII text", param_hint="--file") from None
 
 
-def _print(found: "list[Secret]", *, as_json: bool) -> None:
+def _print(found: "list[Secret]", *, listing: "bool | Listing") -> None:
     print_items(
         found,
-        as_json,
+        listing,
         ("name", "delivery", "scope", "keys", "levels", "hosts", "variable", ">age"),
         lambda each: (
             each.name,

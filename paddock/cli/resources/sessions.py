@@ -10,6 +10,7 @@ from paddock.cli.connection import remote
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_session
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import (
     AsJson,
     Image,
@@ -27,7 +28,7 @@ from paddock.cli.options import (
     pairs,
     secret_values,
 )
-from paddock.cli.output import age, complain, note, print_items, print_json, working
+from paddock.cli.output import age, complain, note, print_json, working
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
@@ -42,6 +43,7 @@ _Purge = Annotated[bool, typer.Option("--purge", help="Remove its files as well.
 
 @app.command("list", epilog=example("paddock sessions list --status active"))
 @remote
+@lists
 async def list_all(
     paddock: "Paddock",
     status: Annotated[
@@ -61,7 +63,7 @@ async def list_all(
         str | None,
         typer.Option("--parent", metavar="ID", help="The children of this session instead."),
     ] = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
     """List the sessions that the key may see, newest first."""
     wanted = pairs([label], "--label", ":") if label else {}
@@ -71,7 +73,7 @@ async def list_all(
     found = [session.info for session in sessions]
     print_items(
         found,
-        as_json,
+        listing,
         ("session", "status", "activity", "level", "owner", ">age", ">last used"),
         lambda info: (
             info.id,

@@ -7,6 +7,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import (
     AsJson,
     Raw,
@@ -18,7 +19,7 @@ from paddock.cli.options import (
     group,
     pairs,
 )
-from paddock.cli.output import age, note, print_done, print_foreign, print_items, print_json
+from paddock.cli.output import age, note, print_done, print_foreign, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Async, Paddock, Shell, ShellAnswer
@@ -59,12 +60,13 @@ async def create(
 
 @app.command("list", epilog=example("paddock shells list web-1"))
 @remote
-async def list_all(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+@lists
+async def list_all(paddock: "Paddock", session: SessionId, listing: Listing = TABLE) -> None:
     """List a session's shells."""
     found = [each.info for each in await (await paddock.sessions.get(session)).shells.list()]
     print_items(
         found,
-        as_json,
+        listing,
         ("shell", "directory", "state", ">age", "terminal"),
         lambda each: (
             each.name,

@@ -10,13 +10,13 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, SessionId, TurnTimeLimit, example
 from paddock.cli.output import (
     STYLES,
     complain,
     note,
     print_foreign,
-    print_items,
     print_json,
     print_json_line,
     print_line,
@@ -84,19 +84,20 @@ async def follow(session: "Session", script: dict[str, Any], as_json: bool) -> i
 
 
 @remote
+@lists
 async def turns(
     paddock: "Paddock",
     session: SessionId,
     number: Annotated[
         int | None, typer.Argument(metavar="[NUMBER]", min=1, help="One turn, with its operations.")
     ] = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
     """List a session's turns, or show one."""
     found = await paddock.sessions.get(session)
     if number is not None:
         shown = await found.turns.get(number)
-        if as_json:
+        if listing.json:
             print_json(shown.raw)
             return
         for operation in shown.operations:
@@ -113,7 +114,7 @@ async def turns(
         after = page.next
     print_items(
         items,
-        as_json,
+        listing,
         (">turn", "outcome", ">operations", ">tokens", "by", "began"),
         lambda each: (
             each.turn_number,

@@ -24,6 +24,12 @@ _NOTES = {
     "paddock context use": "<!-- exit: 2 -->\n",
     "paddock context rm": "<!-- exit: 2 -->\n",
     "paddock shell": "<!-- not run: it needs a terminal -->\n",
+    # The examples' session has no network, and no repository.
+    "paddock git clone": "<!-- exit: 1 -->\n",
+    "paddock git status": "<!-- exit: 1 -->\n",
+    "paddock git diff": "<!-- exit: 1 -->\n",
+    "paddock git commit": "<!-- exit: 1 -->\n",
+    "paddock git push": "<!-- exit: 1 -->\n",
     "paddock attach": "<!-- exit: 5 -->\n",
     "paddock output": "<!-- exit: 5 -->\n",
     "paddock logs": "<!-- exit: 5 -->\n",

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 recent() {
     command -v npm >/dev/null && command -v node >/dev/null &&
-        node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 18)'
+        node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 18 ? 1 : 0)'
 }
 
 recent && exit 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paddock.cli.options import AsJson, example, group
+from paddock.cli.options import AsJson, example, finite, group
 from paddock.cli.output import note, print_fields, print_json, print_table, size
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def create(
         int | None, typer.Option(min=0, help="Maximum number of live sessions.")
     ] = None,
     max_cpus: Annotated[
-        float | None, typer.Option(min=0, help="Maximum cores of its live sessions together.")
+        float | None,
+        typer.Option(min=0, callback=finite, help="Maximum cores of its live sessions together."),
     ] = None,
     max_memory_bytes: Annotated[
         int | None,
@@ -109,12 +110,14 @@ def create(
         int | None, typer.Option(min=0, help="Maximum size of its workspaces together, in bytes.")
     ] = None,
     requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Maximum requests per second.")
+        float | None, typer.Option(min=0.001, callback=finite, help="Maximum requests per second.")
     ] = None,
     handle_requests_per_second: Annotated[
         float | None,
         typer.Option(
-            min=0.001, help="Maximum requests per second with each handle of its sessions."
+            min=0.001,
+            callback=finite,
+            help="Maximum requests per second with each handle of its sessions.",
         ),
     ] = None,
     max_audit_bytes: Annotated[

@@ -97,6 +97,8 @@ def _unanswered(error: client.PaddockError) -> Failure:
     if isinstance(error, client.ApprovalPendingError):
         remedy = "run it again when it is approved, or with --wait"
         return Failure(str(error), remedy, Status.TRY_LATER)
+    if isinstance(error, client.GitError):
+        return Failure(error.what, error.remedy)
     if isinstance(error, client.ArgumentError):
         return Failure(what, status=Status.USAGE)
     if isinstance(error, client.LimitError):

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share, and the format of their examples."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -28,6 +29,13 @@ def group(help_text: str, kind: type[TyperGroup] | None = None) -> typer.Typer:
 def example(text: str) -> str:
     """A command's epilogue: its example, as typed."""
     return f"Example: `{text}`"
+
+
+def finite(number: float | None) -> float | None:
+    """The number, for each option that takes a float. Raises: typer.BadParameter."""
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is not a finite number")
+    return number
 
 
 # After its first word, everything belongs to the command.
@@ -142,6 +150,7 @@ TimeLimit = Annotated[
     typer.Option(
         "--timeout",
         min=0.001,
+        callback=finite,
         metavar="SECONDS",
         help="The time-out of the command; it may have a fraction.",
     ),
@@ -149,7 +158,12 @@ TimeLimit = Annotated[
 ApprovalWait = Annotated[
     float,
     typer.Option(
-        "--wait", min=0, max=600, metavar="SECONDS", help="How long to wait for an approval."
+        "--wait",
+        min=0,
+        max=600,
+        callback=finite,
+        metavar="SECONDS",
+        help="How long to wait for an approval.",
     ),
 ]
 TurnTimeLimit = Annotated[

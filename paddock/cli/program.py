@@ -24,6 +24,7 @@ from paddock.cli.resources import (
     events,
     file_trees,
     files,
+    git,
     hooks,
     lifetimes,
     mcp,
@@ -105,6 +106,7 @@ def build() -> TyperGroup:
     for name, several in (
         ("sessions", sessions.app),
         ("files", files.app),
+        ("git", git.app),
         ("code", code.app),
         ("ptys", ptys.app),
         ("shells", shells.app),

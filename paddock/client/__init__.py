@@ -24,6 +24,7 @@ from paddock.client.errors import (
     ConflictError,
     ConnectionLostError,
     EngineUnavailableError,
+    GitError,
     InternalServerError,
     InvalidTransitionError,
     LimitError,
@@ -48,6 +49,7 @@ from paddock.client.errors import (
     ValidationError,
 )
 from paddock.client.faces import Async, Sync
+from paddock.client.git_status import GitChange, GitStatus
 from paddock.client.live_terminals import LiveTerminal
 from paddock.client.packs import pack
 from paddock.client.paddock import Paddock, PaddockSync
@@ -166,6 +168,9 @@ __all__ = [
     "Explanation",
     "FileEntry",
     "FileList",
+    "GitChange",
+    "GitError",
+    "GitStatus",
     "Hook",
     "HookDeliveries",
     "HookDelivery",

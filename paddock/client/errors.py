@@ -1,7 +1,10 @@
 """The client's errors: refusals by their code, and everything else that is not an answer."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paddock.contract.commands import CommandResult
 
 
 class PaddockError(Exception):
@@ -54,6 +57,22 @@ class OutputLostError(PaddockError):
     def __init__(self, offset: int, missing: int) -> None:
         self.offset = offset
         super().__init__(f"{missing} bytes of the output before byte {offset} are not kept")
+
+
+class GitError(PaddockError):
+    """Git failed in the sandbox, or the sandbox has none.
+
+    Attributes:
+        what: what failed, as one line.
+        remedy: what to do about it; None: nobody knows.
+        result: the result of git's command.
+    """
+
+    def __init__(self, what: str, remedy: str | None, result: "CommandResult") -> None:
+        self.what = what
+        self.remedy = remedy
+        self.result = result
+        super().__init__(what if remedy is None else f"{what}; {remedy}")
 
 
 class LimitError(PaddockError):

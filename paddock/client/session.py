@@ -15,6 +15,7 @@ from paddock.client.egress import Egress
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Link, Sync, method, stream
 from paddock.client.files import Files
+from paddock.client.git import Git
 from paddock.client.mcp import Mcp
 from paddock.client.memory import SessionMemory
 from paddock.client.ports import Ports
@@ -61,6 +62,7 @@ class Session(SessionCommands[F], SessionCode[F], SessionRuns[F], SessionSpawnin
         self._path = session_path(info.id)
         self._closed = False
         self.files: Files[F] = Files(link, self._path)
+        self.git: Git[F] = Git(link, self._path)
         self.processes: Processes[F] = Processes(link, self._path)
         self.code_contexts: CodeContexts[F] = CodeContexts(link, self._path)
         self.egress: Egress[F] = Egress(link, self._path)

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import math
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -99,6 +100,8 @@ class Transport:
         **options: Any,
     ) -> dict[str, Any]:
         """The JSON object of a success, or of a failure with one of `statuses`."""
+        if timeout is not None and not math.isfinite(timeout):
+            raise errors.ArgumentError(f"a time-out is a finite number of seconds, not {timeout}")
         limit = aiohttp.ClientTimeout(
             total=timeout or self.options.timeout, sock_connect=_CONNECT_SECONDS
         )

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from paddock import (
+    ArgumentError,
     CapacityExhaustedError,
     ConnectionLostError,
     InternalServerError,
@@ -239,3 +240,12 @@ async def test_a_stream_that_is_none() -> None:
     async with answering(always(200, {})) as url, Paddock(url, "key") as paddock:
         with pytest.raises(NotPaddockError):
             await anext(paddock.events(after=0))
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+async def test_a_time_out_is_finite(api: Api, number: float) -> None:
+    await api.session(id="box", permission_level="high")
+    async with Paddock(str(api.server.make_url("/")), ADMIN_KEY) as paddock:
+        session = await paddock.sessions.get("box")
+        with pytest.raises(ArgumentError, match="finite"):
+            await session.run_code("1", timeout=number)

@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Locator, Page, Route, expect
 from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.settings.operator_models import OperatorModel
+from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from orchestrator.work.approvals.approvals import Line
 from tests.support.accessibility import violations
@@ -333,37 +334,77 @@ async def sent_level(tab: Tab) -> str | None:
     return sent.get("permission_level")
 
 
-async def test_the_level_is_chosen_kept_and_sent(
+async def test_the_level_is_chosen_and_kept(
     admin: Console, served: ServedPlane, model: ModelServer
 ) -> None:
     tab = await tab_of(admin, served)
     dialog = tab.dialog
-    assert await sent_level(tab) == "low"
+    assert await sent_level(tab) is None
     # A higher one is confirmed.
     await tab.choose("medium")
     await dialog.get_by_role("button", name="Cancel").click()
     await expect(tab.level).to_have_value("low")
     await tab.choose("medium")
     await dialog.get_by_role("button", name="Raise").click()
+    await until(lambda: tab.session.level.name == "medium")
     await expect(tab.level).to_be_enabled(timeout=PATIENCE_MS)
     await expect(tab.level).to_have_value("medium")
-    assert tab.session.level.name == "medium"
-    kept = "JSON.parse(localStorage.getItem('paddock.levels'))"
-    assert await tab.page.evaluate(kept) == [[tab.session.id, "medium"]]
-    assert await sent_level(tab) == "medium"
+    await expect(tab.button("Change to medium")).to_have_count(0)
+    kept = "localStorage.getItem('paddock.levels')"
+    chosen = f'[["{tab.session.id}","medium"]]'
+    await tab.page.wait_for_function(f"{kept} === '{chosen}'")
+    assert await sent_level(tab) is None
     # What was lowered elsewhere is not raised by what this browser has kept, unless it is asked to.
     await served.plane.sessions.changes.set_level(TESTER, tab.session, "low", {})
     await expect(tab.level).to_have_value("low", timeout=PATIENCE_MS)
-    assert await sent_level(tab) == "low"
+    assert await sent_level(tab) is None
     await tab.console.reload()
     offer = tab.button("Change to medium")
     await expect(offer).to_be_visible(timeout=PATIENCE_MS)
     assert tab.session.level.name == "low"
     await offer.click()
     await dialog.get_by_role("button", name="Raise").click()
+    await until(lambda: tab.session.level.name == "medium")
     await expect(offer).to_have_count(0, timeout=PATIENCE_MS)
     await expect(tab.level).to_be_enabled(timeout=PATIENCE_MS)
+
+
+async def test_a_run_from_a_page_that_knows_an_older_level_ends_nothing(
+    admin: Console, served: ServedPlane, model: ModelServer
+) -> None:
+    tab = await tab_of(admin, served, permission_level="medium")
+
+    async def older(route: Route) -> None:
+        response = await route.fetch()
+        known = {**await response.json(), "permission_level": "medium"}
+        await route.fulfill(response=response, json=known)
+
+    await tab.page.route(f"**/api/sessions/{tab.session.id}", older)
+    await served.plane.sessions.changes.set_level(TESTER, tab.session, "high", {})
+    follow = ExecRequest(argv=["tail", "-f", "log"], background=True)
+    command = await served.plane.executions.start(TESTER, tab.session, follow)
+    assert await sent_level(tab) is None
+    await expect(tab.level).to_have_value("medium")
+    assert tab.session.level.name == "high"
+    assert not command.ended
+
+
+async def test_what_begins_while_a_person_is_asked_is_asked_about_again(
+    admin: Console, served: ServedPlane, model: ModelServer
+) -> None:
+    tab = await tab_of(admin, served, permission_level="medium")
+    await tab.choose("high")
+    await expect(tab.dialog).to_contain_text("Nothing runs in it now", timeout=PATIENCE_MS)
+    follow = ExecRequest(argv=["tail", "-f", "log"], background=True)
+    await served.plane.executions.start(TESTER, tab.session, follow)
+    raise_it = tab.dialog.get_by_role("button", name="Raise")
+    await raise_it.click()
+    await expect(tab.dialog.locator("li")).to_have_text(["command tail -f log"])
+    await expect(tab.dialog.get_by_role("alert")).to_contain_text("More has begun")
     assert tab.session.level.name == "medium"
+    await raise_it.click()
+    await expect(tab.level).to_have_value("high", timeout=PATIENCE_MS)
+    await until(lambda: tab.session.level.name == "high")
 
 
 async def test_a_level_change_names_what_it_ends(

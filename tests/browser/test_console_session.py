@@ -29,7 +29,7 @@ TITLES = (
 # The same without blanks, as an address may have it.
 IMAGE = "<img/src=x/onerror=window.planted=1>"
 # More than any page has of links, buttons and fields.
-MOST_STOPS = 200
+MOST_STOPS = 400
 # Notes that the focus was on no element when a key was pressed.
 TELL_WHEN_LEFT = """() => {
   window.left = false;
@@ -130,6 +130,31 @@ async def test_files_go_in_and_out(console: Console, box: Box) -> None:
         0, timeout=PATIENCE_MS
     )
     assert [path for path in await box.paths() if path.startswith("made")] == ["made"]
+
+
+async def test_files_that_a_command_changes_are_shown_as_they_are(
+    console: Console, control_plane: ControlPlane
+) -> None:
+    page = console.page
+    box = await Box.create(control_plane, "medium")
+    await box.write("watched/first.txt", b"before", parents=True)
+    await box.write("longer.txt", b"what a command has copied")
+    await console.go(f"sessions/{box.session.id}/files?path=watched%2Ffirst.txt")
+    await console.shows("before")
+    await expect(page.get_by_text("follows changes")).to_be_visible(timeout=PATIENCE_MS)
+    # The chosen file, a new one beside it, and one that goes.
+    await box.run(argv=["cp", "longer.txt", "watched/first.txt"])
+    await console.shows("what a command has copied")
+    await box.run(argv=["touch", "watched/second.txt"])
+    second = page.get_by_role("button", name="second.txt")
+    await expect(second).to_be_visible(timeout=PATIENCE_MS)
+    await box.run(argv=["rm", "watched/second.txt"])
+    await expect(second).to_have_count(0, timeout=PATIENCE_MS)
+    # What is open goes with its directory.
+    console.expected += ("404",)
+    await box.run(argv=["rm", "-r", "watched"])
+    await expect(page.get_by_role("button", name="watched")).to_have_count(0, timeout=PATIENCE_MS)
+    await expect(page.get_by_role("alert")).to_have_count(0)
 
 
 async def test_a_command_is_followed_and_signalled(console: Console, box: Box) -> None:
@@ -238,7 +263,7 @@ async def test_every_page_is_left_by_the_tab_key_and_fits_a_phone(
     page = console.page
     # Other tests look at the other pages, with more on them.
     looked_at = ("Terminals", "Shell", "Level and policy")
-    others = ("Processes", "Files", "Raw", "Activity")
+    others = ("Code", "Processes", "Files", "Raw", "Activity")
     await console.go(f"sessions/{box.session.id}")
     tabs = page.get_by_role("navigation", name="Parts of the session")
     for name in ("Turns", *looked_at, *others):
@@ -289,7 +314,7 @@ async def test_a_shell_is_used_left_and_found_again(
     assert "made" in await box.paths()
     # The keyboard gets out of it, and the page finds it again.
     await page.keyboard.press("Control+F6")
-    await expect(page.get_by_role("button", name="End")).to_be_focused()
+    await expect(page.get_by_role("button", name="End", exact=True)).to_be_focused()
     await page.keyboard.press("Shift+Tab")
     await console.reload()
     await expect(shell).to_contain_text(re.compile(r"\d+x\d+"), timeout=PATIENCE_MS)

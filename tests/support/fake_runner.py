@@ -8,7 +8,8 @@ from tests.support.fake_agent import Play, Print
 
 @dataclass
 class FakeRunner:
-    """Cells are lines: `print TEXT`, `value TEXT`, `raise TEXT`, `hang`, `die`, or `send BYTES`.
+    """Cells are lines: `print TEXT`, `value TEXT`, `show TYPE TEXT`, `raise TEXT`, `hang`, or
+    `send BYTES`.
 
     `hang` ends when it is interrupted, `deaf` never; `send` sends the bytes of its text.
     """
@@ -36,6 +37,9 @@ class FakeRunner:
             show("stdout", encode("out", data))
         elif word == "value":
             show("stdout", encode("part", data, "text/plain") + encode("result"))
+        elif word == "show":
+            kind, _, value = text.partition(" ")
+            show("stdout", encode("part", value.encode(), kind) + encode("result"))
         elif word == "raise":
             _raise(show, text)
         elif word == "send":

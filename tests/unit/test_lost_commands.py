@@ -30,7 +30,7 @@ class Record:
         if draft.operation == "command.exit":
             await self.answer
         self.written.append(draft.operation)
-        return SimpleNamespace(seq=1, hash="x", event={"error": "lost"})
+        return SimpleNamespace(seq=1, hash="x", time="now", event={"error": "lost"})
 
 
 @pytest.fixture

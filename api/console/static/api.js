@@ -9,8 +9,8 @@ const READS = 3;
 export class Problem extends Error {
   constructor(status, body) {
     super(body.detail || `The control plane answered ${status}.`);
-    const { code, rule, conflicts, refused } = body;
-    Object.assign(this, { status, code, rule, conflicts, refused, requestId: body.request_id });
+    const { code, rule, field, remedy, conflicts, refused } = body;
+    Object.assign(this, { status, code, rule, field, remedy, conflicts, refused, requestId: body.request_id });
   }
 }
 

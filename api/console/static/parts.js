@@ -64,7 +64,9 @@ export const Empty = ({ children }) => html`<p class="state">${children}</p>`;
 /** An error and what can be done about it. */
 export const Failure = ({ error, again }) => html`<div class="state failure" role="alert">
   <p>${error instanceof TypeError ? "The control plane does not answer." : html`<${Raw} text=${error.message} />`}</p>
+  ${error.field && html`<p>Field: <code><${Raw} text=${error.field} /></code></p>`}
   ${error.rule && html`<p>Rule: <code>${error.rule}</code></p>`}
+  ${error.remedy && html`<p><${Raw} text=${error.remedy} /></p>`}
   ${again && html`<button onClick=${again}>Try again</button>`}
 </div>`;
 

@@ -10,7 +10,7 @@ import typer
 
 from paddock.cli.connection import Connection, perhaps_remote, remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, Incarnation, JsonLines, SessionId, example, group
+from paddock.cli.options import AsJson, Incarnation, JsonLines, SessionId, example, finite, group
 from paddock.cli.output import (
     note,
     print_json,
@@ -250,6 +250,7 @@ async def archive(
         typer.Option(
             min=0.001,
             max=36_500,
+            callback=finite,
             metavar="DAYS",
             help="Archive sessions that ended more than DAYS ago.",
         ),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
-from paddock.cli.options import AsJson, SessionId, example, pairs
+from paddock.cli.options import AsJson, SessionId, example, finite, pairs
 from paddock.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ async def usage(
     paddock: "Paddock",
     session: SessionId,
     tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Tokens that were used.")] = 0,
-    cost: Annotated[float, typer.Option(min=0, metavar="DOLLARS", help="What they cost.")] = 0,
+    cost: Annotated[
+        float,
+        typer.Option(min=0, callback=finite, metavar="DOLLARS", help="What they cost."),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Report what your own calls of models used for a session, and show its budget.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.connection import remote
-from paddock.cli.options import AsJson, SessionId, example, group
+from paddock.cli.options import AsJson, SessionId, example, finite, group
 from paddock.cli.output import print_done, print_items, print_json, print_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _Language = Annotated[
 ]
 
 
-@app.command(epilog=example("paddock code run web-1 'x = 6; x * 7' --in sums"))
+@app.command(epilog=example("paddock code run web-1 'x = 6; x * 7'"))
 @remote
 async def run(
     paddock: "Paddock",
@@ -38,7 +38,8 @@ async def run(
         typer.Option("--in", metavar="NAME", help="The context; by default the language's own."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Until it is interrupted.")
+        float | None,
+        typer.Option(callback=finite, metavar="SECONDS", help="Until it is interrupted."),
     ] = None,
     png: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the last picture there.")

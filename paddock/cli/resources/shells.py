@@ -14,6 +14,7 @@ from paddock.cli.options import (
     Variables,
     WorkingDirectory,
     example,
+    finite,
     group,
     pairs,
 )
@@ -30,7 +31,9 @@ _Name = Annotated[
 ]
 _Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", help="Then the command is interrupted."),
+    typer.Option(
+        "--timeout", callback=finite, metavar="SECONDS", help="Then the command is interrupted."
+    ),
 ]
 _Expect = Annotated[
     str | None,

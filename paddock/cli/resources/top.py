@@ -8,7 +8,7 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.description import words
-from paddock.cli.options import AsJson, example
+from paddock.cli.options import AsJson, example, finite
 from paddock.cli.output import Cell, live_tables, print_json, print_table, seconds, size
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ async def top(
         typer.Argument(metavar="SESSION", help="Its processes; by default all live sessions."),
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="The time between two looks.")
+        float,
+        typer.Option(
+            min=0.1, callback=finite, metavar="SECONDS", help="The time between two looks."
+        ),
     ] = 2.0,
     count: Annotated[
         int | None,

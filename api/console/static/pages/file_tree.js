@@ -9,6 +9,14 @@ import { nameOf } from "./file_view.js";
 const ROOT = ".";
 const byKind = (a, b) => (b.type === "directory") - (a.type === "directory") || a.path.localeCompare(b.path);
 
+function without(state, path) {
+  const listed = new Map(state.listed);
+  const open = new Set(state.open);
+  listed.delete(path);
+  open.delete(path);
+  return { ...state, listed, open };
+}
+
 /** The directories that were listed, and which of them are open. */
 export function useTree(session) {
   const [state, setState] = useState({ listed: new Map(), open: new Set([ROOT]), loads: 0 });
@@ -19,7 +27,9 @@ export function useTree(session) {
         list.items.sort(byKind);
         setState((now) => ({ ...now, error: null, loads: now.loads + 1, listed: new Map(now.listed).set(path, list) }));
       } catch (error) {
-        setState((now) => ({ ...now, error }));
+        // A directory that is open, and was removed meanwhile, is in no list any more.
+        if (error.status === 404 && path !== ROOT) setState((now) => without(now, path));
+        else setState((now) => ({ ...now, error }));
       }
     }
   }
@@ -34,6 +44,8 @@ export function useTree(session) {
     isOpen: (path) => state.open.has(path),
     find: (path) => [...state.listed.values()].flatMap((list) => list.items).find((entry) => entry.path === path),
     reload: () => load([...state.open]),
+    /** Reads those of the directories again that are open. */
+    refresh: (directories) => load(directories.filter((path) => state.open.has(path))),
     /** Opens what leads to a path. */
     reveal: (path) => {
       const parts = (path ?? "").split("/").slice(0, -1);

@@ -1,6 +1,6 @@
 // The question before a change of a session's level: what the change ends, and what it permits.
 
-import { html } from "../vendor/preact.js";
+import { html, useRef, useState } from "../vendor/preact.js";
 import { get, ofSession, withQuery } from "../api.js";
 import { Confirm, Raw } from "../parts.js";
 import { bytes, seconds, words } from "../format.js";
@@ -37,14 +37,37 @@ export async function running(id) {
     ...turns.items.filter(({ status }) => status === "running").map(({ turn_number: turn }) => ({ key: `turn ${turn}`, kind: "turn", name: `${turn}` })),
     ...session.commands.filter(({ status }) => status === "running").map(({ command_id: key, argv }) => ({ key, kind: "command", name: words(argv) })),
     ...terminals.items.filter(({ ended_at: ended }) => !ended).map(({ id: key, kind, tool }) =>
-      ({ key, kind: kind === "shell" ? "shell" : "terminal", name: kind === "shell" ? "" : tool })),
+      ({ key, kind: kind === "shell" ? "shell" : "terminal", name: kind === tool ? "" : tool })),
   ];
 }
 
-/** Asks before a change that permits more, or ends something: `ends` is what `running` has found. */
-export function ConfirmLevel({ from, to, ends, onYes, onNo }) {
+/** What runs now, if that is more than what a person was asked about; or null. */
+async function more(id, ends) {
+  const known = new Set(ends.map(({ key }) => key));
+  const now = await running(id);
+  return now.some(({ key }) => !known.has(key)) ? now : null;
+}
+
+/**
+ * Asks before a change that permits more, or ends something: `ends` is what `running` has found. What has begun since
+ * then is asked about again.
+ */
+export function ConfirmLevel({ session, from, to, ends: first, onYes, onNo, onFailure }) {
+  const [{ ends, again }, setFound] = useState({ ends: first });
+  const looking = useRef(false);
   const rises = from && to.rank > from.rank;
-  return html`<${Confirm} title=${rises ? `Raise to ${to.name}?` : `Change to ${to.name}?`} yes=${rises ? "Raise" : "Change"} onYes=${onYes} onNo=${onNo}>
+  async function confirm() {
+    if (looking.current) return;
+    looking.current = true;
+    try {
+      const found = await more(session, ends);
+      if (found) setFound({ ends: found, again: true });
+      else onYes();
+    } catch (error) { onFailure(error); }
+    looking.current = false;
+  }
+  return html`<${Confirm} title=${rises ? `Raise to ${to.name}?` : `Change to ${to.name}?`} yes=${rises ? "Raise" : "Change"} onYes=${confirm} onNo=${onNo}>
+    ${again && html`<p class="rule" role="alert">More has begun since you were asked.</p>`}
     ${rises && html`<p>It will permit more:</p><dl>${gained(from, to).map(([of, before, after]) => html`<dt>${of}</dt><dd>${before} → <b>${after}</b></dd>`)}</dl>`}
     ${ends.length ? html`<p>The sandbox is replaced. This is ended:</p><ul class="ends">${ends.slice(0, MOST_NAMED).map(({ key, kind, name }) => html`<li key=${key}>${kind} <code><${Raw} text=${name} /></code></li>`)}
         ${ends.length > MOST_NAMED && html`<li>and ${ends.length - MOST_NAMED} more</li>`}</ul><p>The workspace stays.</p>`

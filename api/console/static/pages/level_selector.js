@@ -53,5 +53,6 @@ export function LevelSelector({ session, levels, onChanged }) {
       : session.status !== "active" ? "Only an active session's level can be changed."
       : credential().session ? "Only the host may change the level." : "A new sandbox is started, and what runs is ended."}</span></p>
     ${failed && html`<${Failure} error=${failed} />`}
-    ${asked && html`<${ConfirmLevel} from=${current} to=${asked.to} ends=${asked.ends} onYes=${() => change(asked.to.name)} onNo=${cancel} />`}`;
+    ${asked && html`<${ConfirmLevel} session=${session.id} from=${current} to=${asked.to} ends=${asked.ends} onYes=${() => change(asked.to.name)} onNo=${cancel}
+      onFailure=${(error) => { setAsked(null); setFailed(error); }} />`}`;
 }

@@ -1,10 +1,11 @@
 // All sessions, the host, what was denied most, what waits for a person, and the latest ends.
 
-import { html } from "../vendor/preact.js";
+import { html, useState } from "../vendor/preact.js";
 import { Meter, Sparkline } from "../charts.js";
 import { useLive } from "../live.js";
 import { Badge, Empty, Failure, Loading, Raw, StatusBadge, Time } from "../parts.js";
 import { bytes, number, percent } from "../format.js";
+import { NewSession } from "./new_session.js";
 import { LiveSessions, link } from "./overview_sessions.js";
 import { subject } from "./session_event.js";
 
@@ -67,13 +68,15 @@ const Panel = ({ title, children }) => html`<section class="card panel" aria-lab
 
 export function Overview({ live, query }) {
   useLive(live);
+  const [creating, setCreating] = useState(false);
   if (live.error && !live.loaded) return html`<${Failure} error=${live.error} again=${() => location.reload()} />`;
   if (!live.loaded) return html`<${Loading} what="sessions" />`;
   const all = [...live.sessions.values()];
   const sessions = all.filter((session) => LIVE.includes(session.status));
   const ended = all.filter((session) => !LIVE.includes(session.status))
     .sort((a, b) => b.termination.terminated_at.localeCompare(a.termination.terminated_at));
-  return html`<h1>Sessions</h1><${Tiles} live=${live} sessions=${sessions} />
+  return html`<div class="head"><h1>Sessions</h1><button class="primary" onClick=${() => setCreating(true)}>New session</button></div>
+    ${creating && html`<${NewSession} onClose=${() => setCreating(false)} />`}<${Tiles} live=${live} sessions=${sessions} />
     <${LiveSessions} sessions=${sessions} usage=${live.usage} query=${query} />
     <div class="panels"><${Panel} title="Denied most"><${Denied} groups=${live.denials.values()} /><//>
       <${Panel} title="Waiting for approval"><${Pending} pending=${live.pending} /><//>

@@ -109,5 +109,5 @@ export function LiveSessions({ sessions, usage, query }) {
         <button class="sort" onClick=${() => sort(column)}>${column.title}</button></th>`)}</tr></thead>
       <tbody>${nested(shown).map(([session, depth]) => html`<${Row} key=${`${session.id} ${session.incarnation}`} session=${session} used=${usage.of(session)} depth=${depth} />`)}</tbody></table></div>`
       : html`<${Empty}>${sessions.length ? "No session matches. Change the filter."
-        : html`No session is live. Start one: <code>paddock run -- ls</code>`}<//>`}</section>`;
+        : html`No session is live. Begin one with <b>New session</b>, or with <code>paddock run -- ls</code>`}<//>`}</section>`;
 }

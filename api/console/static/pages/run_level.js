@@ -1,4 +1,4 @@
-// The permission level above a session's runs: each run is sent with the level that is chosen here.
+// The permission level above a session's runs. Runs are sent without one, so none changes it: a change ends what runs.
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
@@ -28,16 +28,12 @@ export function fixed(session, levels) {
   return null;
 }
 
-/** The level that goes with a run: the one that is shown, if the caller may give it. */
-export const levelOfRun = (session, levels) =>
-  (!fixed(session, levels) && levels.find(({ name }) => name === session.permission_level)?.allowed ? session.permission_level : undefined);
-
 /** Levels above what the key may give can't be chosen; the hint below gives the reason. */
 function Hint({ session, levels, busy, reason }) {
   const above = levels.filter(({ allowed }) => !allowed).map(({ name }) => name);
   if (busy) return `Changing to ${busy}: a new sandbox starts.`;
   if (reason) return reason;
-  return above.length ? `Above the max_level of your key: ${above.join(", ")}.` : "Goes with each run.";
+  return above.length ? `Above the max_level of your key: ${above.join(", ")}.` : "Runs keep it.";
 }
 
 /** A level is chosen, and then changed to by a button. `onChanged` is called after a change. */
@@ -80,5 +76,6 @@ export function RunLevel({ session, levels, onChanged }) {
     <p class="hint" id="run-level-hint"><${Hint} session=${session} levels=${levels} busy=${busy} reason=${reason} /></p>
     ${offered && html`<p class="hint">It was ${before} here, and was changed elsewhere. <button class="plain link" onClick=${() => ask(before)}>Change to ${before}</button></p>`}
     ${failed && html`<${Failure} error=${failed} />`}
-    ${asked && html`<${ConfirmLevel} from=${named(now)} to=${asked.to} ends=${asked.ends} onYes=${() => change(asked.to.name)} onNo=${cancel} />`}</div>`;
+    ${asked && html`<${ConfirmLevel} session=${id} from=${named(now)} to=${asked.to} ends=${asked.ends} onYes=${() => change(asked.to.name)} onNo=${cancel}
+      onFailure=${(error) => { setAsked(null); setFailed(error); }} />`}</div>`;
 }

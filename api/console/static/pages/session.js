@@ -8,15 +8,17 @@ import { link } from "./overview_sessions.js";
 import { useSession } from "./session_record.js";
 import { Source } from "./file_view.js";
 import { Activity } from "./session_activity.js";
+import { Code } from "./session_code.js";
 import { Files } from "./session_files.js";
 import { LevelAndPolicy } from "./session_level.js";
 import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
 import { SessionRun } from "./session_run.js";
+import { Ends, TimeDialog } from "./session_time.js";
 import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
-  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"],
+  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"], ["code", "Code"],
   ["files", "Files"], ["level", "Level and policy"], ["raw", "Raw"],
 ];
 
@@ -27,7 +29,7 @@ const MOST_CHILDREN = 20;
 
 const live = (session) => ["active", "paused"].includes(session.status);
 
-function Actions({ session }) {
+function Actions({ session, refresh }) {
   const [asking, setAsking] = useState(null);
   const [error, setError] = useState(null);
   const act = async (method, ...rest) => {
@@ -41,10 +43,12 @@ function Actions({ session }) {
       ? html`<button onClick=${() => act("POST", "pause")}>Pause</button>`
       : html`<button onClick=${() => act("POST", "resume")}>Resume</button>`}
     <button onClick=${() => act("POST", "interrupt")}>Interrupt</button>
+    <button onClick=${() => setAsking("time")}>Extend time</button>
     <button onClick=${() => setAsking("complete")}>Complete</button>
     <button class="danger" onClick=${() => setAsking("abort")}>Abort</button></p>
     ${error && html`<${Failure} error=${error} />`}
-    ${asking && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
+    ${asking === "time" && html`<${TimeDialog} session=${session} onChanged=${refresh} onClose=${() => setAsking(null)} />`}
+    ${asking && asking !== "time" && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
       onYes=${() => act("POST", asking)} onNo=${() => setAsking(null)}>
       <p>Everything that runs is ended, and its sandbox is removed. The workspace and the record stay.</p><//>`}`;
 }
@@ -73,7 +77,7 @@ const Family = ({ session: { parent, children = [] } }) => html`${parent && html
     children.length > MOST_CHILDREN && ` and ${children.length - MOST_CHILDREN} more`}</span>`}`;
 
 /** `brief` leaves room for the page. */
-function Head({ session, state, brief }) {
+function Head({ session, state, brief, refresh }) {
   const labels = Object.entries(session.labels);
   return html`<section class="card session-head"><div class="session-title"><div>
       <h1><${Raw} text=${session.id} /></h1>
@@ -81,10 +85,10 @@ function Head({ session, state, brief }) {
         <${Badge} kind=${`level-${session.permission_level}`}>${session.permission_level}<//>
         <${Badge}>policy ${session.policy.name ?? "of its own"}<//>
         ${state === "reconnecting" && html`<span class="connection" role="status">reconnecting</span>`}</p></div>
-      <${Actions} session=${session} /></div>
+      <${Actions} session=${session} refresh=${refresh} /></div>
     <p class="facts hint"><${Family} session=${session} /><span>owner <b>${session.owner}</b></span> <span>created <${Time} at=${session.created_at} /></span>
       ${session.termination ? html`<span>ended <${Time} at=${session.termination.terminated_at} />: <b>${session.termination.rationale_code}</b></span>`
-        : html`<span>last used <${Time} at=${session.last_activity_at} /></span>`}
+        : html`<span>last used <${Time} at=${session.last_activity_at} /></span> <${Ends} session=${session} />`}
       ${labels.map(([name, value]) => html`<span key=${name}><${Raw} text=${name} />: <b><${Raw} text=${value} /></b></span>`)}</p>
     ${live(session) && !brief && html`<${Figures} session=${session} />`}</section>`;
 }
@@ -107,6 +111,7 @@ function Tab({ tab, found, query }) {
   if (tab === "processes") return html`<${Processes} session=${session} query=${query} />`;
   if (tab === "terminals") return html`<${Later} key=${tab} load=${terminals} session=${session} query=${query} />`;
   if (tab === "shell") return html`<${Later} key=${tab} load=${shell} session=${session} query=${query} />`;
+  if (tab === "code") return html`<${Code} session=${session} />`;
   if (tab === "files") return html`<${Files} found=${found} query=${query} />`;
   if (tab === "level") return html`<${LevelAndPolicy} session=${session} reload=${found.refresh} />`;
   if (tab === "raw") return html`<${Source} text=${JSON.stringify(session, null, 2)} path=${`${session.id}.json`} />`;
@@ -117,7 +122,7 @@ export function Session({ live: all, id, tab = "activity", query }) {
   const found = useSession(id, all);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
-  return html`<${Head} session=${session} state=${found.state} brief=${["run", "shell"].includes(tab)} />
+  return html`<${Head} session=${session} state=${found.state} refresh=${found.refresh} brief=${["run", "shell"].includes(tab)} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
     <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>

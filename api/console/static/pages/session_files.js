@@ -1,19 +1,17 @@
 // A session's workspace: its files are shown, downloaded and uploaded.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { ofSession, request, send, withQuery } from "../api.js";
+import { ofSession, send, withQuery } from "../api.js";
 import { Confirm, Empty, Failure, Loading, Raw, Time } from "../parts.js";
 import { bytes } from "../format.js";
+import { ROOT, droppedFiles, join, upload } from "./uploads.js";
 import { View, nameOf, opened } from "./file_view.js";
+import { useWatch } from "./file_watch.js";
 import { Ask, Tree, useTree } from "./file_tree.js";
 
-const ROOT = ".";
 const CHANGES = new Set(["file.write", "file.delete", "file.move", "file.mkdir", "command.exit"]);
 
 const parent = (path) => path.split("/").slice(0, -1).join("/") || ROOT;
-const join = (directory, name) => (directory === ROOT ? name : `${directory}/${name}`);
-
-const holdsDirectory = ({ items }) => [...items].some((item) => item.webkitGetAsEntry?.()?.isDirectory);
 
 async function download(session, path) {
   const link = document.createElement("a");
@@ -37,9 +35,8 @@ function useWork(session, tree, choose) {
   }
   return {
     failed, busy, fail: setFailed,
-    put: (directory, files) => act(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}`, async () => {
-      for (const file of files) await request("PUT", at(join(directory, file.name)), { body: file });
-    }, [directory]),
+    put: (directory, files) => act(`Uploading ${files.length === 1 ? files[0].name : `${files.length} files`}`,
+      () => upload(session, directory, files), [directory]),
     remove: (path) => act(`Deleting ${path}`, async () => { await send("DELETE", at(path)); choose(null); }, [parent(path)]),
     move: (source, destination) => act(`Renaming ${source}`, async () => {
       await send("POST", ofSession(session, "files", "move"), { source, destination });
@@ -99,9 +96,11 @@ export function Files({ found, query }) {
   const entry = tree.find(path);
   const directory = !entry ? ROOT : entry.type === "directory" ? path : parent(path);
   useEffect(() => { tree.reveal(path); }, [session.id]);
-  // Reading is recorded, too, so the page only says that something has changed, and reads again when asked.
+  const follows = useWatch(session.id, session.status === "active", (directories) => (directories ? tree.refresh(directories) : tree.reload()));
+  // Reading is recorded, too: without a watch, the page only says that something has changed, and reads again when asked.
   const changed = found.events.find((event) => CHANGES.has(event.operation))?.seq ?? 0;
   useEffect(() => { looked.current = Math.max(changed, session.telemetry.events_emitted); }, [tree.loads]);
+  const stale = !follows && changed > looked.current;
   const put = (into, files) => {
     const there = [...files].map((file) => file.name).filter((name) => tree.find(join(into, name)));
     if (there.length) ask({ replace: there, directory: into, files: [...files] });
@@ -109,17 +108,17 @@ export function Files({ found, query }) {
   };
   const drop = (event, into) => {
     event.preventDefault(); event.stopPropagation(); setOver(false);
-    if (holdsDirectory(event.dataTransfer)) work.fail(new Error("A directory can't be dropped: drop the files that are in it."));
-    else put(into, event.dataTransfer.files);
+    try { put(into, droppedFiles(event.dataTransfer)); } catch (error) { work.fail(error); }
   };
   return html`<div class="files ${over ? "over" : ""}" onDragOver=${(event) => { event.preventDefault(); setOver(true); }}
       onDragLeave=${() => setOver(false)} onDrop=${(event) => drop(event, directory)}>
     <div class="actions file-tools">
       <label class="upload">Upload <input type="file" multiple onChange=${(event) => put(directory, event.target.files)} /></label>
       <button onClick=${() => ask({ folder: true })}>New folder</button>
-      <button class=${changed > looked.current ? "stale" : ""} onClick=${tree.reload}>Refresh</button>
-      <span class="hint" role="status">${work.busy ?? (changed > looked.current ? "the workspace may have changed"
-        : html`into <code>/workspace${directory === ROOT ? "" : html`/<${Raw} text=${directory} />`}</code>, or drop files here`)}</span></div>
+      <button class=${stale ? "stale" : ""} onClick=${tree.reload}>Refresh</button>
+      <span class="hint" role="status">${work.busy ?? (stale ? "the workspace may have changed"
+        : html`into <code>/workspace${directory === ROOT ? "" : html`/<${Raw} text=${directory} />`}</code>, or drop files here`)}</span>
+      ${follows && html`<span class="connection live">follows changes</span>`}</div>
     ${(work.failed || tree.error) && html`<${Failure} error=${work.failed ?? tree.error} again=${tree.error && tree.reload} />`}
     <div class="file-panes">
       <nav class="card tree" aria-label="workspace">${tree.at(ROOT) ? html`<${Tree} tree=${tree} chosen=${path} onChoose=${choose} onDrop=${drop} />`

@@ -6,7 +6,7 @@ import { Empty, Failure, Loading, useLoaded } from "../parts.js";
 import { useLive } from "../live.js";
 import { ApprovalCard } from "./approval_card.js";
 import { Conversation } from "./run_conversation.js";
-import { RunLevel, fixed, levelOfRun } from "./run_level.js";
+import { RunLevel, fixed } from "./run_level.js";
 import { own } from "./run_thread.js";
 import { End, Run, Waiting } from "./run_view.js";
 import { operationsIn } from "./turn_view.js";
@@ -107,7 +107,7 @@ function Conversing({ found, levels, models }) {
   const names = models.map(({ name }) => name);
   const most = Number(ticks);
   const usable = Number.isInteger(most) && most >= 1 && most <= MOST_TICKS;
-  const members = { model: model || names[0], max_ticks: most, permission_level: levelOfRun(session, levels) };
+  const members = { model: model || names[0], max_ticks: most };
   const { failed, refused } = conversation;
   return html`<section class="card run-head"><${RunLevel} session=${session} levels=${levels} onChanged=${found.refresh} />
       ${names.length > 0 && html`<label>Model <select value=${model || names[0]} onChange=${(event) => setModel(event.target.value)}>

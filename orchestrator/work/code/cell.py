@@ -15,6 +15,9 @@ from sandbox_agent.decide.code_frames import CodeFrame, CodeFrameError
 
 # The most pieces of output and values; what is printed beyond them is left out.
 _MOST_EVENTS = 10_000
+# No runner of ours sends as much for a cell: frames, and their bytes.
+_MOST_FRAMES = code_frames.MOST_PRINTED_BYTES + 10_000
+_MOST_FRAME_BYTES = 2 * code_frames.MOST_CELL_BYTES
 _STREAMS = {"out": "stdout", "err": "stderr"}
 _BINARY = frozenset({"image/png", "image/jpeg", "application/pdf"})
 _JSON = frozenset({"application/json", code_frames.TABLE_TYPE, code_frames.CHART_TYPE})
@@ -94,6 +97,8 @@ class Cell:
     execution_count: int = 0
     _parts: list[CodeFrame] = field(default_factory=list)
     _pending_bytes: int = 0
+    _taken_frames: int = 0
+    _taken_bytes: int = 0
     _decoders: dict[str, Any] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -136,6 +141,10 @@ class Cell:
 
         Raises: CodeFrameError for one that does not belong here.
         """
+        self._taken_frames += 1
+        self._taken_bytes += len(frame.data)
+        if self._taken_frames > _MOST_FRAMES or self._taken_bytes > _MOST_FRAME_BYTES:
+            raise CodeFrameError("there are more frames than a cell can have")
         if frame.kind in _STREAMS:
             self.print(_STREAMS[frame.kind], frame.data)
         elif frame.kind == "part":

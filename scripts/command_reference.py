@@ -30,6 +30,8 @@ _NOTES = {
     "paddock git diff": "<!-- exit: 1 -->\n",
     "paddock git commit": "<!-- exit: 1 -->\n",
     "paddock git push": "<!-- exit: 1 -->\n",
+    # No command runs in the examples' shell.
+    "paddock shells input": "<!-- exit: 1 -->\n",
     "paddock attach": "<!-- exit: 5 -->\n",
     "paddock output": "<!-- exit: 5 -->\n",
     "paddock logs": "<!-- exit: 5 -->\n",

@@ -151,7 +151,7 @@ async def test_a_hundred_sessions_are_sorted_filtered_and_drawn_only_where_they_
 
     monkeypatch.setattr(served.plane.usage._node, "gauge", gauge)
     await served.plane.usage.sample()
-    await page.reload()
+    await admin.reload()
     await page.get_by_role("button", name="Memory").click(timeout=PATIENCE_MS)
     await expect(rows.first).to_contain_text("100 MiB", timeout=PATIENCE_MS)
     await expect(rows.last).to_contain_text("many-000")
@@ -349,7 +349,7 @@ async def test_every_page_is_left_by_keyboard_and_what_it_computes_is_right(
     admin: Console,
 ) -> None:
     page = admin.page
-    await page.reload()
+    await admin.reload()
     await expect(page.locator("h1")).to_be_visible(timeout=PATIENCE_MS)
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")

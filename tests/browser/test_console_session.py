@@ -445,7 +445,7 @@ async def test_proposals_are_reviewed_committed_and_rolled_back(
     assert (staging.workspace / "app.py").read_bytes() == b"by others\n"
     # Only a key commits.
     await page.evaluate(AS_A_HANDLE, staging.session.id)
-    await page.reload()
+    await console.reload()
     await console.shows("only a key may commit")
     await expect(page.get_by_role("button", name="Commit")).to_have_count(0)
     await expect(page.get_by_role("checkbox")).to_have_count(0)

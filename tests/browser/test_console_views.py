@@ -87,7 +87,7 @@ async def test_what_was_denied_most_has_its_host(console: Console) -> None:
 
 async def test_a_plot_of_one_sample_has_times_of_now(console: Console) -> None:
     await console.page.add_init_script(NOTE_TEXT)
-    await console.page.reload()
+    await console.open()
     await answered(console, "**/api/usage*", USAGE)
     await sign_in(console)
     began = datetime.now().astimezone()

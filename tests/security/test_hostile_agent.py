@@ -550,7 +550,7 @@ async def test_a_long_text_of_commas_is_read(host: Host) -> None:
 
 @attempt("… it sends more than it was asked for", layer="control plane")
 @pytest.mark.parametrize(
-    ("asked", "size"), [(None, 200_000), ("stats", 200_000), ("output", 600_000)]
+    ("asked", "size"), [(None, 200_000), ("stats", 200_000), ("output", 900_000)]
 )
 async def test_a_frame_is_as_large_as_what_it_may_be(
     host: Host, asked: str | None, size: int, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,8 @@
 """An engine that is stopped and started again, as an upgrade does, under live sessions."""
 
+import gc
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -19,6 +20,13 @@ from tests.support.until import until
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def left_sockets_are_collected() -> Iterator[None]:
+    """They are collected here, where they are ignored, and not in the midst of a later test."""
+    yield
+    gc.collect()
 
 
 @asynccontextmanager

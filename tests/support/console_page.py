@@ -81,5 +81,7 @@ async def opened(browser: Browser, address: str) -> AsyncIterator[Console]:
     page.on("console", lambda said: console.complain(said.text))
     await console.open()
     yield console
+    # Requests that a test answers itself may be on their way still.
+    await page.unroute_all(behavior="ignoreErrors")
     assert console.complaints == [], console.complaints
     await context.close()

@@ -13,6 +13,8 @@ from tests.support.previews import Previews, previews
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+# It has no icon for the browser to ask for, at a time of its own.
+_PAGE = b'<!doctype html><title>page</title><link rel="icon" href="data:,"><p>page</p>'
 # Each member is a value, or the name of the error.
 _TRIES = """async ({other, worker}) => {
   const element = (name, source) => new Promise((resolve) => {
@@ -68,7 +70,7 @@ async def shown(control_plane: ControlPlane) -> AsyncIterator[Previews]:
 async def port_of(control_plane: ControlPlane, shown: Previews) -> OpenBox:
     box = await Box.create(control_plane, "high")
     for name, data in (
-        ("index.html", b"<!doctype html><title>page</title><p>page</p>"),
+        ("index.html", _PAGE),
         ("data.json", b'{"answer": 42}'),
         ("script.js", b"window.taken = true;"),
         ("worker.js", b"self.addEventListener('install', () => {});"),

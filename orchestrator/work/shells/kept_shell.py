@@ -139,15 +139,14 @@ class KeptShell(Shell):
         finally:
             run.sent.set()
 
-    async def interrupt(self, run: ShellRun, *, kill: bool = False) -> bool:
-        """Interrupts a command, or kills its foreground; False if that is the shell itself.
+    async def interrupt(self, run: ShellRun, *, kill: bool = False) -> None:
+        """Interrupts a command, or kills its foreground unless that is the shell itself.
 
         Raises: ConflictError if it has ended.
         """
         await run.sent.wait()
         params = {"terminal_id": self.id, "number": run.number, "kill": kill}
-        answer = await self._agent.request("pty.interrupt", params)
-        return answer.get("reached") is True
+        await self._agent.request("pty.interrupt", params)
 
     async def record_command(self, text: str) -> None:
         """Records a command as typed. Raises: EvidenceError."""

@@ -216,10 +216,10 @@ class ShellRuns:
     async def _stop(self, live: OpenTerminal, shell: KeptShell, run: ShellRun, reason: str) -> None:
         """Interrupts a command, then kills its foreground, then ends the shell."""
         for kill, seconds in zip((False, True), _GRACE_SECONDS, strict=True):
-            # It may have just ended, or its agent does not answer.
+            # It may have just ended, or its agent does not answer. Where only the shell is left,
+            # it may be about to tell of the end.
             with suppress(PaddockError):
-                if not await shell.interrupt(run, kill=kill):
-                    break
+                await shell.interrupt(run, kill=kill)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await shell.ended(run)

@@ -74,8 +74,10 @@ T = TypeVar("T")
 
 # Per check, even on a busy machine. A hung file system or engine must not hang the doctor.
 _SECONDS = 20.0
-# Its helper container takes a second or two.
-_NETWORK_SECONDS = 60.0
+# Of one call to the engine.
+_ENGINE_SECONDS = 60.0
+# Its seven helper containers take a second or two each, but ten and more on a slow machine.
+_NETWORK_SECONDS = 240.0
 _SLOW = "it does not answer in time: check the kernel's log for a hung disk or engine"
 
 
@@ -94,7 +96,7 @@ async def run_checks(
         # A separate instance, so the tests do not touch what the control plane uses.
         secrets.token_hex(4),
         host=settings.docker_host,
-        timeout=min(settings.engine_timeout, _NETWORK_SECONDS),
+        timeout=min(settings.engine_timeout, _ENGINE_SECONDS),
         threads=2,
         resolvers=settings.resolvers,
     )
@@ -189,7 +191,7 @@ async def _inside(settings: Settings, engine: Engine) -> Kernel | None:
     """None if it can't be examined: the engine's check gives the reason, and so do sessions."""
     try:
         looking = engine.kernel(settings.image, settings.runtime)
-        return await within(looking, _NETWORK_SECONDS, None)
+        return await within(looking, _ENGINE_SECONDS, None)
     except PaddockError:
         return None
 

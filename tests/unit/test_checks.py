@@ -95,6 +95,8 @@ def status(check: Check) -> str:
         (replace(INFO, userns_remap=True), "failure", "userns-remap"),
         (replace(INFO, podman=True, version="4.3.1"), "failure", "Podman is not supported"),
         (replace(INFO, selinux=True), "failure", "SELinux labels"),
+        (replace(INFO, seccomp=False), "failure", "without a system call filter"),
+        (replace(INFO, containerd_images=True), "ok", "cgroup 2, containerd image store"),
         (replace(INFO, unlimited=("memory", "pids")), "failure", "memory, pids"),
     ],
 )

@@ -18,7 +18,7 @@ import { Ends, TimeDialog } from "./session_time.js";
 import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
-  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"], ["code", "Code"],
+  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"], ["shells", "Named shells"], ["code", "Code"],
   ["files", "Files"], ["level", "Level and policy"], ["raw", "Raw"],
 ];
 
@@ -93,8 +93,9 @@ function Head({ session, state, brief, refresh }) {
     ${live(session) && !brief && html`<${Figures} session=${session} />`}</section>`;
 }
 
-// The code of terminals is large, so it is loaded when one is opened first.
+// Loaded when they are opened first: the code of terminals is large, and not every session has shells.
 const terminals = async () => (await import("./session_terminals.js")).Terminals;
+const namedShells = async () => (await import("./session_shells.js")).NamedShells;
 const shell = async () => (await import("./session_shell.js")).Shell;
 
 function Later({ load, ...members }) {
@@ -111,6 +112,7 @@ function Tab({ tab, found, query }) {
   if (tab === "processes") return html`<${Processes} session=${session} query=${query} />`;
   if (tab === "terminals") return html`<${Later} key=${tab} load=${terminals} session=${session} query=${query} />`;
   if (tab === "shell") return html`<${Later} key=${tab} load=${shell} session=${session} query=${query} />`;
+  if (tab === "shells") return html`<${Later} key=${tab} load=${namedShells} session=${session} query=${query} />`;
   if (tab === "code") return html`<${Code} session=${session} />`;
   if (tab === "files") return html`<${Files} found=${found} query=${query} />`;
   if (tab === "level") return html`<${LevelAndPolicy} session=${session} reload=${found.refresh} />`;

@@ -15,6 +15,7 @@ import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
 import { SessionRun } from "./session_run.js";
 import { Ends, TimeDialog } from "./session_time.js";
+import { TakeSnapshot } from "./snapshots.js";
 import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
@@ -44,11 +45,13 @@ function Actions({ session, refresh }) {
       : html`<button onClick=${() => act("POST", "resume")}>Resume</button>`}
     <button onClick=${() => act("POST", "interrupt")}>Interrupt</button>
     <button onClick=${() => setAsking("time")}>Extend time</button>
+    ${session.status === "active" && !session.consume && html`<button onClick=${() => setAsking("snapshot")}>Snapshot</button>`}
     <button onClick=${() => setAsking("complete")}>Complete</button>
     <button class="danger" onClick=${() => setAsking("abort")}>Abort</button></p>
     ${error && html`<${Failure} error=${error} />`}
     ${asking === "time" && html`<${TimeDialog} session=${session} onChanged=${refresh} onClose=${() => setAsking(null)} />`}
-    ${asking && asking !== "time" && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
+    ${asking === "snapshot" && html`<${TakeSnapshot} session=${session} onClose=${() => setAsking(null)} />`}
+    ${["complete", "abort"].includes(asking) && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
       onYes=${() => act("POST", asking)} onNo=${() => setAsking(null)}>
       <p>Everything that runs is ended, and its sandbox is removed. The workspace and the record stay.</p><//>`}`;
 }

@@ -127,7 +127,7 @@ export function Session({ live: all, id, tab = "activity", query }) {
   const found = useSession(id, all);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
-  return html`<${Head} session=${session} state=${found.state} refresh=${found.refresh} brief=${["run", "shell"].includes(tab)} />
+  return html`<${Head} session=${session} state=${found.state} refresh=${found.refresh} brief=${["run", "shell", "shells"].includes(tab)} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
     <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>

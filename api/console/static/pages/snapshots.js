@@ -46,7 +46,7 @@ export function TakeSnapshot({ session, onClose }) {
   return html`<${Dialog} title="Snapshot of ${session.id}" yes="Take and save" busy=${busy && "Taking the snapshot"} failed=${failed} done=${done} ready onYes=${take} onClose=${onClose}>
     <p>One file with the whole session: its turns, budget, policy and workspace, and what is staged. Another control plane restores it under the same id.
       Secrets, terminals and the output of commands are left out.</p>
-    <p class="hint">Nothing may run in the session. Its sandbox is removed, and it gets a new one at its next use. Keep the file as you keep the workspace: it contains all that the session could read.</p>
+    <p class="hint">Nothing may run in the session, and no terminal, shell or port may be open. Its sandbox is removed, and it gets a new one at its next use. Keep the file as you keep the workspace: it contains all that the session could read.</p>
     ${done && html`<p role="status">Saved as <code><${Raw} text=${session.id} />.tar</code>, ${bytes(done.size)}.${
       done.left.count > 0 && html` ${number(done.left.count)} files were left out, such as <code><${Raw} text=${done.left.names[0]} /></code>.`}</p>`}<//>`;
 }

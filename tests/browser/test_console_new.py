@@ -125,7 +125,13 @@ async def test_a_session_has_the_limits_and_the_budget_that_were_typed(
     limits, budget = session.limits, session.budget.view(datetime.now(UTC)).limits
     assert (limits.cpus, limits.memory_bytes, limits.pids) == (0.25, 64 * MIB, 20)
     assert (limits.workspace_bytes, limits.tmp_bytes) == (32 * MIB, 2 * MIB)
-    asked = {"time": 90, "cpu_seconds": 30, "commands": 7, "iterations": 2, "tokens": 5000}
+    asked: dict[str, float] = {
+        "time": 90,
+        "cpu_seconds": 30,
+        "commands": 7,
+        "iterations": 2,
+        "tokens": 5000,
+    }
     asked |= {"cost": 0.5, "output_bytes": MIB, "egress_bytes": 3 * MIB, "audit_bytes": MIB}
     assert dict(budget) == asked
 

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sandbox_agent.decide import ranges
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files import ranges
 from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, Entry
 from sandbox_agent.files.places import Place, open_in
 

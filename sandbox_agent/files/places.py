@@ -38,6 +38,22 @@ def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
     return fd
 
 
+def split(path: str) -> tuple[str, str]:
+    """The parent directory of `path` and the name in it. Raises: AgentError."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    if name in ("", ".", ".."):
+        raise AgentError(
+            "validation_error", f"path must name something inside the workspace: {path}"
+        )
+    return parent or ".", name
+
+
+def open_parent(place: Place, path: str) -> tuple[int, str]:
+    """Opens the parent of `path`; returns it and the name in it. Raises: AgentError, OSError."""
+    parent, name = split(path)
+    return open_in(place, parent, os.O_PATH | os.O_DIRECTORY), name
+
+
 class Places:
     """The places of one file worker; `anywhere` if its level allows any command.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files.patterns import Pattern
 from sandbox_agent.decide.globs import Globs
-from sandbox_agent.decide.patterns import Pattern
 from sandbox_agent.decide.protocol import MAX_FRAME_BYTES
 from sandbox_agent.files.listing import printable
 from sandbox_agent.files.places import Place, open_in

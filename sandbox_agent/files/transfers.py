@@ -20,6 +20,16 @@ from sandbox_agent.decide.protocol import (
 from sandbox_agent.enforce.reads.pack_files import Held
 from sandbox_agent.files import operations
 from sandbox_agent.files.file_helper import FileHelper
+from sandbox_agent.files.stream_requests import (
+    FACTS,
+    OPERATIONS,
+    READING,
+    error_of,
+    for_caller,
+    for_event,
+    for_record,
+    worker_params,
+)
 
 _MOST_HELPERS = 8
 _MOST_WATCHES = 4
@@ -28,18 +38,6 @@ _MOST_CHANGES = 500
 _LONGEST_WAIT_MS = 15_000
 # An idle stream is closed after this time, and an unfinished write is rolled back.
 _STREAM_IDLE_SECONDS = 60.0
-_OPERATIONS = {
-    **{"read": "file.read", "write": "file.write", "append": "file.write"},
-    **{"pack": "file.pack", "unpack": "file.unpack", "watch": "file.watch"},
-}
-_ARCHIVES = ("pack", "unpack")
-# The members that describe a file that is read.
-_FACTS = ("permissions", "modified", "version", "start", "length")
-# The streams that change nothing: their start is recorded, and not their end.
-_READING = ("read", "pack", "watch")
-# Seconds since the epoch.
-_LATEST_TIME = 2**40
-_FORMATS = ("tar", "zip")
 _GONE = AgentError("conflict", "the archive did not arrive completely")
 
 
@@ -132,7 +130,7 @@ class Transfers:
 
         def answered(answer: Message, _data: bytes) -> None:
             helper.close()
-            error = _error_of(answer)
+            error = error_of(answer)
             self._record(f"file.{method}", args, operations.result(answer), error)
             reply(error or answer)
 
@@ -149,7 +147,7 @@ class Transfers:
 
         def answered(answer: Message, _data: bytes) -> None:
             helper.close()
-            reply(_error_of(answer) or {"digests": answer.get("digests", [])})
+            reply(error_of(answer) or {"digests": answer.get("digests", [])})
 
         identities = [permitted.get(path, (0, 0)) if permitted else None for path in paths]
         request = {"method": "digest", "paths": paths, "identities": identities}
@@ -176,17 +174,17 @@ class Transfers:
     def open(self, params: Message, reply: Reply) -> None:
         """Opens a file or tree that is read or written in chunks. Raises: AgentError."""
         mode, path = given.text(params, "op"), given.text(params, "path")
-        if mode not in _OPERATIONS:
+        if mode not in OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
-        request = {"method": mode, "path": path, **_worker_params(mode, params)}
-        args = {"path": path, **_for_record(mode, request)}
+        request = {"method": mode, "path": path, **worker_params(mode, params)}
+        args = {"path": path, **for_record(mode, request)}
         helper = self._helper(watches=mode == "watch")
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
-            if error is not None or mode in _READING:
-                result = {"bytes": answer.get("size", 0)} if mode == "read" else _for_event(answer)
-                self._record(_OPERATIONS[mode], args, result, error)
+            error = error_of(answer)
+            if error is not None or mode in READING:
+                result = {"bytes": answer.get("size", 0)} if mode == "read" else for_event(answer)
+                self._record(OPERATIONS[mode], args, result, error)
             if error is not None:
                 helper.close()
                 reply(error)
@@ -194,9 +192,9 @@ class Transfers:
             number, self._next_stream = self._next_stream, self._next_stream + 1
             self._streams[number] = _Stream(helper, mode, args)
             self._touch(number)
-            known: Message = {name: answer[name] for name in _FACTS if name in answer}
+            known: Message = {name: answer[name] for name in FACTS if name in answer}
             if mode == "pack":
-                known["summary"] = _for_caller(answer)
+                known["summary"] = for_caller(answer)
             links = {"links": False} if "links" in request else {}
             reply({"stream": number, "size": answer.get("size", 0), **known, **links})
 
@@ -246,7 +244,7 @@ class Transfers:
     def _end_unpacking(self, stream: _Stream, answer: Message, error: AgentError | None) -> None:
         stream.helper.close()
         known = {"summary": stream.unpacked} | answer
-        self._record("file.unpack", stream.args, _for_event(known), error)
+        self._record("file.unpack", stream.args, for_event(known), error)
 
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
@@ -254,7 +252,7 @@ class Transfers:
         limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
 
         def answered(answer: Message, data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             reply(error or {"data": data})
 
         stream.helper.ask({"method": "pull", "limit": limit}, answered)
@@ -269,7 +267,7 @@ class Transfers:
         }
 
         def answered(answer: Message, _data: bytes) -> None:
-            reply(_error_of(answer) or answer)
+            reply(error_of(answer) or answer)
 
         stream.helper.ask(request, answered)
 
@@ -279,7 +277,7 @@ class Transfers:
         stream = self._ready(params)
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             stream.failure = stream.failure or error
             if "summary" in answer:
                 stream.note(answer["summary"])
@@ -292,7 +290,7 @@ class Transfers:
         commit = given.flag(params, "commit")
         stream = self._stream(params)
         number = given.number(params, "stream")
-        if not commit or stream.mode in _READING:
+        if not commit or stream.mode in READING:
             self._abandon(number, reply)
             return
         if stream.mode == "unpack":
@@ -300,7 +298,7 @@ class Transfers:
             return
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             result = {"bytes": answer.get("bytes", 0)}
             self._record("file.write", stream.args, result, error)
             stream.helper.close()
@@ -313,7 +311,7 @@ class Transfers:
         """Unpacks the rest for some time; answers with `more` if it is not done yet."""
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             if error is None and answer.get("more"):
                 stream.unpacked = answer.get("summary", stream.unpacked)
                 reply({"bytes": 0, "more": True})
@@ -321,7 +319,7 @@ class Transfers:
             if number in self._streams:
                 self._forget(number)
                 self._end_unpacking(stream, answer, error)
-            reply(error or {"bytes": 0, "more": False, "summary": _for_caller(answer)})
+            reply(error or {"bytes": 0, "more": False, "summary": for_caller(answer)})
 
         stream.helper.ask({"method": "finish"}, answered)
 
@@ -332,74 +330,3 @@ class Transfers:
             self._abandon(number)
         for helper in self._helpers - ending:
             helper.close()
-
-
-def _worker_params(mode: str, params: Message) -> Message:
-    """The parameters of a worker's request besides the path. Raises: AgentError."""
-    if mode in _ARCHIVES:
-        kind = given.text(params, "format")
-        if kind not in _FORMATS:
-            raise AgentError("validation_error", f"unknown format: {kind}")
-        return {"format": kind, "most_bytes": given.number(params, "most_bytes")}
-    if mode == "watch":
-        return {"recursive": given.flag(params, "recursive")}
-    permissions = params.get("permissions")
-    if permissions is not None:
-        permissions = given.number(params, "permissions", 0, 0o777)
-    modified = params.get("modified")
-    if modified is not None:
-        modified = given.number(params, "modified", 0, _LATEST_TIME)
-    facts = {"permissions": permissions, "modified": modified}
-    links = {"links": False} if params.get("links") is False else {}
-    more = {**links, **operations.conditions(params), **_range(params)}
-    return {**facts, "parents": params.get("parents") is True, **more}
-
-
-def _range(params: Message) -> Message:
-    """The bytes that are wanted, if not all. Raises: AgentError."""
-    wanted = params.get("range")
-    if wanted is None:
-        return {}
-    if not isinstance(wanted, list) or len(wanted) != 2:
-        raise AgentError("validation_error", "range must have two numbers")
-    ends = {"first": wanted[0], "last": wanted[1]}
-    found = [None if ends[name] is None else given.number(ends, name) for name in ends]
-    return {"range": found}
-
-
-def _for_record(mode: str, request: Message) -> Message:
-    """How a stream is opened, in its event."""
-    if mode == "watch":
-        return {"recursive": request["recursive"]}
-    if mode in _ARCHIVES:
-        return {"format": request["format"]}
-    wanted = request.get("range")
-    chosen = {} if wanted is None else {"range": "-".join(map(_text, wanted))}
-    return {"mode": mode, **chosen}
-
-
-def _text(end: int | None) -> str:
-    return "" if end is None else str(end)
-
-
-def _for_event(answer: Message) -> Message:
-    """The summary of an archive as its event has it: without the names of skipped entries."""
-    summary: Message = answer.get("summary", {})
-    return {name: value for name, value in summary.items() if name != "skipped_names"}
-
-
-def _for_caller(answer: Message) -> Message:
-    """The summary of an archive as the caller gets it: without the paths."""
-    summary: Message = answer.get("summary", {})
-    return {name: value for name, value in summary.items() if name != "paths"}
-
-
-def _error_of(answer: Message) -> AgentError | None:
-    """The error in a worker's answer, if there is one."""
-    if "error" not in answer:
-        return None
-    error = answer["error"]
-    rule = error.get("rule")
-    return AgentError(
-        str(error.get("code")), str(error.get("message")), rule if isinstance(rule, str) else None
-    )

@@ -27,7 +27,7 @@ from orchestrator.work.files.file_requests import (
 )
 from orchestrator.work.files.file_stream import FileStream
 from paddock.contract.pack_form import absolute
-from sandbox_agent.decide import ranges
+from sandbox_agent.decide.files import ranges
 from sandbox_agent.decide.protocol import CHUNK_BYTES, Message
 
 _MOST_ENTRIES = 10_000

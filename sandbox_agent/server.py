@@ -16,7 +16,7 @@ from sandbox_agent.core.configuration import parse
 from sandbox_agent.core.connection import Connection
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
-from sandbox_agent.decide.commands import CommandError
+from sandbox_agent.decide.command_words import CommandError
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.frames import FrameError, failure, request, result
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION, RUN_DIR, SOCKET_NAME, Message

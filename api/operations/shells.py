@@ -18,7 +18,8 @@ from paddock.contract.shells import (
     ShellRunBody,
     Shells,
 )
-from sandbox_agent.decide.commands import CommandError, normalize_cwd
+from sandbox_agent.decide.command_words import CommandError
+from sandbox_agent.decide.commands import normalize_cwd
 
 _TAG = "Shells"
 _SHELLS = SESSION + "/shells"

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
-from sandbox_agent.core.loop import Loop, Timer
+from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.excerpts import LONGEST_PATHS, MOST_PATHS, json_size
 from sandbox_agent.decide.protocol import (
     CHUNK_BYTES,
     MOST_AHEAD,
@@ -30,6 +29,7 @@ from sandbox_agent.files.stream_requests import (
     for_record,
     worker_params,
 )
+from sandbox_agent.files.transfer_stream import TransferStream
 
 _MOST_HELPERS = 8
 _MOST_WATCHES = 4
@@ -39,31 +39,6 @@ _LONGEST_WAIT_MS = 15_000
 # An idle stream is closed after this time, and an unfinished write is rolled back.
 _STREAM_IDLE_SECONDS = 60.0
 _GONE = AgentError("conflict", "the archive did not arrive completely")
-
-
-class _Stream:
-    """A file or tree that is read or written in chunks; `args` are the arguments in its event."""
-
-    def __init__(self, helper: FileHelper, mode: str, args: Message) -> None:
-        self.helper = helper
-        self.mode = mode
-        self.args = args
-        self.timer: Timer | None = None
-        # Why an archive can't be unpacked.
-        self.failure: AgentError | None = None
-        # The last known summary of what was unpacked.
-        self.unpacked: Message = {}
-        self._room = LONGEST_PATHS
-
-    def note(self, summary: Message) -> None:
-        """Stores the latest summary, and adds its new paths to the earlier ones."""
-        paths = self.unpacked.get("paths", [])
-        for path in summary.get("paths", ()):
-            self._room -= json_size(path)
-            if self._room < 0 or len(paths) >= MOST_PATHS:
-                break
-            paths.append(path)
-        self.unpacked = {**summary, "paths": paths}
 
 
 class Transfers:
@@ -88,7 +63,7 @@ class Transfers:
         self._watchers: set[FileHelper] = set()
         # All workers lock it while they replace a file, so that conditions hold until then.
         self._lock = os.memfd_create("paddock-files")
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, TransferStream] = {}
         self._next_stream = 1
 
     def _helper(self, *, watches: bool = False) -> FileHelper:
@@ -190,7 +165,7 @@ class Transfers:
                 reply(error)
                 return
             number, self._next_stream = self._next_stream, self._next_stream + 1
-            self._streams[number] = _Stream(helper, mode, args)
+            self._streams[number] = TransferStream(helper, mode, args)
             self._touch(number)
             known: Message = {name: answer[name] for name in FACTS if name in answer}
             if mode == "pack":
@@ -200,7 +175,7 @@ class Transfers:
 
         helper.ask(request, answered)
 
-    def _stream(self, params: Message) -> _Stream:
+    def _stream(self, params: Message) -> TransferStream:
         number = given.number(params, "stream")
         stream = self._streams.get(number)
         if stream is None:
@@ -208,7 +183,7 @@ class Transfers:
         self._touch(number)
         return stream
 
-    def _ready(self, params: Message) -> _Stream:
+    def _ready(self, params: Message) -> TransferStream:
         stream = self._stream(params)
         if stream.helper.requests >= MOST_AHEAD:
             raise AgentError("busy", f"a file stream has {MOST_AHEAD} requests under way")
@@ -221,7 +196,7 @@ class Transfers:
         idle = functools.partial(self._abandon, number)
         stream.timer = self._loop.after(_STREAM_IDLE_SECONDS, idle)
 
-    def _forget(self, number: int) -> _Stream:
+    def _forget(self, number: int) -> TransferStream:
         stream = self._streams.pop(number)
         if stream.timer is not None:
             stream.timer.cancel()
@@ -241,7 +216,9 @@ class Transfers:
 
         stream.helper.ask({"method": "unpacked"}, answered)
 
-    def _end_unpacking(self, stream: _Stream, answer: Message, error: AgentError | None) -> None:
+    def _end_unpacking(
+        self, stream: TransferStream, answer: Message, error: AgentError | None
+    ) -> None:
         stream.helper.close()
         known = {"summary": stream.unpacked} | answer
         self._record("file.unpack", stream.args, for_event(known), error)
@@ -307,7 +284,7 @@ class Transfers:
 
         stream.helper.ask({"method": "commit"}, answered)
 
-    def _finish_unpacking(self, number: int, stream: _Stream, reply: Reply) -> None:
+    def _finish_unpacking(self, number: int, stream: TransferStream, reply: Reply) -> None:
         """Unpacks the rest for some time; answers with `more` if it is not done yet."""
 
         def answered(answer: Message, _data: bytes) -> None:

@@ -289,9 +289,9 @@ class Configuration(NamedTuple):
 class Entry(NamedTuple):
     """One file as `file.list` and `file.stat` report it.
 
-    `path` is relative to the workspace, with bytes that are not UTF-8 backslash-escaped. `type` is
-    file, directory, symlink or other. `modified` is in seconds since the epoch. `target` is a
-    symbolic link's text, and None for other types and for text that is not UTF-8.
+    `path` is relative to the workspace, in the form of `decide.files.names`, and so is `target`, a
+    symbolic link's text; it is None for other types. `type` is file, directory, symlink or other.
+    `modified` is in seconds since the epoch.
     """
 
     path: str

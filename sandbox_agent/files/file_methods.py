@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files import names
 from sandbox_agent.decide.protocol import Entry
 from sandbox_agent.files import directories, listing
 from sandbox_agent.files.condition import Condition
@@ -147,7 +148,7 @@ class FileMethods:
         return {}
 
     def _symlink(self, place: Place, path: str, request: _Members) -> _Members:
-        make_link(place, path, request["target"])
+        make_link(place, path, names.real(request["target"]))
         return {}
 
     def _condition(self, request: _Members) -> Condition:
@@ -223,7 +224,7 @@ class FileMethods:
 
         _limit_memory()
         tally = Tally(self._cut)
-        scan = Scan(place, path, tally)
+        scan = Scan(place, path, tally, texts=request["format"] == "zip")
         self._source = Packing(scan, request["format"])
         return {"summary": tally.members() | scan.skipped.members()}
 
@@ -252,7 +253,7 @@ class FileMethods:
 
 def error_members(error: AgentError) -> dict[str, str | None]:
     """The members of an error in an answer."""
-    return {"code": error.code, "message": error.message, "rule": error.rule}
+    return {"code": error.code, "message": names.plain(error.message), "rule": error.rule}
 
 
 def _globs(patterns: list[str] | None) -> "Globs | None":

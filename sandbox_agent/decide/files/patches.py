@@ -7,6 +7,7 @@ import posixpath
 import re
 from typing import NamedTuple
 
+from sandbox_agent.decide.files import names
 from sandbox_agent.decide.files.hunks import Hunk
 
 MOST_PATCH_BYTES = 1024 * 1024
@@ -256,7 +257,7 @@ def _both(text: str) -> tuple[str, str] | None:
 
 
 def _unquoted(text: str) -> str:
-    """A name as git quotes it: octal bytes, and C's escapes."""
+    """A name as git quotes it, with octal bytes and C's escapes, in the form of lists."""
     data = bytearray()
     at = 0
     for escape in _ESCAPED.finditer(text):
@@ -268,4 +269,4 @@ def _unquoted(text: str) -> str:
             data += bytes([_ESCAPES[code]]) if code in _ESCAPES else code.encode()
         at = escape.end()
     data += text[at:].encode("utf-8", "surrogateescape")
-    return data.decode("utf-8", "surrogateescape")
+    return names.shown(data.decode("utf-8", "surrogateescape"))

@@ -35,7 +35,8 @@ Host → agent, requests
               `needs`; it ends with a `pty.exit` event. `commands`: the names under which lines are
               sent; null: any bytes may be written, as to a shell. Only for levels that allow any
               command; it has the variables of commands, the session's secrets included. `kept`:
-              the shell, bash, runs the commands of `pty.run`, and begins in the directory `cwd`
+              the shell runs the commands of `pty.run`, and begins in the directory `cwd`; true: it
+              is bash, "sh": any POSIX shell
     pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  sends one line, checked
               and terminated; `mark`: how many bytes the program had printed before. `files`:
               copies that exist until the next line or the end, and that nothing in the sandbox can

@@ -37,9 +37,9 @@ export const WANTED = {
   files: ["streamed", "mid", true, "NotFoundError"],
   archive: [2, "alpha"],
   watch: "create new.txt",
-  events: ["command.start", "command.end"],
+  events: ["command.start", "command.exit"],
   terminal: ["42", 5],
-  refused: ["PermissionDeniedError", "high-only", true],
+  refused: ["PermissionDeniedError", "command-allowlist", true],
   aborted: ["TimeoutError", "enough"],
   listed: true,
 };
@@ -64,7 +64,7 @@ const STEPS = {
     return seen;
   },
 
-  /** Leaving a stream kills its command. */
+  // Leaving a stream kills its command.
   async left(session) {
     let id;
     for await (const { event, data } of session.execStream("sleep 1000")) {
@@ -122,7 +122,7 @@ const STEPS = {
   },
 
   async events(session) {
-    const wanted = ["command.start", "command.end"];
+    const wanted = ["command.start", "command.exit"];
     const seen = [];
     for await (const { operation } of session.events()) {
       if (operation === wanted[seen.length]) seen.push(operation);
@@ -137,7 +137,7 @@ const STEPS = {
     for await (const frame of live.output()) {
       if (frame instanceof Uint8Array) shown += new TextDecoder().decode(frame);
     }
-    return [/\r\n(42)\r\n/.exec(shown)?.[1] ?? shown, live.exit.exit_code];
+    return [/\r(42)\r\n/.exec(shown)?.[1] ?? shown, live.exit.exit_code];
   },
 
   async refused(session, paddock) {

@@ -46,7 +46,8 @@ def make_endpoint(
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         if operation.own_origin:
-            check_origin(request.headers.getall("Origin", ()), request.headers.get("Host", ""))
+            origins = request.headers.getall("Origin", ())
+            check_origin(origins, request.headers.get("Host", ""), plane.settings.cors_origins)
         admitted = admit(plane, request, operation)
         principal = request[PRINCIPAL] = admitted.principal
         if operation.socket:

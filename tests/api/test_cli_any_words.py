@@ -82,7 +82,7 @@ def long(parameter: Any) -> str | None:
     """The long name of an option that takes a value."""
     if parameter.param_type_name != "option" or parameter.is_flag:
         return None
-    return max(parameter.opts, key=len)
+    return str(max(parameter.opts, key=len))
 
 
 def with_values(option: str, path: tuple[str, ...]) -> bool:

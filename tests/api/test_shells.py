@@ -261,6 +261,9 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
     listed = await paddock("list")
     assert "main" in listed.out
     assert "default" in listed.out
+    shown = await paddock("show", "--name", "main", "--json")
+    assert (json.loads(shown.out)["name"], json.loads(shown.out)["running"]) == ("main", False)
+    assert "ready" in (await paddock("show", "--name", "main")).out
     assert (await paddock("interrupt")).status == 0
     assert (await paddock("rm", "--name", "main")).status == 0
     gone = await paddock("input", "--name", "main", "x")

@@ -44,6 +44,7 @@ from paddock.cli.resources import (
     tools,
     top,
     turns,
+    volumes,
 )
 from paddock.cli.server import server
 
@@ -114,6 +115,7 @@ def build() -> TyperGroup:
         ("egress", egress.app),
         ("secrets", secrets.app),
         ("memory", memory.app),
+        ("volumes", volumes.app),
         ("hooks", hooks.app),
         ("tools", all_tools),
     ):

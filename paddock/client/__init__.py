@@ -125,6 +125,7 @@ from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo
 from paddock.contract.tools import Tool
 from paddock.contract.turns import Outcome, Turn, TurnOperation, TurnSummary
+from paddock.contract.volumes import Volume
 
 __all__ = [
     "AddedHook",
@@ -258,5 +259,6 @@ __all__ = [
     "UnauthorizedError",
     "UnreachableError",
     "ValidationError",
+    "Volume",
     "pack",
 ]

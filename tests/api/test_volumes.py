@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from orchestrator.settings.settings import Settings
+from paddock import ConflictError, Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cases import each
+from tests.support.cli import run_beside
 
 MIB = 1024 * 1024
 VOLUMES = "/api/volumes"
@@ -186,3 +188,45 @@ async def test_a_handle_manages_none(api: Api) -> None:
         ("DELETE", f"{VOLUMES}/cache", None),
     ):
         await api.problem(403, "permission_denied", method, path, json=body, key=session["handle"])
+
+
+async def test_the_client(api: Api) -> None:
+    async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:
+        created = await paddock.volumes.create("cache", size_bytes=16 * MIB)
+        assert (created.key, created.sessions) == ("operator", [])
+        session = await paddock.sessions.create(volumes=[{**USE, "read_only": True}])
+        shown = await paddock.volumes.get("cache")
+        assert [(use.id, use.read_only) for use in shown.sessions] == [(session.id, True)]
+        with pytest.raises(ConflictError):
+            await paddock.volumes.remove("cache")
+        await session.close()
+        assert [each.name for each in (await paddock.volumes.list()).items] == ["cache"]
+        assert (await paddock.volumes.remove("cache")).name == "cache"
+        assert (await paddock.volumes.list()).items == []
+
+
+async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", str(api.server.make_url("")))
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+
+    async def said(*words: str, status: int = 0) -> str:
+        ended = await run_beside(*words)
+        assert ended.status == status, ended
+        return ended.out + ended.err
+
+    await said("volumes", "create", "cache", "--size", "16MiB")
+    await said("volumes", "create", "more", "--size", "1GiB")
+    uses = ["--volume", "more:/data/more", "--volume", "cache:/data/cache:ro"]
+    await said("sessions", "create", "--id", "fix", *uses)
+    shown = await api.json("GET", "/api/sessions/fix", key=OPERATOR_KEY)
+    assert shown["volumes"] == [
+        {"name": "more", "path": "/data/more", "read_only": False},
+        {"name": "cache", "path": "/data/cache", "read_only": True},
+    ]
+    assert "fix:ro" in await said("volumes", "list")
+    assert "1.0 GiB" in await said("volumes", "show", "more")
+    assert "NAME:PATH" in await said("sessions", "create", "--volume", "more", status=2)
+    assert "--size" in await said("volumes", "create", "x", "--size", "1XB", status=2)
+    await said("sessions", "close", "fix")
+    await said("volumes", "remove", "more")
+    assert await names(api, OPERATOR_KEY) == [("operator", "cache")]

@@ -204,13 +204,13 @@ class Recovery:
             await self._leave_closed(session)
             return
         try:
-            session.sandbox = await self._sandboxes.adopt(session, container)
+            # An end that its agent's reports lead to begins afterwards, and removes the sandbox.
+            async with session.lock:
+                session.sandbox = await self._sandboxes.adopt(session, container)
         except (PaddockError, OSError) as error:
             await self._lost(session, f"the sandbox could not be taken up: {error}")
             return
         self._found.sessions_recovered += 1
-        if not session.live:
-            return  # what its agent has just reported has ended it
         await self._follow_engine(session, container)
         if session.status is Status.ACTIVE:
             # What its agent reports may end it meanwhile, and its commands with it.

@@ -77,6 +77,7 @@ class Recovery:
         self._cells = work.cells
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
+        self._volumes = sandbox.volumes
         self._sessions = sessions
         self._firewall = sandbox.firewall
         self._proposals = proposals
@@ -106,6 +107,7 @@ class Recovery:
         await families.finish()
         await self._remove_strays(containers)
         FaultPoint.START_SWEPT.reached()
+        await self._volumes.recover()
         self._found.workspaces_purged = await self._workspaces.finish_purges()
         self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)

@@ -55,13 +55,15 @@ def decide(
     level: str | None = None,
     guard_writes: bool = True,
     mounts: Sequence[str] = (),
+    volumes: Sequence[str] = (),
 ) -> Decision:
     """Decides whether `argv` may run in `cwd`, an absolute path.
 
     If `commands` is a collection, only these names may run, with options known to be safe and on
-    paths in the workspace. A command without an option table is accepted as it is. If `commands` is
-    None, any command may run; with `guard_writes`, commands that are known to write may write only
-    where the kernel lets them: `mounts` are the targets of the session's writable mounts.
+    paths in the workspace and in `volumes`, the places of the session's volumes. A command without
+    an option table is accepted as it is. If `commands` is None, any command may run; with
+    `guard_writes`, commands that are known to write may write only where the kernel lets them:
+    `mounts` are the targets of the session's writable mounts, with its writable volumes.
 
     Raises:
         CommandError: The command is empty, or cp or mv lacks a source or destination.
@@ -70,13 +72,22 @@ def decide(
         raise CommandError("command is empty")
     if commands is None:
         return _decide_any(argv, workspace, cwd, mounts) if guard_writes else _ALLOWED
-    return _decide_listed(argv, commands, workspace, cwd, level)
+    written = [volume for volume in volumes if volume in mounts]
+    tops = _Tops([workspace, *volumes], [workspace, *written])
+    return _decide_listed(argv, commands, tops, cwd, level)
+
+
+class _Tops(NamedTuple):
+    """The directories in which a command may read, and those in which it may write."""
+
+    reads: Sequence[str]
+    writes: Sequence[str]
 
 
 def _decide_listed(
     argv: Sequence[str],
     commands: Collection[str],
-    workspace: str,
+    tops: _Tops,
     cwd: str,
     level: str | None,
 ) -> Decision:
@@ -103,13 +114,16 @@ def _decide_listed(
         rule, text, culprit = refused
         return _deny(rule, f"{text}: {printable(culprit)}")
     reads, writes = _paths(name, table, parsed)
-    outside = _first_outside([*reads, *writes], workspace, cwd)
+    outside = _first_outside(reads, tops.reads, cwd)
+    allowed = tops.reads
+    if outside is None:
+        outside, allowed = _first_outside(writes, tops.writes, cwd), tops.writes
     if outside is None:
         return _ALLOWED
     return _deny(
         "path-outside-workspace",
         "path escapes workspace under current permission level: "
-        f"{printable(outside)}; use a path under {workspace}",
+        f"{printable(outside)}; use a path under {' or '.join(allowed)}",
     )
 
 
@@ -173,17 +187,19 @@ def _sources_and_destinations(name: str, parsed: Parsed) -> tuple[list[str], lis
     return words[:-1], words[-1:]
 
 
-def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
-    return next((path for path in paths if not _stays_inside(path, workspace, cwd)), None)
+def _first_outside(paths: list[str], tops: Sequence[str], cwd: str) -> str | None:
+    return next(
+        (path for path in paths if not any(_stays_inside(path, top, cwd) for top in tops)), None
+    )
 
 
-def _stays_inside(path: str, workspace: str, cwd: str) -> bool:
-    """Whether `path` is in the workspace and reaches it without leaving it first.
+def _stays_inside(path: str, top: str, cwd: str) -> bool:
+    """Whether `path` is in the directory and reaches it without leaving it first.
 
     A directory outside may be a link. A `..` after it then leads to another place than the text
     says.
     """
-    return _inside(resolve(path, cwd), workspace) and _inside(_literal(path, cwd), workspace)
+    return _inside(resolve(path, cwd), top) and _inside(_literal(path, cwd), top)
 
 
 def _literal(path: str, cwd: str) -> str:
@@ -208,7 +224,7 @@ def paths_to_resolve(
 
     Each path is relative to the workspace, exactly as it will be resolved. The flag beside it is
     true if the command follows a link in the last component. Where any command is allowed, only
-    written paths are returned; a path in another writable place is absolute. Raises: CommandError.
+    written paths are returned; a path in another permitted place is absolute. Raises: CommandError.
     """
     name = argv[0]
     if commands is None:

@@ -276,6 +276,8 @@ class Configuration(NamedTuple):
     output_budget_bytes: int | None = None
     # Writable mounts besides the workspace.
     writable: tuple[str, ...] = ()
+    # The mounts that every level's commands may name, like the workspace: the session's volumes.
+    volumes: tuple[str, ...] = ()
     # Where any command may run: whether commands that are known to write may name only paths that
     # they may write.
     guard_writes: bool = True

@@ -32,9 +32,11 @@ CONFIGURATION = Configuration(
     max_running=16,
     cpu_budget_us=7,
     writable=("/mnt/a",),
+    volumes=("/data",),
 )
 MESSAGE: Message = {**CONFIGURATION._asdict(), "confinement": CONFIGURATION.confinement._asdict()}
 MESSAGE["writable"] = list(CONFIGURATION.writable)
+MESSAGE["volumes"] = list(CONFIGURATION.volumes)
 REFUSED = 3
 
 
@@ -134,6 +136,7 @@ WRONG: dict[str, list[Any]] = {
     "max_running": [0],
     "guard_writes": [0, None],
     "writable": [None, "x", [1]],
+    "volumes": [None, "x", [1]],
     "cpu_budget_us": ["7", -1, 1.5],
     "confinement": [None, [], {}, {**MESSAGE["confinement"], "paths": 1}],
     "level": [None, 1],

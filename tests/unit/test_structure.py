@@ -99,6 +99,7 @@ FLOORS = {
         "options",
         "errors",
         "egress_rules",
+        "volume_options",
         "description",
         "output",
         "listing",

@@ -38,13 +38,14 @@ def check_command(
     cwd: str | None,
     mounts: Sequence[str] = (),
     shell: str | None = None,
+    volumes: Sequence[str] = (),
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
     The command is a `command` line, an `argv`, or a `shell` line. `cwd` is relative to the
     workspace or below /workspace; at levels that allow any command it may be anywhere. `mounts` are
-    the targets of the session's writable mounts. Raises: DeniedError with the rule; CommandError if
-    the command is malformed.
+    the targets of the session's writable mounts and volumes, `volumes` those of all its volumes.
+    Raises: DeniedError with the rule; CommandError if the command is malformed.
     """
     words, directory = read_command(level, command, argv, cwd, shell)
     decision = decide(
@@ -54,6 +55,7 @@ def check_command(
         level=level.name,
         guard_writes=level.guard_writes,
         mounts=mounts,
+        volumes=volumes,
     )
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)

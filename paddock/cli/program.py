@@ -47,6 +47,7 @@ from paddock.cli.resources import (
     tools,
     top,
     turns,
+    volumes,
 )
 from paddock.cli.server import server
 
@@ -119,6 +120,7 @@ def build() -> TyperGroup:
         ("egress", egress.app),
         ("secrets", secrets.app),
         ("memory", memory.app),
+        ("volumes", volumes.app),
         ("hooks", hooks.app),
         ("api-keys", api_keys.app),
         ("tools", all_tools),

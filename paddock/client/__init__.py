@@ -135,6 +135,7 @@ from paddock.contract.terminals import Terminal as TerminalInfo
 from paddock.contract.tools import Tool
 from paddock.contract.turns import Outcome, Turn, TurnOperation, TurnSummary
 from paddock.contract.usage import SessionUsage, Usages
+from paddock.contract.volumes import Volume
 
 __all__ = [
     "AddedHook",
@@ -274,5 +275,6 @@ __all__ = [
     "UnreachableError",
     "Usages",
     "ValidationError",
+    "Volume",
     "pack",
 ]

@@ -25,6 +25,7 @@ from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
+from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
 from paddock.contract.audit import AuditEvent, DenialGroup
 from paddock.contract.explanations import Explanation
@@ -66,6 +67,7 @@ class _Client(Face[F]):
         self.archives: Archives[F] = Archives(link)
         self.secrets: Secrets[F] = Secrets(link, "/api")
         self.memory: KeyMemory[F] = KeyMemory(link)
+        self.volumes: Volumes[F] = Volumes(link)
         self.hooks: Hooks[F] = Hooks(link)
 
     def _thread(self) -> LoopThread | None:

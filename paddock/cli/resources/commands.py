@@ -42,6 +42,7 @@ from paddock.cli.output import note, print_json, working
 from paddock.cli.resources.packs import files_of, load_pack, note_misses, stage
 from paddock.cli.resources.processes import ended
 from paddock.cli.terminal.command_output import Collected, Printed
+from paddock.cli.volume_options import VolumeUses, volume_uses
 
 if TYPE_CHECKING:
     from paddock.client import CommandResult, ExitData, Paddock, Session
@@ -98,6 +99,7 @@ async def run(
     session_id: NewId = None,
     label: LabelPairs = None,
     limits: LimitAmounts = None,
+    volume: VolumeUses = None,
     reach: Reached = None,
     shell: ShellLine = None,
     cwd: WorkingDirectory = None,
@@ -142,6 +144,7 @@ async def run(
                 image=image,
                 labels=labels,
                 limits=lower,
+                volumes=volume_uses(volume),
                 egress=egress,
                 consume=limited,
             )

@@ -32,6 +32,7 @@ from paddock.cli.output import age, complain, note, print_json, working
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
+from paddock.cli.volume_options import VolumeUses, volume_uses
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -124,6 +125,7 @@ async def create(
     mount: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A mount from the operator's list.")
     ] = None,
+    volume: VolumeUses = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
     ] = None,
@@ -162,6 +164,7 @@ async def create(
         budget=total,
         limits=lower,
         mounts=mount,
+        volumes=volume_uses(volume),
         role=role,
         tools=tool,
         policy=rules,

@@ -1,21 +1,41 @@
 /** The client of a control plane. */
 
-import { Api, type Answer, type EventOf, type Given, type Name, type Query } from "./api.js";
+import {
+  Api,
+  type Answer,
+  type Body,
+  type EventOf,
+  type Given,
+  type Name,
+  type Query,
+  within,
+} from "./api.js";
 import { Approvals } from "./approvals.js";
+import { Archives } from "./archives.js";
+import type { Content } from "./bytes.js";
 import { ArgumentError } from "./errors.js";
 import type {
   AuditEvent,
+  Explanation,
   Image,
   LanguageModel,
   Level,
+  ListedPolicy,
   Readiness,
   Tool,
 } from "./generated/contract.js";
+import { Hooks } from "./hooks.js";
 import type { CallOptions } from "./http.js";
+import { Keys } from "./keys.js";
+import { KeyMemory } from "./memory.js";
 import { Pages } from "./pages.js";
 import { resumed } from "./resumed.js";
 import { Secrets } from "./secrets.js";
+import { type Session, sessionOf } from "./session.js";
 import { Sessions } from "./sessions.js";
+
+// The host unpacks all of a snapshot after its last byte.
+const RESTORE_SECONDS = 5400;
 
 /** The options of a client; times are in seconds. */
 export interface ClientOptions {
@@ -47,7 +67,11 @@ export interface ClientOptions {
 export class Paddock {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
+  readonly archives: Archives;
   readonly secrets: Secrets;
+  readonly memory: KeyMemory;
+  readonly hooks: Hooks;
+  readonly keys: Keys;
   /** The control plane's URL. */
   readonly url: string;
   readonly #api: Api;
@@ -67,7 +91,11 @@ export class Paddock {
     );
     this.sessions = new Sessions(this.#api);
     this.approvals = new Approvals(this.#api);
+    this.archives = new Archives(this.#api);
     this.secrets = new Secrets(this.#api);
+    this.memory = new KeyMemory(this.#api);
+    this.hooks = new Hooks(this.#api);
+    this.keys = new Keys(this.#api);
   }
 
   /** Calls any operation of the API by its name in the OpenAPI document; its JSON answer. */
@@ -112,6 +140,22 @@ export class Paddock {
   /** The permission levels, lowest first. */
   async levels(options?: CallOptions): Promise<readonly Level[]> {
     return (await this.#api.call("list_policies", {}, options)).items;
+  }
+
+  /** What turns of sessions may do: the policies, the built-in ones first. */
+  async sessionPolicies(options?: CallOptions): Promise<readonly ListedPolicy[]> {
+    return (await this.#api.call("list_policies", {}, options)).session_policies ?? [];
+  }
+
+  /** Explains how rules decide a command, a path or an operation; nothing is run. */
+  async explain(what: Body<"explain_policy">, options?: CallOptions): Promise<Explanation> {
+    return await this.#api.call("explain_policy", { body: what }, options);
+  }
+
+  /** Creates the session of a snapshot, with its id. If it fails, nothing is created. */
+  async restore(snapshot: Content, options: CallOptions = {}): Promise<Session> {
+    const patient = within(RESTORE_SECONDS, options);
+    return sessionOf(this.#api, await this.#api.upload("restore_session", {}, snapshot, patient));
   }
 
   /** The operator's images, the default one first, and whether each is usable. */

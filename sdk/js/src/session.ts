@@ -1,7 +1,8 @@
 /** One session. */
 
-import type { Api, Body, EventOf } from "./api.js";
+import { type Api, type Body, within } from "./api.js";
 import { Audit } from "./audit.js";
+import { streamOf } from "./bytes.js";
 import { CodeContexts, type CodeEvent, type CodeTerms, codeEvents, codeResult } from "./code.js";
 import {
   type CommandLine,
@@ -14,6 +15,7 @@ import {
   runToEnd,
   runTool,
 } from "./commands.js";
+import { Consume } from "./consume.js";
 import { Disposable } from "./disposal.js";
 import { Egress } from "./egress.js";
 import { NotFoundError, UnauthorizedError } from "./errors.js";
@@ -27,17 +29,21 @@ import type {
   Run,
   Session as SessionInfo,
   SessionSettings,
+  SpawnEnd,
   Timeline,
   Tool,
 } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
+import { SessionMemory } from "./memory.js";
 import { Ports } from "./ports.js";
 import { Processes } from "./processes.js";
 import { Proposals } from "./proposals.js";
 import { resumed } from "./resumed.js";
+import { type RunSocket, openRunSocket } from "./run-socket.js";
 import { type Messages, type RunEvent, type RunTerms, Runs } from "./runs.js";
 import { SessionSecrets } from "./secrets.js";
 import { Shells } from "./shells.js";
+import { type SpawnEvent, spawnEnd, spawnEvents } from "./spawns.js";
 import { Terminals } from "./terminals.js";
 import { Turns } from "./turns.js";
 
@@ -48,6 +54,8 @@ type Change =
   | "abort_session"
   | "interrupt_session";
 
+// The host packs everything before the first byte.
+const SNAPSHOT_SECONDS = 1900;
 const LIVE = ["active", "paused"];
 
 /**
@@ -68,6 +76,8 @@ export class Session extends Disposable {
   readonly proposals: Proposals;
   readonly secrets: SessionSecrets;
   readonly egress: Egress;
+  readonly memory: SessionMemory;
+  readonly consume: Consume;
   readonly audit: Audit;
   readonly #path: { readonly session_id: string };
   readonly #runs: Runs;
@@ -93,6 +103,8 @@ export class Session extends Disposable {
     this.proposals = new Proposals(api, info.id);
     this.secrets = new SessionSecrets(api, info.id);
     this.egress = new Egress(api, info.id);
+    this.memory = new SessionMemory(api, info.id);
+    this.consume = new Consume(api, info.id);
     this.audit = new Audit(api, info.id);
     this.#runs = new Runs(api, this.#path);
   }
@@ -213,19 +225,28 @@ export class Session extends Disposable {
     return await this.#runs.timeline(query, options);
   }
 
+  /** A WebSocket on which one message after another is sent, and their runs are followed. */
+  async runSocket(options?: CallOptions): Promise<RunSocket> {
+    return await openRunSocket(this.api, this.id, options);
+  }
+
   /** Spawns a child with at most what this session has. It needs a key. */
   async spawn(terms: Body<"spawn_session"> = {}, options?: CallOptions): Promise<Session> {
     const given = { path: this.#path, body: terms };
     return sessionOf(this.api, await this.api.callEngine("spawn_session", given, options));
   }
 
-  /** Spawns a child for a run, and yields what happens, to its `spawn_end`. */
+  /** Spawns a child for a run, and returns how that has ended: what fails in it is its result. */
+  async spawnRun(terms: Body<"spawn_session">, options?: CallOptions): Promise<SpawnEnd> {
+    return await spawnEnd(this.spawnStream(terms, options));
+  }
+
+  /** Like `spawnRun`, but yields what happens, to its `spawn_end`. */
   spawnStream(
     terms: Body<"spawn_session">,
     options?: CallOptions,
-  ): AsyncGenerator<EventOf<"spawn_session">, void> {
-    const given = { path: this.#path, body: terms };
-    return this.api.eventsTo("spawn_end", "spawn_session", given, options);
+  ): AsyncGenerator<SpawnEvent, void> {
+    return spawnEvents(this.api, this.id, terms, options);
   }
 
   // What happens
@@ -300,6 +321,37 @@ export class Session extends Disposable {
   ): Promise<SessionSettings> {
     const given = { path: this.#path, body: { settings } };
     return await this.api.callEngine("change_settings", given, options);
+  }
+
+  /** Changes the time-outs, in seconds: without activity, and from the session's creation. */
+  async setTimeout(
+    { idle, wall }: { readonly idle?: number; readonly wall?: number },
+    options?: CallOptions,
+  ): Promise<SessionSettings> {
+    return await this.setSettings({ idle_timeout: idle, wall_timeout: wall }, options);
+  }
+
+  /** Lengthens the time-outs so that neither ends the session for so many seconds from now. */
+  async keepAlive(seconds: number, options?: CallOptions): Promise<SessionSettings> {
+    return await this.setSettings({ keep_alive: seconds }, options);
+  }
+
+  /** Names the episode of the session's work; null: it has none. */
+  async setEpisode(episode: string | null, options?: CallOptions): Promise<SessionInfo> {
+    const given = { path: this.#path, body: { episode_id: episode } };
+    return (this.info = await this.api.call("set_episode", given, options));
+  }
+
+  /**
+   * The session as one archive, for `Paddock.restore`, as it arrives.
+   *
+   * It has the turns, the budget, the policy, the workspace and what is staged, but no secrets.
+   * Nothing may run in the session.
+   */
+  async snapshot(options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    const given = { path: this.#path };
+    const patient = within(SNAPSHOT_SECONDS, options);
+    return streamOf((await this.api.download("take_snapshot", given, patient)).pieces);
   }
 
   /** Freezes every process. */

@@ -37,11 +37,13 @@ from api.operations import (
     tools,
     turns,
     usage,
+    volumes,
 )
 from api.shape.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
+    volumes,
     *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
     *(live_terminals, tools, turns, runs, run_sockets, spawns),
     *(approvals, proposals, snapshots, ports, packs, mcp),

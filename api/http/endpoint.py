@@ -138,7 +138,8 @@ def _parse(text: str) -> dict[str, str]:
             text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
         )
     except UnicodeDecodeError:
-        raise ValidationError("query parameters must be UTF-8") from None
+        text = r"query parameters must be UTF-8; another byte of a name is written as \xff"
+        raise ValidationError(text) from None
     except ValueError:
         raise ValidationError(f"more than {_MOST_PARAMETERS} query parameters") from None
     parameters = dict(pairs)

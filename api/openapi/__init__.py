@@ -10,7 +10,7 @@ from api.shape.version import VERSION
 from paddock.contract.code import CONTEXT_NAME
 from paddock.contract.problem import Problem
 from paddock.contract.shells import SHELL_NAME
-from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME
+from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME, VOLUME_NAME
 
 _DESCRIPTION = """\
 Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
@@ -51,6 +51,7 @@ _TAGS = {
     "Proposals": "What a session in proposal mode staged, until its host commits or discards it.",
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Secrets": "Values that only the proxy has, for requests that name them.",
+    "Volumes": "Files of a key that its sessions mount, and that outlive all of them.",
     "Memory": "What sessions of a key remember for later ones.",
     "Hooks": "URLs that receive a signed POST for each event of sessions.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
@@ -132,6 +133,7 @@ def _parameters() -> dict[str, Any]:
     # By the collection that the name is of.
     names = {
         "secrets": ("A secret's name.", f"^{OUTSIDE_NAME}$", "openai"),
+        "volumes": ("A volume's name.", VOLUME_NAME, "cache"),
         "keys": ("A key's name.", "^.{1,64}$", "ci"),
         "shells": ("A shell's name.", SHELL_NAME, "build"),
         "contexts": ("A code context's name.", CONTEXT_NAME, "analysis"),

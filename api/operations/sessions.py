@@ -29,7 +29,7 @@ ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
 _TAG = "Sessions"
 CREATING = (
     *("conflict", "max_refinements_exceeded", "capacity_exhausted", "engine_unavailable"),
-    "sandbox_unavailable",
+    *("sandbox_unavailable", "not_found"),
 )
 _NEW = {
     "smallest": {},
@@ -44,6 +44,7 @@ _NEW = {
         "wall_timeout": 86400,
         "budget": {"commands": 100, "cpu_seconds": 60},
     },
+    "with a volume": {"volumes": [{"name": "cache", "path": "/data/cache"}]},
     "secret": {"permission_level": "high", "secrets": {"SECRET_TOKEN": "tok_2b1f9c07d4e8"}},
 }
 _CREATED = "The new session, with its handle."

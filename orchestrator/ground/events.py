@@ -73,6 +73,8 @@ OPERATIONS = frozenset(
         "key.revoke",
         "hook.create",
         "hook.remove",
+        "volume.create",
+        "volume.remove",
         "turn.start",
         "turn.end",
         "turn.queue",

@@ -85,6 +85,9 @@ class FaultPoint(StrEnum):
     CLOSE_SILENCED = "close.silenced"
     CLOSE_PART_CLOSED = "close.part_closed"  # any part of the sandbox
 
+    VOLUME_RECORDED = "volume.recorded"
+    VOLUME_MADE = "volume.made"  # its files, which is not recorded yet
+
     PURGE_ORDERED = "purge.ordered"
     PURGE_HIDDEN = "purge.hidden"
     PURGE_UNMOUNTED = "purge.unmounted"

@@ -40,6 +40,7 @@ from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.sandbox.volumes.volumes import Volumes
 from orchestrator.sessions.open import SessionsFloor
 from orchestrator.sessions.refinement import Refinement
 from orchestrator.sessions.sessions import Sessions
@@ -100,6 +101,7 @@ class Instance:
     key_bytes: KeyBytes
     egress: SessionEgress
     ports: Ports
+    volumes: Volumes
     sandboxes: Sandboxes
     pool: WarmPool
 

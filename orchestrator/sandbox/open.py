@@ -24,6 +24,7 @@ from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sandbox.volumes.volumes import Volumes
 from orchestrator.settings.settings import Settings
 from orchestrator.state.shapes import cold_levels
 
@@ -45,6 +46,7 @@ class SandboxFloor:
     egress: SessionEgress
     ports: Ports
     workspaces: Workspaces
+    volumes: Volumes
     subscribers: Subscribers
     sandboxes: Sandboxes
     pool: WarmPool
@@ -90,12 +92,15 @@ async def open_sandboxes(
         PORT_LIMITS,
     )
     workspaces = Workspaces(settings, ground.database, host.node.storage, host.uids)
+    volumes = Volumes(ground.database, record.recorder, host.node.storage, host.uids, workspaces)
+    closers.push_async_callback(volumes.close)
     subscribers = Subscribers(record.agent_events.record)
     sandboxes = Sandboxes(
         settings,
         host.node,
         record.ledger,
         workspaces,
+        volumes,
         subscribers,
         (way_out, way_in),
         ground.metrics,
@@ -109,6 +114,7 @@ async def open_sandboxes(
         SessionEgress(record.recorder, record.stops),
         ports,
         workspaces,
+        volumes,
         subscribers,
         sandboxes,
         sandboxes.pool,

@@ -54,6 +54,7 @@ class Creation:
         self._recorder = record.recorder
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
+        self._volumes = sandbox.volumes
         self._registry = sessions
         self._shares = shares
         self._room = room
@@ -161,7 +162,10 @@ class Creation:
                 decision="allow",
                 args=_recorded(session, carried),
             ),
-            effect=self._workspaces.claiming(session, self._shares.quota(principal)),
+            effect=both(
+                self._volumes.claiming(session),
+                self._workspaces.claiming(session, self._shares.quota(principal)),
+            ),
         )
         FaultPoint.CREATE_RECORDED.reached()
         try:

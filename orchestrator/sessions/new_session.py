@@ -19,6 +19,7 @@ from orchestrator.rules.policy.levels import (
     clamped_limits,
     effective_limits,
 )
+from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.deadlines import check_timeouts
@@ -63,6 +64,8 @@ class SessionMaker:
         workspace = self._workspaces.unclaimed(session_id, principal.name)
         if child is not None and child.origin.workspace != "own":
             workspace = child.parent.workspace
+        policy = self._policies.resolve(request.policy, "policy")
+        _check_volumes(terms, policy)
         session = Session(
             key=secrets.token_hex(8),
             id=session_id,
@@ -77,7 +80,7 @@ class SessionMaker:
             root_dir=self._workspaces.root_dir(workspace.id),
             created_at=created_at,
             last_activity_at=created_at,
-            policy=self._policies.resolve(request.policy, "policy"),
+            policy=policy,
             episodes=0 if terms.episode_id is None else 1,
             own_rules=_own_rules(request, level),
             secrets=SessionSecrets(
@@ -103,6 +106,8 @@ class SessionMaker:
             return level
         if request.terms.mounts:
             raise ValidationError("mounts can't be given with consume", field="mounts")
+        if request.terms.volumes:
+            raise ValidationError("volumes can't be given with consume", field="volumes")
         return level.offline()
 
     def _terms(self, principal: Principal, request: NewSession, level: Level) -> Terms:
@@ -124,6 +129,14 @@ class SessionMaker:
         )
         check_timeouts(settings, terms)
         return terms
+
+
+def _check_volumes(terms: Terms, policy: SessionPolicy) -> None:
+    """Raises: ValidationError if what is written to a volume would be no proposal."""
+    if policy.world_rules.proposal_mode and not all(use.read_only for use in terms.volumes):
+        raise ValidationError(
+            "volumes must be read_only in a session that stages its changes", field="volumes"
+        )
 
 
 def _check_names(request: NewSession, level: Level) -> None:

@@ -77,6 +77,7 @@ class Recovery:
         self._cells = work.cells
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
+        self._volumes = sandbox.volumes
         self._sessions = sessions
         self._firewall = sandbox.firewall
         self._proposals = proposals
@@ -106,6 +107,7 @@ class Recovery:
         await families.finish()
         await self._remove_strays(containers)
         FaultPoint.START_SWEPT.reached()
+        await self._volumes.recover()
         self._found.workspaces_purged = await self._workspaces.finish_purges()
         self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)
@@ -202,13 +204,13 @@ class Recovery:
             await self._leave_closed(session)
             return
         try:
-            session.sandbox = await self._sandboxes.adopt(session, container)
+            # An end that its agent's reports lead to begins afterwards, and removes the sandbox.
+            async with session.lock:
+                session.sandbox = await self._sandboxes.adopt(session, container)
         except (PaddockError, OSError) as error:
             await self._lost(session, f"the sandbox could not be taken up: {error}")
             return
         self._found.sessions_recovered += 1
-        if not session.live:
-            return  # what its agent has just reported has ended it
         await self._follow_engine(session, container)
         if session.status is Status.ACTIVE:
             # What its agent reports may end it meanwhile, and its commands with it.

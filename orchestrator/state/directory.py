@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from orchestrator.host.workspace import mounts, overlay
+from orchestrator.host.workspace.id_map import namespace
 from orchestrator.host.workspace.staging_area import StagingArea
 from orchestrator.settings.resolvers import resolv_conf
 from sandbox_agent.decide.protocol import (
@@ -25,6 +26,16 @@ class Shared(NamedTuple):
     """A host directory for the sandbox, at its real path."""
 
     source: str
+    read_only: bool
+
+
+class MountedVolume(NamedTuple):
+    """A volume for the sandbox: its files belong to `stored_uid`, and appear as those of `uid`."""
+
+    slot: str
+    data: Path
+    stored_uid: int
+    uid: int
     read_only: bool
 
 
@@ -75,6 +86,11 @@ class SandboxDirectory:
         return self.path / "mounts"
 
     @property
+    def volumes(self) -> Path:
+        """The mount points of the session's volumes with their own flags, by slot."""
+        return self.path / "volumes"
+
+    @property
     def passwd(self) -> Path:
         """Names the session's uid; read-only at /etc/passwd in the sandbox."""
         return self.path / "passwd"
@@ -105,7 +121,8 @@ class SandboxDirectory:
 
     @property
     def _directories(self) -> tuple[Path, ...]:
-        return (self.mounts, self.run, self.egress, self.ports, self.questions, self.workspace)
+        private = (self.run, self.egress, self.ports, self.questions)
+        return (self.mounts, self.volumes, self.workspace, *private)
 
     def name_session(self, uid: int, home: str) -> None:
         """Adds the session's account and group; the files stay the same ones. Raises: OSError."""
@@ -142,10 +159,25 @@ class SandboxDirectory:
 
     def unshare(self) -> None:
         """Unmounts them; may be called again. Raises: MountError, OSError."""
-        points = sorted(self.mounts.iterdir()) if self.mounts.exists() else []
-        for point in points:
-            mounts.unmount(str(point))
-            point.rmdir()
+        _unmount_all(self.mounts)
+
+    def mount_volume(self, volume: MountedVolume, *, noexec: bool) -> Path:
+        """Mounts a volume's files in it; returns where. Raises: MountError, OSError."""
+        point = self.volumes / volume.slot
+        point.mkdir(mode=0o700)
+        with namespace(volume.stored_uid, volume.uid) as users:
+            mounts.bind(
+                str(volume.data),
+                str(point),
+                noexec=noexec,
+                read_only=volume.read_only,
+                users=users,
+            )
+        return point
+
+    def unmount_volumes(self) -> None:
+        """Unmounts them; may be called again. Raises: MountError, OSError."""
+        _unmount_all(self.volumes)
 
     def remove(self) -> None:
         """Removes it once nothing is mounted in it; may be called again.
@@ -172,6 +204,7 @@ class SandboxDirectory:
         """
         self.unmount_workspace()
         self.unshare()
+        self.unmount_volumes()
         self.remove()
 
 
@@ -184,6 +217,13 @@ def left_over(state_dir: Path) -> list[SandboxDirectory]:
         )
     except FileNotFoundError:
         return []
+
+
+def _unmount_all(directory: Path) -> None:
+    points = sorted(directory.iterdir()) if directory.exists() else []
+    for point in points:
+        mounts.unmount(str(point))
+        point.rmdir()
 
 
 def passwd_text() -> str:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from orchestrator.state.volume_use import VolumeUse
 from paddock.contract.words import IdleAction
 
 DEFAULT_ROLE = "agent"
@@ -18,9 +19,9 @@ class Terms:
 
     In a request, an empty `image` and an `idle_timeout` of 0 mean the default. `limits` are lower
     than the level's. An `idle_action` of None is the level's, a `wall_timeout` of None no limit.
-    `mounts` are names on the operator's list, in addition to the level's. `role` is the role of its
-    agent in policies, `tools` are those that it may open; None: any that its level permits.
-    `work_id`, `policy_resolved_ref` and `episode_id` are the host's names.
+    `mounts` are names on the operator's list, in addition to the level's, `volumes` its owner's.
+    `role` is the role of its agent in policies, `tools` are those that it may open; None: any that
+    its level permits. `work_id`, `policy_resolved_ref` and `episode_id` are the host's names.
     """
 
     image: str = ""
@@ -31,6 +32,7 @@ class Terms:
     idle_action: IdleAction | None = None
     wall_timeout: int | None = None
     mounts: tuple[str, ...] = ()
+    volumes: tuple[VolumeUse, ...] = ()
     role: str = DEFAULT_ROLE
     tools: tuple[str, ...] | None = None
     work_id: str | None = None
@@ -54,12 +56,14 @@ class Terms:
         }
         if values.get("idle_action") is not None:
             values["idle_action"] = IdleAction(values["idle_action"])
+        values["volumes"] = tuple(VolumeUse(**each) for each in values.get("volumes", ()))
         return cls(**values)
 
     def stored(self) -> dict[str, Any]:
         """The terms as JSON."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: list(each) if isinstance(each, tuple) else each for name, each in values}
+        members = {name: list(each) if isinstance(each, tuple) else each for name, each in values}
+        return members | {"volumes": [asdict(use) for use in self.volumes]}
 
     def column(self) -> str:
         """The terms as the table of sessions has them."""

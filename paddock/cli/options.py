@@ -214,14 +214,25 @@ def limit_amounts(texts: list[str] | None) -> dict[str, int | float] | None:
     """`KIND=AMOUNT` texts as a mapping; an amount may have a unit. Raises: typer.BadParameter."""
     if not texts:
         return None
-    return {kind: _amount(kind, text) for kind, text in pairs(texts, "--limits").items()}
+    return {
+        kind: _amount(f"{kind}={text}", text, "--limits")
+        for kind, text in pairs(texts, "--limits").items()
+    }
 
 
-def _amount(kind: str, text: str) -> int | float:
+def byte_count(text: str, option: str) -> int:
+    """The bytes that an amount with a unit names. Raises: typer.BadParameter."""
+    number = _amount(option, text, option)
+    if not isinstance(number, int):
+        raise typer.BadParameter(f"{text!r} is no whole number of bytes", param_hint=option)
+    return number
+
+
+def _amount(where: str, text: str, option: str) -> int | float:
     found = _AMOUNT.fullmatch(text)
     if found is None:
-        message = f"{kind}={text}: {text!r} is not a number, such as 0.5, 64 or 256MiB"
-        raise typer.BadParameter(message, param_hint="--limits")
+        message = f"{where}: {text!r} is not a number, such as 0.5, 64 or 256MiB"
+        raise typer.BadParameter(message, param_hint=option)
     number = float(found[1]) * _UNITS[found[2]]
     return int(number) if number.is_integer() else number
 

@@ -15,17 +15,20 @@ from paddock.cli.options import group
 from paddock.cli.prompt import repl, shell
 from paddock.cli.resources import (
     any_operation,
+    api_keys,
     approvals,
     audit,
     budgets,
     code,
     commands,
+    denials,
     egress,
     events,
     file_trees,
     files,
     git,
     hooks,
+    instance,
     lifetimes,
     mcp,
     memory,
@@ -44,6 +47,7 @@ from paddock.cli.resources import (
     tools,
     top,
     turns,
+    volumes,
 )
 from paddock.cli.server import server
 
@@ -96,6 +100,8 @@ def build() -> TyperGroup:
     processes.add_to(app)
     top.add_to(app)
     snapshots.add_to(sessions.app)
+    instance.add_to(app, sessions.app)
+    denials.add_to(audit.app)
     file_trees.add_to(files.app)
     shell.add_to(app)
     mcp.add_to(app)
@@ -114,7 +120,9 @@ def build() -> TyperGroup:
         ("egress", egress.app),
         ("secrets", secrets.app),
         ("memory", memory.app),
+        ("volumes", volumes.app),
         ("hooks", hooks.app),
+        ("api-keys", api_keys.app),
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)

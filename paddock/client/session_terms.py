@@ -27,6 +27,8 @@ class SessionTerms(TypedDict, total=False):
     budget: its total limits: `time` and `cpu_seconds` in seconds, `cost` in dollars, `commands`,
         `output_bytes`, `audit_bytes`, `iterations`, `tokens`, `egress_bytes`.
     mounts: names from the operator's list of mounts, in addition to the level's.
+    volumes: volumes of the key, each with its `name`, its absolute `path` in the sandbox, and
+        `read_only`, which is false by default: one session at a time can write to a volume.
     role: its agent's role in Cedar policies; None: `agent`.
     tools: the tools that it may open; None: any that its level permits.
     policy: what its turns may do: the name of a session policy, or its members; None:
@@ -52,6 +54,7 @@ class SessionTerms(TypedDict, total=False):
     wall_timeout: int | None
     budget: Mapping[str, int | float] | None
     mounts: Sequence[str] | None
+    volumes: Sequence[Mapping[str, str | bool]] | None
     role: str | None
     tools: Sequence[str] | None
     policy: str | Mapping[str, Any] | None

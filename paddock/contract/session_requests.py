@@ -32,6 +32,7 @@ from paddock.contract.fields import (
 from paddock.contract.packs import ContextPack
 from paddock.contract.policies import PolicyChoice
 from paddock.contract.requests import LARGEST_BODY, Body, Query, check_names
+from paddock.contract.volumes import VolumeMount
 from paddock.contract.words import (
     ID_PATTERN,
     MAX_WALL_SECONDS,
@@ -92,6 +93,9 @@ class SessionBody(Body):
     budget: BudgetBody = Field(default_factory=BudgetBody)
     mounts: Annotated[list[_MountName], Field(max_length=16)] = Field(
         default=[], description="Names from the operator's list, in addition to the level's."
+    )
+    volumes: Annotated[list[VolumeMount], Field(max_length=8)] = Field(
+        default=[], description="Volumes of its key, and where the session has them."
     )
     role: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None, description="Its agent's role in Cedar policies; default: `agent`."

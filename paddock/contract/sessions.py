@@ -14,6 +14,7 @@ from paddock.contract.commands import Command
 from paddock.contract.policies import EXAMPLE as POLICY
 from paddock.contract.policies import PolicyVersion
 from paddock.contract.system import LevelLimits
+from paddock.contract.volumes import SessionVolume
 from paddock.contract.words import (
     Activity,
     IdleAction,
@@ -65,6 +66,7 @@ EXAMPLE: dict[str, Any] = {
     "role": "agent",
     "tools": ["psql", "redis-cli"],
     "secrets": ["SECRET_TOKEN"],
+    "volumes": [{"name": "cache", "path": "/data/cache", "read_only": False}],
     "policy": {"name": POLICY["name"], "sha256": POLICY["sha256"]},
     "work_id": "issue-4711",
     "policy_resolved_ref": None,
@@ -198,6 +200,7 @@ class Session(Model):
         description="The tools that it may open; null: any that its level permits."
     )
     secrets: list[str] = Field(description="Names of its secrets.")
+    volumes: list[SessionVolume] = Field(description="The volumes of its key that it has.")
     policy: PolicyVersion = Field(
         description="What its turns may do, as it was when the session was created."
     )

@@ -44,6 +44,7 @@ def parse(params: Message) -> Configuration:
         output_used_bytes=given.number(params, "output_used_bytes"),
         output_budget_bytes=_number_or_none(params, "output_budget_bytes"),
         writable=tuple(given.texts(params, "writable")),
+        volumes=tuple(given.texts(params, "volumes")),
         guard_writes=given.flag(params, "guard_writes"),
         egress=given.flag(params, "egress"),
         variables=given.mapping(params, "variables"),

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sandbox_agent.decide import curl, operands
+from sandbox_agent.decide.command_words import CommandError, printable
 from sandbox_agent.decide.options import (
     COPY,
     MOVE,
@@ -37,102 +38,12 @@ class Decision(NamedTuple):
     message: str
 
 
-class CommandError(ValueError):
-    """The command is malformed, so no decision was made."""
-
-
-class DeniedError(Exception):
-    """The command was refused during parsing; `rule` names the rule."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(message)
-        self.rule = rule
-        self.message = message
-
-
 # These act on a symbolic link itself, not on its target.
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
 _OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
-# What to do instead of writing shell operators, by whether the level permits a shell.
-OTHER_WAYS = {
-    True: "no shell reads command: give the line as shell, or words with such characters in argv",
-    False: "this level runs no shell: pass words with such characters in argv",
-}
 _ALLOWED = Decision(True, "allowed", "allowed")
-_OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
-_TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
-_SPACE = re.compile(r"\s*")
 # An absolute path that begins with any number of `/`, `.` and `..` is still at the root.
 _ROOT = re.compile(r"/(?:\.{0,2}/)*")
-
-
-def shell_argv(line: str, commands: Collection[str] | None, level: str) -> list[str]:
-    """The words that have bash run a line as it is.
-
-    Raises:
-        DeniedError: The level lists its commands, so it runs no shell.
-        CommandError: No program can receive the line.
-    """
-    if commands is not None:
-        raise DeniedError(
-            "shell-level", f"permission level {level} runs no shell: use command or argv"
-        )
-    if "\0" in line:
-        raise CommandError("shell has a NUL character")
-    if not _is_text(line):
-        raise CommandError("shell is not valid Unicode")
-    return ["bash", "-c", line]
-
-
-def parse_command(text: str, *, shell: bool = False) -> list[str]:
-    """Splits a command string into words. No shell is involved, so nothing is expanded.
-
-    A word may contain quoted parts with spaces. Only one leading and one trailing quote are removed
-    from each word. `shell`: the level permits one, which a refusal then names.
-
-    Raises:
-        DeniedError: The text has a shell operator or a line break, quoted or not.
-        CommandError: The text is empty, has an unclosed quote, or is not valid Unicode.
-    """
-    operator = _OPERATOR.search(text)
-    if operator is not None:
-        raise DeniedError(
-            "shell-operators",
-            f"shell operators are not allowed: {_printable(operator[0])}; {OTHER_WAYS[shell]}",
-        )
-    if not _is_text(text):
-        raise CommandError("command is not valid Unicode")
-    words: list[str] = []
-    position = _skip_space(text, 0)
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None or text[token.end() : token.end() + 1] in {'"', "'"}:
-            raise CommandError("command has a quote that is not closed")
-        words.append(_unquoted(token[0]))
-        position = _skip_space(text, token.end())
-    if not words or not words[0]:
-        raise CommandError("command is empty")
-    return words
-
-
-def _is_text(text: str) -> bool:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-    return True
-
-
-def _skip_space(text: str, position: int) -> int:
-    space = _SPACE.match(text, position)
-    return space.end() if space else position
-
-
-def _unquoted(token: str) -> str:
-    start = 1 if token[0] in "\"'" else 0
-    end = len(token) - 1 if token[-1] in "\"'" else len(token)
-    return token[start:end]
 
 
 def decide(
@@ -144,13 +55,15 @@ def decide(
     level: str | None = None,
     guard_writes: bool = True,
     mounts: Sequence[str] = (),
+    volumes: Sequence[str] = (),
 ) -> Decision:
     """Decides whether `argv` may run in `cwd`, an absolute path.
 
     If `commands` is a collection, only these names may run, with options known to be safe and on
-    paths in the workspace. A command without an option table is accepted as it is. If `commands` is
-    None, any command may run; with `guard_writes`, commands that are known to write may write only
-    where the kernel lets them: `mounts` are the targets of the session's writable mounts.
+    paths in the workspace and in `volumes`, the places of the session's volumes. A command without
+    an option table is accepted as it is. If `commands` is None, any command may run; with
+    `guard_writes`, commands that are known to write may write only where the kernel lets them:
+    `mounts` are the targets of the session's writable mounts, with its writable volumes.
 
     Raises:
         CommandError: The command is empty, or cp or mv lacks a source or destination.
@@ -159,13 +72,22 @@ def decide(
         raise CommandError("command is empty")
     if commands is None:
         return _decide_any(argv, workspace, cwd, mounts) if guard_writes else _ALLOWED
-    return _decide_listed(argv, commands, workspace, cwd, level)
+    written = [volume for volume in volumes if volume in mounts]
+    tops = _Tops([workspace, *volumes], [workspace, *written])
+    return _decide_listed(argv, commands, tops, cwd, level)
+
+
+class _Tops(NamedTuple):
+    """The directories in which a command may read, and those in which it may write."""
+
+    reads: Sequence[str]
+    writes: Sequence[str]
 
 
 def _decide_listed(
     argv: Sequence[str],
     commands: Collection[str],
-    workspace: str,
+    tops: _Tops,
     cwd: str,
     level: str | None,
 ) -> Decision:
@@ -174,7 +96,7 @@ def _decide_listed(
         where = f"permission level {level}" if level else "this permission level"
         return _deny(
             "command-allowlist",
-            f"command not allowed for {where}: {_printable(name)}; "
+            f"command not allowed for {where}: {printable(name)}; "
             f"allowed are, by bare name: {' '.join(sorted(commands))}",
         )
     table = SAFE.get(name)
@@ -184,21 +106,24 @@ def _decide_listed(
     if parsed.refused is not None:
         return _deny(
             "option-not-allowed",
-            f"option not allowed for {name}: {_printable(parsed.refused)}; at this level an option "
+            f"option not allowed for {name}: {printable(parsed.refused)}; at this level an option "
             "must be spelled out and be known to run, read and write nothing else",
         )
     refused = operands.refusal(name, table, parsed)
     if refused is not None:
         rule, text, culprit = refused
-        return _deny(rule, f"{text}: {_printable(culprit)}")
+        return _deny(rule, f"{text}: {printable(culprit)}")
     reads, writes = _paths(name, table, parsed)
-    outside = _first_outside([*reads, *writes], workspace, cwd)
+    outside = _first_outside(reads, tops.reads, cwd)
+    allowed = tops.reads
+    if outside is None:
+        outside, allowed = _first_outside(writes, tops.writes, cwd), tops.writes
     if outside is None:
         return _ALLOWED
     return _deny(
         "path-outside-workspace",
         "path escapes workspace under current permission level: "
-        f"{_printable(outside)}; use a path under {workspace}",
+        f"{printable(outside)}; use a path under {' or '.join(allowed)}",
     )
 
 
@@ -223,7 +148,7 @@ def _decide_any(argv: Sequence[str], workspace: str, cwd: str, mounts: Sequence[
     )
     return _deny(
         "write-outside-workspace",
-        f"{text}: {_printable(outside)}; use a path under {', '.join(most)} or {last}",
+        f"{text}: {printable(outside)}; use a path under {', '.join(most)} or {last}",
     )
 
 
@@ -262,17 +187,19 @@ def _sources_and_destinations(name: str, parsed: Parsed) -> tuple[list[str], lis
     return words[:-1], words[-1:]
 
 
-def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
-    return next((path for path in paths if not _stays_inside(path, workspace, cwd)), None)
+def _first_outside(paths: list[str], tops: Sequence[str], cwd: str) -> str | None:
+    return next(
+        (path for path in paths if not any(_stays_inside(path, top, cwd) for top in tops)), None
+    )
 
 
-def _stays_inside(path: str, workspace: str, cwd: str) -> bool:
-    """Whether `path` is in the workspace and reaches it without leaving it first.
+def _stays_inside(path: str, top: str, cwd: str) -> bool:
+    """Whether `path` is in the directory and reaches it without leaving it first.
 
     A directory outside may be a link. A `..` after it then leads to another place than the text
     says.
     """
-    return _inside(resolve(path, cwd), workspace) and _inside(_literal(path, cwd), workspace)
+    return _inside(resolve(path, cwd), top) and _inside(_literal(path, cwd), top)
 
 
 def _literal(path: str, cwd: str) -> str:
@@ -297,7 +224,7 @@ def paths_to_resolve(
 
     Each path is relative to the workspace, exactly as it will be resolved. The flag beside it is
     true if the command follows a link in the last component. Where any command is allowed, only
-    written paths are returned; a path in another writable place is absolute. Raises: CommandError.
+    written paths are returned; a path in another permitted place is absolute. Raises: CommandError.
     """
     name = argv[0]
     if commands is None:
@@ -359,7 +286,7 @@ def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = Fals
         raise CommandError("cwd has a NUL character")
     path = resolve(cwd, workspace)
     if not anywhere and not _inside(path, workspace):
-        raise CommandError(f"cwd must stay under {workspace}: {_printable(cwd)}")
+        raise CommandError(f"cwd must stay under {workspace}: {printable(cwd)}")
     return path
 
 
@@ -375,9 +302,3 @@ def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:
 
 def _deny(rule: str, message: str) -> Decision:
     return Decision(False, rule, message)
-
-
-def _printable(text: str) -> str:
-    """A short, printable form of `text` for a message."""
-    short = text if len(text) <= 80 else f"{text[:77]}..."
-    return short if short.isprintable() else repr(short)[1:-1]

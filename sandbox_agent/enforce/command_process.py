@@ -7,6 +7,7 @@ import marshal
 import os
 import socket
 import termios
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 from sandbox_agent.enforce import beneath, execution, guard_messages, privileges, syscalls
@@ -29,7 +30,8 @@ class Plan(NamedTuple):
     `program` is the file to execute; a bare name is looked up along the PATH of `env`. `cwd` is
     relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
     that must resolve inside it, or in one of the absolute directories `writable`, in which an
-    operand may also begin. With `terminal`, the standard streams are a terminal, which becomes the
+    operand may also begin. An operand in one of the directories `volumes` must resolve inside it.
+    With `terminal`, the standard streams are a terminal, which becomes the
     controlling terminal. `output_file`, relative to the workspace, is emptied and gets both output
     streams.
     """
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     workspace: str
     terminal: bool = False
     writable: list[str] = []
+    volumes: list[str] = []
     output_file: str | None = None
 
 
@@ -140,7 +143,7 @@ def _tried(
         for target, fd in zip(_TARGETS, prepared.pipes.descriptors, strict=False):
             os.dup2(fd, target)
         if plan.terminal:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            fcntl.ioctl(1, termios.TIOCSCTTY, 0)  # the input may be another one
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
         if starter.recv(guard_messages.MOST_BYTES) != guard_messages.go(prepared.number):
@@ -173,7 +176,7 @@ def entered(workspace: int, plan: Plan) -> Failed | Denied | None:
         _enter(workspace, plan.cwd)
         step = Step.PATHS
         tops = [plan.workspace, *plan.writable] if plan.writable else []
-        escaping = _first_escaping(workspace, plan.inside, tops)
+        escaping = _first_escaping(workspace, plan.inside, tops, plan.volumes)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
     return None if escaping is None else Denied(escaping)
@@ -229,16 +232,34 @@ def _execute(calls: list[execution.Call]) -> NoReturn:
 
 
 def _first_escaping(
-    workspace: int, operands: list[tuple[str, bool]], tops: list[str] | None = None
+    workspace: int,
+    operands: list[tuple[str, bool]],
+    tops: list[str] | None = None,
+    volumes: Iterable[str] = (),
 ) -> int | None:
     """The index of the first operand that leads out of the workspace or to a missing target.
 
-    It may also lead to one of the directories `tops`, the first of which is the workspace.
+    It may also lead to one of the directories `tops`, the first of which is the workspace. One that
+    begins in a volume may not lead out of that.
     """
     for index, (path, follow) in enumerate(operands):
-        if not _stays(workspace, path, follow) and not (tops and _leads_to(tops, path, follow)):
+        if _stays(workspace, path, follow) or _stays_in_volume(volumes, path, follow):
+            continue
+        if not (tops and _leads_to(tops, path, follow)):
             return index
     return None
+
+
+def _stays_in_volume(volumes: Iterable[str], path: str, follow: bool) -> bool:
+    """Whether the operand begins in one of the volumes, and stays in it."""
+    for volume in volumes:
+        if path == volume or path.startswith(f"{volume}/"):
+            top = os.open(volume, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                return _stays(top, path.removeprefix(volume).lstrip("/") or ".", follow)
+            finally:
+                os.close(top)
+    return False
 
 
 def _stays(workspace: int, path: str, follow: bool) -> bool:

@@ -106,6 +106,7 @@ class Executor:
             level=self._configuration.level,
             guard_writes=self._configuration.guard_writes,
             mounts=self._configuration.writable,
+            volumes=self._configuration.volumes,
         )
         if not decision.allow:
             raise AgentError("permission_denied", decision.message, decision.rule)
@@ -153,6 +154,7 @@ class Executor:
             inside=inside,
             workspace=WORKSPACE_DIR,
             writable=list(places(self._allowed, self._configuration.writable)),
+            volumes=[] if self._allowed is None else list(self._configuration.volumes),
             output_file=output_file,
         )
 

@@ -3,7 +3,6 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -15,10 +14,10 @@ from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
-from paddock.contract.words import Kind, Status
 from tests.api.conftest import Api, served
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +108,7 @@ async def test_a_session_whose_level_is_raised_goes_on(
         await plane.close()
 
 
-async def test_a_session_that_ends_while_it_is_taken_up_prevents_no_start(
+async def test_a_session_that_ends_while_it_is_taken_up_leaves_nothing(
     api: Api,
     settings: Settings,
     engine: FakeEngine,
@@ -117,17 +116,29 @@ async def test_a_session_that_ends_while_it_is_taken_up_prevents_no_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its agent reports at once that its budget is used up."""
-    await api.session(id="box", permission_level="high", budget={"output_bytes": 100})
+    await api.session(id="box", permission_level="high", budget={"cpu_seconds": 1})
+    agent = api.agent
     await api.plane.close()
     adopt = Sandboxes.adopt
 
     async def adopted(sandboxes: Sandboxes, session: Session, container: Container) -> Sandbox:
         sandbox = await adopt(sandboxes, session, container)
-        session.status = Status.BUDGET_EXCEEDED
-        session.budget.exceed(Kind.OUTPUT_BYTES, datetime.now(UTC))
-        session.over.set_result(None)
+        agent.emit(
+            "budget.exceeded",
+            args={"kind": "cpu_seconds", "limit": 1, "consumed": 1_000_000},
+            decision="deny",
+        )
+        await until(lambda: not session.live or "waiters" in repr(session.lock))
         return sandbox
 
     monkeypatch.setattr(Sandboxes, "adopt", adopted)
     plane = await reopened(settings, engine, agents)
-    await plane.close()
+    try:
+        async with served(plane, engine, agents) as again:
+            # Answered when nothing is left.
+            await again.json("DELETE", "/api/sessions/box")
+            view = await again.json("GET", "/api/sessions/box")
+            assert (view["status"], view["sandbox"]) == ("budget-exceeded", None)
+            assert engine.containers == {}
+    finally:
+        await plane.close()

@@ -221,7 +221,7 @@ class Restarts(RuleBasedStateMachine):
     def request(self, name: str, host: str) -> None:
         """A program in the sandbox asks for a page; nothing that is allowed has an address."""
         known = self.live(name)
-        usable = known is not None and known.level == "out" and not known.closed
+        usable = known and known.level == "out" and not known.closed and not known.suspended
         if known is None or not usable or known.status is Status.PAUSED:
             return
         denied = {rule.host for rule in known.rules.only.deny} | {"b.example"}

@@ -183,7 +183,7 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
         "sandboxes' directories": (left["directories"], running),
         "sandboxes' mounts": (
             sorted(left["mounts"]),
-            [f"{state_dir.resolve()}/sandboxes/{name}/workspace" for name in running],
+            sorted(_mounted(state_dir, live)),
         ),
     }
     slots = _slots(state_dir)
@@ -193,7 +193,8 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
         sorted(kept["mounts"]),
         sorted(f"{state_dir.resolve()}/slots/{slot}/fs" for slot in slots),
     )
-    found["links"] = (sorted(kept["links"]), sorted(slots.values()))
+    shown = [name for name in slots.values() if not name.startswith("volume:")]
+    found["links"] = (sorted(kept["links"]), sorted(shown))
     for what, (there, wanted) in found.items():
         if there != wanted:
             yield f"{what}: {_difference(there, wanted)}"
@@ -207,6 +208,21 @@ def _host(state_dir: Path, live: list[dict[str, Any]], uids: int) -> Iterator[st
 
 def _has_network(item: dict[str, Any]) -> bool:
     return bool(item["permission_level"] == "high")
+
+
+def _mounted(state_dir: Path, live: list[dict[str, Any]]) -> Iterator[str]:
+    """What sandboxes must have mounted: the workspace, and the volumes of the session."""
+    with closing(sqlite3.connect(state_dir / "paddock.db", timeout=30)) as connection:
+        volumes = dict(
+            connection.execute(
+                "SELECT name, slot FROM volumes JOIN workspaces ON id = workspace_id"
+            ).fetchall()
+        )
+    for item in live:
+        if item["sandbox"] is not None:
+            top = f"{state_dir.resolve()}/sandboxes/{item['sandbox']['id']}"
+            yield f"{top}/workspace"
+            yield from (f"{top}/volumes/{volumes[use['name']]}" for use in item["volumes"])
 
 
 def _slots(state_dir: Path) -> dict[str, str]:

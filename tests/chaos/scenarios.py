@@ -162,6 +162,18 @@ async def close(clients: Clients, new: str, idle: str) -> None:
     await clients.change(idle, "DELETE", "?purge=true", purged=True)
 
 
+async def volume(clients: Clients, new: str, idle: str) -> None:
+    """Creates a volume, and removes it after a session has had it."""
+    name = f"of-{new}"
+    body = {"name": name, "size_bytes": 16 * 1024 * 1024}
+    status, _ = await clients.call("POST", "/api/volumes", body)
+    if status != 201:
+        return
+    if await clients.create(new, "low", volumes=[{"name": name, "path": "/data"}]):
+        await clients.change(new, "DELETE", "?purge=true", purged=True)
+    await clients.call("DELETE", f"/api/volumes/{name}")
+
+
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
 SCENARIOS: dict[str, Scenario] = {
     "create": create,
@@ -180,4 +192,5 @@ SCENARIOS: dict[str, Scenario] = {
     "rollback": rollback,
     "close": close,
     "purge": close,
+    "volume": volume,
 }

@@ -67,8 +67,9 @@ async def running(
 async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
     """A control plane with a separate state directory.
 
-    At its end, every session is closed, every chain is verified, every workspace is purged, and
-    nothing is left on the host. `resolver` among the settings finds the addresses of the way out.
+    At its end, every session is closed, every chain is verified, every workspace and volume is
+    removed, and nothing is left on the host. `resolver` among the settings finds the addresses of
+    the way out.
     """
     resolver = settings.pop("resolver", None)
     with state(**settings) as checked:
@@ -85,6 +86,8 @@ async def clear(plane: ControlPlane) -> None:
     await _assert_whole(plane)
     left = left_behind(plane.settings.state_dir)
     assert left == NOTHING, left
+    for shown in await plane.volumes.page(None, ("", ""), 1000):
+        await plane.volumes.remove(TESTER, shown.volume.owner, shown.volume.name)
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sandbox_agent.core.budget import BudgetError
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.frames import request
 from sandbox_agent.decide.manifest import Consume
-from sandbox_agent.decide.protocol import Configuration, Confinement, Message, request
+from sandbox_agent.decide.protocol import Configuration, Confinement, Message
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError
@@ -31,9 +32,11 @@ CONFIGURATION = Configuration(
     max_running=16,
     cpu_budget_us=7,
     writable=("/mnt/a",),
+    volumes=("/data",),
 )
 MESSAGE: Message = {**CONFIGURATION._asdict(), "confinement": CONFIGURATION.confinement._asdict()}
 MESSAGE["writable"] = list(CONFIGURATION.writable)
+MESSAGE["volumes"] = list(CONFIGURATION.volumes)
 REFUSED = 3
 
 
@@ -133,6 +136,7 @@ WRONG: dict[str, list[Any]] = {
     "max_running": [0],
     "guard_writes": [0, None],
     "writable": [None, "x", [1]],
+    "volumes": [None, "x", [1]],
     "cpu_budget_us": ["7", -1, 1.5],
     "confinement": [None, [], {}, {**MESSAGE["confinement"], "paths": 1}],
     "level": [None, 1],

@@ -40,6 +40,7 @@ from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.state.budget import Budget
 from orchestrator.state.directory import SandboxDirectory
 from orchestrator.state.family import Family
+from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
@@ -109,6 +110,7 @@ def plan_of(
         family=Family(),
         budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
         secrets=secrets,
+        terms=Terms(),
     )
     return Plan(
         *(Tenancy(cast(Any, session)), "ours", found, effective_limits(found, {}), given or {}),

@@ -28,6 +28,7 @@ MOUNT_ATTR_RDONLY = 0x01
 MOUNT_ATTR_NOSUID = 0x02
 MOUNT_ATTR_NODEV = 0x04
 MOUNT_ATTR_NOEXEC = 0x08
+MOUNT_ATTR_IDMAP = 0x00100000
 MS_PRIVATE = 1 << 18
 MS_SHARED = 1 << 20
 MS_NOSUID = 0x02
@@ -55,18 +56,26 @@ class _MountAttr(ctypes.Structure):
 
 
 def bind(
-    source: str, target: str, *, noexec: bool, read_only: bool = False, shared: bool = False
+    source: str,
+    target: str,
+    *,
+    noexec: bool,
+    read_only: bool = False,
+    shared: bool = False,
+    users: int | None = None,
 ) -> None:
     """Bind-mounts the directory `source` at `target`: nosuid, nodev, and the requested flags.
 
     Neither may be a symbolic link. Mounts below `source` are not included. With `shared`, what is
-    mounted on `target` later also appears where `target` itself is mounted. Raises: MountError.
+    mounted on `target` later also appears where `target` itself is mounted. `users` is a user
+    namespace that says as whose the files appear. Raises: MountError.
     """
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
     attributes |= (MOUNT_ATTR_NOEXEC if noexec else 0) | (MOUNT_ATTR_RDONLY if read_only else 0)
     try:
         with opened(source, target) as (source_fd, target_fd):
-            _bind(source_fd, target_fd, attributes, MS_SHARED if shared else 0)
+            propagation = MS_SHARED if shared else 0
+            _bind(source_fd, target_fd, _MountAttr(attributes, 0, propagation), users)
     except OSError as error:
         raise explained("a directory can't be mounted", error) from error
 
@@ -136,7 +145,7 @@ def lines_of(mountinfo: bytes) -> list[bytes]:
     return mountinfo.removesuffix(b"\n").split(b"\n") if mountinfo else []
 
 
-def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None:
+def _bind(source_fd: int, target_fd: int, wanted: _MountAttr, users: int | None) -> None:
     tree = syscall(
         SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
     )
@@ -144,7 +153,9 @@ def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None
         # A copy of a shared mount receives what the host mounts below the source, without these
         # attributes, until it is private. Made shared after that, it has a group of its own.
         _set_attributes(tree, _MountAttr(propagation=MS_PRIVATE))
-        _set_attributes(tree, _MountAttr(attr_set=wanted, propagation=propagation))
+        _set_attributes(tree, wanted)
+        if users is not None:
+            _set_attributes(tree, _MountAttr(attr_set=MOUNT_ATTR_IDMAP, userns_fd=users))
         attach(tree, target_fd)
     finally:
         os.close(tree)

@@ -20,6 +20,8 @@ from orchestrator.host.workspace.paths import validate_id, visible_path
 from orchestrator.host.workspace.quota import Quota
 
 _COLUMNS = "id, owner, uid, slot, created_at, quota"
+# The ids of volumes begin with it, and those of sessions can't.
+_VOLUME = "volume:"
 _LIVE = (
     "SELECT 1 FROM sessions WHERE sessions.id = workspaces.id AND status IN ('active', 'paused')"
 )
@@ -31,7 +33,8 @@ _KEPT_SINCE = f"coalesce(kept_since, ({_LAST_END}))"
 class Workspace:
     """One row of the table `workspaces`. `slot` is 16 hex digits; `uid` is unique to it.
 
-    `quota` is the driver that it was created with and that it keeps.
+    `quota` is the driver that it was created with and that it keeps. The files of a volume are
+    kept in the same way.
     """
 
     id: str
@@ -41,17 +44,22 @@ class Workspace:
     created_at: str
     quota: Quota
 
+    @property
+    def is_volume(self) -> bool:
+        """Whether it is a volume, and no session's own."""
+        return self.id.startswith(_VOLUME)
+
 
 class Holdings(NamedTuple):
-    """The number and total size of an owner's workspaces, including those being purged."""
+    """The number and total size of an owner's workspaces, volumes and what is being purged."""
 
     workspaces: int
     size: int
 
 
 def find(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
-    """The workspace with exactly that id."""
-    found = _find_any_case(conn, workspace_id)
+    """The workspace with exactly that id; not a volume."""
+    found = None if workspace_id.startswith(_VOLUME) else _find_any_case(conn, workspace_id)
     return found if found is not None and found.id == workspace_id else None
 
 
@@ -78,6 +86,27 @@ def claim(
         if any(purged.id == found.id for purged in ordered_purges(conn)):
             raise ConflictError("the workspace of this id is being purged: try again")
         return found
+    return _add(conn, workspace_id, owner, uid_base, uid_count, quota)
+
+
+def add_volume(
+    conn: sqlite3.Connection, owner: str, uid_base: int, uid_count: int, quota: Quota, size: int
+) -> Workspace:
+    """Records the files of a new volume. Raises: CapacityExhaustedError if every uid is in use."""
+    volume_id = f"{_VOLUME}{secrets.token_hex(8)}"
+    volume = _add(conn, volume_id, owner, uid_base, uid_count, quota)
+    set_size(conn, volume_id, size)
+    return volume
+
+
+def _add(
+    conn: sqlite3.Connection,
+    workspace_id: str,
+    owner: str,
+    uid_base: int,
+    uid_count: int,
+    quota: Quota,
+) -> Workspace:
     workspace = Workspace(
         id=workspace_id,
         owner=owner,
@@ -123,7 +152,7 @@ def oldest_kept(conn: sqlite3.Connection, owner: str, but: str) -> str | None:
     """The owner's oldest workspace that no session uses, except the one with the id `but`."""
     row = conn.execute(
         "SELECT id FROM workspaces WHERE owner = ? AND id <> ? AND purging = 0"  # noqa: S608
-        f" AND NOT EXISTS ({_LIVE}) ORDER BY created_at LIMIT 1",
+        f" AND id NOT LIKE '{_VOLUME}%' AND NOT EXISTS ({_LIVE}) ORDER BY created_at LIMIT 1",
         (owner, but),
     ).fetchone()
     return None if row is None else str(row[0])

@@ -115,6 +115,14 @@ class Storage:
             self._expect(size)
         return data
 
+    async def make_volume(self, volume: Workspace, size: int) -> None:
+        """Creates the files of a volume, limited to `size` bytes; none are made ahead for others.
+
+        Raises: as `prepare`.
+        """
+        driver, slot = self._drivers[volume.quota], self._slot(volume)
+        await self._call(volume, lambda: driver.open(slot, volume.uid, size), _LONG_SECONDS)
+
     def expect(self, size: int) -> None:
         """Prepares a slot, because a new workspace of that size may be needed."""
         if self.choice.quota is Quota.IMAGE:

@@ -108,10 +108,11 @@ def new_child(
 
 
 def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
-    """The parent's terms, without the names that the host has for the parent's own work."""
+    """The parent's terms, without its volumes and the names that the host has for its own work."""
     return replace(
         parent.terms,
         labels={},
+        volumes=(),
         env={
             name: value
             for name, value in parent.terms.env.items()

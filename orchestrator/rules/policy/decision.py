@@ -3,14 +3,8 @@
 from collections.abc import Sequence
 
 from orchestrator.rules.policy.levels import Level
-from sandbox_agent.decide.commands import (
-    CommandError,
-    DeniedError,
-    decide,
-    normalize_cwd,
-    parse_command,
-    shell_argv,
-)
+from sandbox_agent.decide.command_words import CommandError, DeniedError, parse_command, shell_argv
+from sandbox_agent.decide.commands import decide, normalize_cwd
 
 # Deciding about a word costs as much as so many characters.
 _WORD_COST = 16
@@ -44,13 +38,14 @@ def check_command(
     cwd: str | None,
     mounts: Sequence[str] = (),
     shell: str | None = None,
+    volumes: Sequence[str] = (),
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
     The command is a `command` line, an `argv`, or a `shell` line. `cwd` is relative to the
     workspace or below /workspace; at levels that allow any command it may be anywhere. `mounts` are
-    the targets of the session's writable mounts. Raises: DeniedError with the rule; CommandError if
-    the command is malformed.
+    the targets of the session's writable mounts and volumes, `volumes` those of all its volumes.
+    Raises: DeniedError with the rule; CommandError if the command is malformed.
     """
     words, directory = read_command(level, command, argv, cwd, shell)
     decision = decide(
@@ -60,6 +55,7 @@ def check_command(
         level=level.name,
         guard_writes=level.guard_writes,
         mounts=mounts,
+        volumes=volumes,
     )
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)

@@ -22,6 +22,8 @@ from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sandbox.volumes.volume_paths import check_uses
+from orchestrator.sandbox.volumes.volumes import Volumes
 from orchestrator.settings.operator_mounts import OperatorMount, chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Sandbox
@@ -42,6 +44,7 @@ class Sandboxes:
         node: Node,
         ledger: Ledger,
         workspaces: Workspaces,
+        volumes: Volumes,
         subscribers: Subscribers,
         ways: tuple[Part, ...],
         metrics: Metrics,
@@ -53,7 +56,7 @@ class Sandboxes:
         self._looks = TaskScope("a look at an image")
         self._suitability = Suitability(node.engine, node)
         self._starter = Starter(
-            *(settings, node, ledger, workspaces, subscribers, self._suitability),
+            *(settings, node, ledger, workspaces, volumes, subscribers, self._suitability),
             *(ways, self._releases),
         )
         self.pool = WarmPool(
@@ -65,7 +68,11 @@ class Sandboxes:
         self._starter.add(way)
 
     async def check_level(self, session: Session, level: Level) -> None:
-        """Raises UnmetError if this host can't enforce the level, before anything begins."""
+        """Raises UnmetError if this host can't enforce the level, before anything begins.
+
+        Raises: ValidationError if a volume of the session is where the level has something.
+        """
+        check_uses(session.terms.volumes, self._taken(session, level))
         await self._suitability.check_level(level, packed=session.pack is not None)
 
     def look_up(self, image: str) -> asyncio.Task[str]:
@@ -94,7 +101,8 @@ class Sandboxes:
         looking = looking or self.look_up(session.terms.image)
         # The agent of a session with a pack takes longer to be configured.
         usual = can_wait(level) and has_usual_limits(level, limits) and session.pack is None
-        if self.pool.runs and not mounts and usual:
+        bare = not mounts and not session.terms.volumes
+        if self.pool.runs and bare and usual:
             warm = await self._taken_over(session, level, limits, looking)
             if warm is not None:
                 return warm
@@ -195,6 +203,16 @@ class Sandboxes:
         """Waits a limited time for sandboxes that are being released."""
         await self._looks.close()
         await self._releases.drain()
+
+    def _taken(self, session: Session, level: Level) -> list[str]:
+        """Paths at which the session can have no volume."""
+        names = (*level.mounts, *session.terms.mounts)
+        listed = self._settings.mounts
+        return [
+            *(listed[name].target for name in names if name in listed),
+            *(level.confinement.read),
+            *(level.confinement.execute),
+        ]
 
     def _mounts(self, session: Session, level: Level) -> dict[str, OperatorMount]:
         """The session's mounts at that level, by name. Raises: EngineUnavailableError."""

@@ -39,6 +39,8 @@ from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectorie
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sandbox.volumes.volumes import Volumes
+from orchestrator.sandbox.volumes.volumes_part import VolumesPart
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import SandboxDirectory
@@ -64,6 +66,7 @@ class Starter:
         node: Node,
         ledger: Ledger,
         workspaces: Workspaces,
+        volumes: Volumes,
         subscribers: Subscribers,
         suitability: Suitability,
         ways: tuple[Part, ...],
@@ -93,7 +96,8 @@ class Starter:
         )
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
-        workspace = (quota, WorkspacePart(directories), MountsPart(settings, directories))
+        mounts = (MountsPart(settings, directories), VolumesPart(volumes, directories))
+        workspace = (quota, WorkspacePart(directories), *mounts)
         self._first: tuple[Part, ...] = (network, directory, trust, *workspace, *container)
         self._ways = ways
         self._own: tuple[Part, ...] = (agent, PackPart())

@@ -70,7 +70,7 @@ class Workspaces:
                 self._storage.choice.quota,
             )
             slots.set_size(connection, session.id, session.limits.workspace_bytes)
-            _check_growth(connection, session.workspace, quota, before)
+            check_growth(connection, session.workspace, quota, before)
             session_rows.insert(connection, session)
 
         return apply
@@ -138,7 +138,7 @@ class Workspaces:
         def apply(connection: sqlite3.Connection) -> None:
             before = slots.holdings(connection, workspace.owner)
             if slots.set_size(connection, workspace.id, size, only_larger=True):
-                _check_growth(connection, workspace, quota, before)
+                check_growth(connection, workspace, quota, before)
 
         await self._database.write(apply)
 
@@ -227,7 +227,8 @@ class Workspaces:
 
     async def _carry_out(self, workspace: Workspace) -> None:
         settings = self._settings
-        slots.hide(settings.workspaces_dir, workspace.id, slots_path(settings.state_dir))
+        if not workspace.is_volume:  # these are not shown
+            slots.hide(settings.workspaces_dir, workspace.id, slots_path(settings.state_dir))
         FaultPoint.PURGE_HIDDEN.reached()
         await self._storage.remove(workspace)
         FaultPoint.PURGE_REMOVED.reached()
@@ -239,7 +240,7 @@ class Workspaces:
         await self._database.write(release, reserve=True)
 
 
-def _check_growth(
+def check_growth(
     connection: sqlite3.Connection, workspace: Workspace, quota: KeyLimits, before: slots.Holdings
 ) -> None:
     """Raises RateLimitedError if the growth of the owner's workspaces exceeds the quota."""

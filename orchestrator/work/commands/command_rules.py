@@ -21,7 +21,7 @@ from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from paddock.contract.remedies import shell_remedy
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
-from sandbox_agent.decide.commands import CommandError, DeniedError
+from sandbox_agent.decide.command_words import CommandError, DeniedError
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import allowed_variable, refused_variable
 
@@ -57,10 +57,20 @@ class CommandRules:
                 **self.environment(session, request),
                 **request.secrets,
             }
-            mounts = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
+            listed = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
+            volumes = session.terms.volumes
+            mounts = (*listed, *(use.path for use in volumes if not use.read_only))
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv, request.shell),
-                partial(_checked, level, session.pack, request, variables, mounts),
+                partial(
+                    _checked,
+                    level,
+                    session.pack,
+                    request,
+                    variables,
+                    mounts,
+                    [use.path for use in volumes],
+                ),
             )
         except CommandError as error:
             field = command_field(error, request.command)
@@ -111,10 +121,11 @@ def _checked(
     request: ExecRequest,
     variables: Mapping[str, str],
     mounts: Sequence[str],
+    volumes: Sequence[str],
 ) -> tuple[list[str], str]:
     """The words and the directory. Raises: ValidationError, CommandError, DeniedError."""
     argv, cwd = check_command(
-        *(level, request.command, request.argv, request.cwd, mounts, request.shell)
+        *(level, request.command, request.argv, request.cwd, mounts, request.shell, volumes)
     )
     if pack is not None:
         check_packed(pack, argv)

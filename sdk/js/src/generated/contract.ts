@@ -596,6 +596,8 @@ export type CreatedSession = {
   tools: readonly string[] | null;
   /** Names of its secrets. */
   secrets: readonly string[];
+  /** The volumes of its key that it has. */
+  volumes: readonly SessionVolume[];
   /** What its turns may do, as it was when the session was created. */
   policy: PolicyVersion;
   /** The caller's name for its work. */
@@ -1000,7 +1002,11 @@ export type FileCopied = {
   skipped: number;
 };
 
-/** A file, directory or link; `path` is relative to the workspace. */
+/**
+ * A file, directory or link; `path` is relative to the workspace.
+ *
+ * A byte of a name that is not UTF-8 is `\x` and two hex digits, as in `\xff`.
+ */
 export type FileEntry = {
   path: string;
   /** `file`, `directory`, `symlink` or `other`. */
@@ -1011,7 +1017,7 @@ export type FileEntry = {
   mode: string;
   /** Seconds since 1970-01-01. */
   modified: number;
-  /** The target of a symbolic link; null for other types, and if it is not UTF-8. */
+  /** The target of a symbolic link; null for other types. */
   target: string | null;
 };
 
@@ -1090,7 +1096,7 @@ export type FileStat = {
   mode: string;
   /** Seconds since 1970-01-01. */
   modified: number;
-  /** The target of a symbolic link; null for other types, and if it is not UTF-8. */
+  /** The target of a symbolic link; null for other types. */
   target: string | null;
   /** It changes with the content, the name and the mode. */
   etag: string;
@@ -1274,6 +1280,8 @@ export type InspectedSession = {
   tools: readonly string[] | null;
   /** Names of its secrets. */
   secrets: readonly string[];
+  /** The volumes of its key that it has. */
+  volumes: readonly SessionVolume[];
   /** What its turns may do, as it was when the session was created. */
   policy: SessionPolicy;
   /** The caller's name for its work. */
@@ -1745,6 +1753,8 @@ export type NamedSessionBody = {
   budget?: BudgetBody | undefined;
   /** Names from the operator's list, in addition to the level's. */
   mounts?: readonly string[] | undefined;
+  /** Volumes of its key, and where the session has them. */
+  volumes?: readonly VolumeMount[] | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2417,6 +2427,8 @@ export type Session = {
   tools: readonly string[] | null;
   /** Names of its secrets. */
   secrets: readonly string[];
+  /** The volumes of its key that it has. */
+  volumes: readonly SessionVolume[];
   /** What its turns may do, as it was when the session was created. */
   policy: PolicyVersion;
   /** The caller's name for its work. */
@@ -2471,6 +2483,8 @@ export type SessionBody = {
   budget?: BudgetBody | undefined;
   /** Names from the operator's list, in addition to the level's. */
   mounts?: readonly string[] | undefined;
+  /** Volumes of its key, and where the session has them. */
+  volumes?: readonly VolumeMount[] | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2563,6 +2577,14 @@ export type SessionUsage = {
   pids: number | null;
   /** Null if the workspace's size is not enforced. */
   disk: DiskUsage | null;
+};
+
+/** A volume that a session has. */
+export type SessionVolume = {
+  name: string;
+  /** Its path in the sandbox. */
+  path: string;
+  read_only: boolean;
 };
 
 /** Sessions, newest first; `next` is the `cursor` of the next page. */
@@ -3073,6 +3095,49 @@ export type Usages = {
   next: null;
 };
 
+/** A volume. */
+export type Volume = {
+  name: string;
+  /** The key whose sessions can have it. */
+  key: string;
+  /** What it can hold at most, with its file system. */
+  size_bytes: number;
+  /** What it holds; null: the host does not count it, or did not answer in time. */
+  used_bytes: number | null;
+  created_at: string;
+  /** The live sessions that have it. */
+  sessions: readonly VolumeUser[];
+};
+
+/** A new volume, which is empty. */
+export type VolumeBody = {
+  name: string;
+  size_bytes: number;
+};
+
+/** A volume of the session's key, and where the session has it. */
+export type VolumeMount = {
+  name: string;
+  /** An absolute path in the sandbox, such as `/data/cache`: not in the workspace, in /tmp or in a directory of the system. */
+  path: string;
+  /** One session at a time can write to a volume; any number can read it. */
+  read_only?: boolean | undefined;
+};
+
+/** A live session that has the volume. */
+export type VolumeUser = {
+  id: string;
+  /** Its path in the sandbox. */
+  path: string;
+  read_only: boolean;
+};
+
+/** A page of volumes, by key and name; `next` is the `cursor` of the next page. */
+export type Volumes = {
+  items: readonly Volume[];
+  next: string | null;
+};
+
 /** There are no further changes. */
 export type WatchEnded = {
   reason: string;
@@ -3544,6 +3609,55 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: LanguageModels;
+    events: never;
+  };
+  /** List volumes */
+  list_volumes: {
+    path: {};
+    query: {
+      /** A key's name, for those who see all; by default all. */
+      key?: string | undefined;
+      cursor?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    answer: Volumes;
+    events: never;
+  };
+  /** Create a volume */
+  create_volume: {
+    path: {};
+    query: {};
+    body: VolumeBody;
+    answer: Volume;
+    events: never;
+  };
+  /** Show a volume */
+  show_volume: {
+    path: {
+      /** A volume's name. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: undefined;
+    answer: Volume;
+    events: never;
+  };
+  /** Remove a volume */
+  remove_volume: {
+    path: {
+      /** A volume's name. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: undefined;
+    answer: Volume;
     events: never;
   };
   /** Run a command */

@@ -8,6 +8,7 @@ export type {
   Session as SessionInfo,
   Shell as ShellInfo,
   Terminal as TerminalInfo,
+  Volumes as VolumesPage,
 } from "./generated/contract.js";
 export type { Answer, Arguments, Body, EventOf, Name, Query } from "./api.js";
 export { Approvals } from "./approvals.js";
@@ -46,4 +47,5 @@ export { Shell, Shells } from "./shells.js";
 export type { SpawnEvent } from "./spawns.js";
 export { Terminal, Terminals } from "./terminals.js";
 export { Turns } from "./turns.js";
+export { Volumes } from "./volumes.js";
 export { Watch } from "./watch.js";

@@ -16,6 +16,7 @@ import type { Content } from "./bytes.js";
 import { ArgumentError } from "./errors.js";
 import type {
   AuditEvent,
+  DenialGroup,
   Explanation,
   Image,
   LanguageModel,
@@ -23,6 +24,7 @@ import type {
   ListedPolicy,
   Readiness,
   Tool,
+  Usages,
 } from "./generated/contract.js";
 import { Hooks } from "./hooks.js";
 import type { CallOptions } from "./http.js";
@@ -33,6 +35,7 @@ import { resumed } from "./resumed.js";
 import { Secrets } from "./secrets.js";
 import { type Session, sessionOf } from "./session.js";
 import { Sessions } from "./sessions.js";
+import { Volumes } from "./volumes.js";
 
 // The host unpacks all of a snapshot after its last byte.
 const RESTORE_SECONDS = 5400;
@@ -72,6 +75,7 @@ export class Paddock {
   readonly memory: KeyMemory;
   readonly hooks: Hooks;
   readonly keys: Keys;
+  readonly volumes: Volumes;
   /** The control plane's URL. */
   readonly url: string;
   readonly #api: Api;
@@ -96,6 +100,7 @@ export class Paddock {
     this.memory = new KeyMemory(this.#api);
     this.hooks = new Hooks(this.#api);
     this.keys = new Keys(this.#api);
+    this.volumes = new Volumes(this.#api);
   }
 
   /** Calls any operation of the API by its name in the OpenAPI document; its JSON answer. */
@@ -135,6 +140,24 @@ export class Paddock {
       const query = { ...filters, cursor: next ?? filters.cursor } as typeof filters;
       return await this.#api.call("search_all_audit", { query }, options);
     });
+  }
+
+  /** What was denied most in this key's sessions (for an admin, in all), of the latest 1,000. */
+  async denials(
+    { since }: { readonly since?: Date | undefined } = {},
+    options?: CallOptions,
+  ): Promise<readonly DenialGroup[]> {
+    const query = { from: since?.toISOString() };
+    return (await this.#api.call("count_denials", { query }, options)).items;
+  }
+
+  /**
+   * What this key's live sessions used in the last ten minutes; for an admin, the host too.
+   *
+   * `after` is the `round` of an earlier answer: only later samples are returned.
+   */
+  async usage(query: Query<"show_usage"> = {}, options?: CallOptions): Promise<Usages> {
+    return await this.#api.call("show_usage", { query }, options);
   }
 
   /** The permission levels, lowest first. */

@@ -55,6 +55,15 @@ test("a key's memory is what its sessions find", async () => {
   assert.deepEqual(await paddock.memory.list(), []);
 });
 
+test("a volume is created, found and removed", async () => {
+  const made = await paddock.volumes.create({ name: "data", size_bytes: 16 * 1024 ** 2 });
+  assert.deepEqual([made.name, made.size_bytes], ["data", 16 * 1024 ** 2]);
+  assert.deepEqual((await paddock.volumes.list()).map(({ name }) => name), ["data"]);
+  assert.deepEqual((await paddock.volumes.get("data")).sessions, []);
+  await paddock.volumes.remove("data");
+  await assert.rejects(paddock.volumes.get("data"), NotFoundError);
+});
+
 test("chains are archived, and rules explained", async () => {
   const done = await paddock.archives.make({ older_than: 86_400 });
   assert.deepEqual([done.items, done.more], [[], false]);

@@ -5,6 +5,7 @@ from aiohttp import web
 from api.catalog import OPERATIONS
 from api.console.routes import Console
 from api.http.bounds import CONNECTIONS, Bounds, Connections, RequestRates, Unread
+from api.http.cors import Cors
 from api.http.docs import Docs
 from api.http.endpoint import make_endpoint
 from api.http.middleware import add_headers, addressed, guarded, observe
@@ -27,7 +28,11 @@ def create_app(plane: ControlPlane) -> web.Application:
     work, kept = Work(), Kept()
     bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
-    middlewares = [observe(plane.metrics, plane.lag), guarded(plane.metrics), addressed(hosts)]
+    cors = Cors(plane.settings.cors_origins, OPERATIONS)
+    middlewares = [
+        *(observe(plane.metrics, plane.lag), guarded(plane.metrics)),
+        *(addressed(hosts), cors.preflights()),
+    ]
     app = web.Application(middlewares=middlewares)
     app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
     for operation in OPERATIONS:
@@ -47,6 +52,7 @@ def create_app(plane: ControlPlane) -> web.Application:
         await work.drain()
 
     app.on_response_prepare.append(add_headers)
+    app.on_response_prepare.append(cors.add_headers)
     app.on_shutdown.append(stop)
     app.on_cleanup.append(drain)
     return app

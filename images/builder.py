@@ -130,7 +130,7 @@ def proxies() -> dict[str, str]:
 
 def labels_of(image: Mapping[str, Any]) -> dict[str, str]:
     """The labels in the engine's description of an image."""
-    return dict(image["Config"].get("Labels") or {})
+    return dict((image.get("Config") or {}).get("Labels") or {})
 
 
 def _discard(client: docker.APIClient, image_id: str) -> None:

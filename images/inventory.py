@@ -118,7 +118,8 @@ def _inspected(name: str, recipe: Recipe | None = None) -> tuple[dict[str, Any] 
 def _presence(
     recipe: str | None, image: str, description: str, state: State, found: dict[str, Any]
 ) -> Presence:
-    size, created = int(found["Size"]), str(found["Created"])
+    # An engine leaves out what the image does not say.
+    size, created = found.get("Size"), found.get("Created") or None
     return Presence(recipe, image, description, state, str(found["Id"]), size, created)
 
 

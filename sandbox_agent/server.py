@@ -16,18 +16,10 @@ from sandbox_agent.core.configuration import parse
 from sandbox_agent.core.connection import Connection
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
-from sandbox_agent.decide.commands import CommandError
+from sandbox_agent.decide.command_words import CommandError
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.protocol import (
-    PROTOCOL_VERSION,
-    RUN_DIR,
-    SOCKET_NAME,
-    FrameError,
-    Message,
-    failure,
-    request,
-    result,
-)
+from sandbox_agent.decide.frames import FrameError, failure, request, result
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION, RUN_DIR, SOCKET_NAME, Message
 from sandbox_agent.enforce import kernel, privileges, profile, syscalls
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError

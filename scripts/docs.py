@@ -39,7 +39,7 @@ _FIRST_READ = (
 _THEN_READ = (
     *("enforce/tree", "enforce/strays", "enforce/privileges", "enforce/syscalls"),
     *("enforce/beneath", "enforce/exec_record", "enforce/notify", "enforce/caller"),
-    *("enforce/second_look", "decide/commands", "decide/options", "files/files"),
+    *("enforce/second_look", "decide/commands", "decide/options", "files/places"),
     *("enforce/reads/broker", "enforce/reads/opener"),
     *("decide/facilities", "enforce/kernel", "enforce/filters/substitutes"),
     *("enforce/filters/signals", "enforce/signal_requests", "enforce/signalling"),

@@ -28,6 +28,15 @@ cp "$uplot/dist/uPlot.esm.js" "$target/uplot.js"
 cp "$uplot/dist/uPlot.min.css" "$target/uplot.css"
 cp "$uplot/LICENSE" "$target/uplot.LICENSE.txt"
 
+step "markdown-it, whose file contains five other packages"
+markdown=$(vendor markdown-it@15.0.3)
+cp "$markdown/dist/browser/markdown-it.esm.min.mjs" "$target/markdown-it.js"
+cp "$markdown/LICENSE" "$target/markdown-it.LICENSE.txt"
+for package in entities@8.1.0 linkify-it@6.1.0 mdurl@2.1.0 punycode.js@2.3.1 uc.micro@3.0.0; do
+    licence=$(echo "$(vendor "$package")"/LICENSE*)
+    printf '\n%s\n\n' "$package" | cat - "$licence" >>"$target/markdown-it.LICENSE.txt"
+done
+
 step "axe-core, for the tests"
 axe=$(vendor axe-core@4.10.3)
 cp "$axe/axe.min.js" tests/browser/vendor/axe.js

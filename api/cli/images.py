@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, note, print_fields, print_json, print_table, size, working
+from paddock.cli.output import age, note, print_fields, print_json, size, working
 
 if TYPE_CHECKING:
     from images.recipes import Recipe
@@ -26,7 +27,8 @@ _ENGINE = "`paddock doctor` reports what the engine lacks"
 
 
 @app.command("list", epilog=example("paddock images list"))
-def list_all(as_json: AsJson = False) -> None:
+@lists
+def list_all(listing: Listing = TABLE) -> None:
     """List the images that can be built or that sessions may have, and whether they are current."""
     from images.errors import BuildError
     from images.inventory import inventory
@@ -38,22 +40,22 @@ def list_all(as_json: AsJson = False) -> None:
         found = inventory(allowed, settings.image)
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
-    if as_json:
-        print_json([{**image._asdict(), "listed": image.image in allowed} for image in found])
-        return
-    rows = [
-        (
-            image.recipe,
-            image.image,
-            image.state,
-            _for_sessions(image.image, allowed),
-            None if image.size is None else size(image.size),
-            None if image.created is None else age(datetime.fromisoformat(image.created)),
-        )
-        for image in found
-    ]
-    columns = ("name", "image", "state", "sessions", ">size", ">age")
-    print_table(columns, rows, nothing="no images")
+    items = [{**image._asdict(), "listed": image.image in allowed} for image in found]
+    print_items(
+        items,
+        listing,
+        ("name", "image", "state", "sessions", ">size", ">age"),
+        lambda image: (
+            image["recipe"],
+            image["image"],
+            image["state"],
+            _for_sessions(image["image"], allowed),
+            None if image["size"] is None else size(image["size"]),
+            None if image["created"] is None else age(datetime.fromisoformat(image["created"])),
+        ),
+        nothing="no images",
+        name=lambda image: image["image"],
+    )
 
 
 def _for_sessions(image: str, listed: tuple[str, ...]) -> str | None:

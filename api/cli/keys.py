@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, finite, group
-from paddock.cli.output import note, print_fields, print_json, print_table, size
+from paddock.cli.output import Cell, note, print_fields, print_json, size
 
 if TYPE_CHECKING:
     from orchestrator.rules.access.keys import Principal
@@ -28,17 +29,17 @@ def _keys_file() -> Path:
 
 
 @app.command("list", epilog=example("paddock keys list"))
-def list_all(as_json: AsJson = False) -> None:
+@lists
+def list_all(listing: Listing = TABLE) -> None:
     """List the keys in the keys file; the admin key is not among them."""
     from orchestrator.rules.access.keys_file import list_keys
 
     path = _keys_file()
-    keys = list_keys(path)
-    if as_json:
-        print_json([_object(key) for key in keys])
-        return
-    rows = [
-        (
+    keys = {key.name: key for key in list_keys(path)}
+
+    def row(item: dict[str, Any]) -> tuple[Cell, ...]:
+        key = keys[item["name"]]
+        return (
             key.name,
             key.role,
             _expiry(key),
@@ -50,12 +51,13 @@ def list_all(as_json: AsJson = False) -> None:
             _bytes(key.limits.max_workspace_bytes),
             key.limits.requests_per_second,
         )
-        for key in keys
-    ]
+
     limits = (">sessions", ">cpus", ">memory", ">workspaces", ">of", ">requests/s")
-    print_table(
+    print_items(
+        map(_object, keys.values()),
+        listing,
         ("name", "role", "expires", "bounds", *limits),
-        rows,
+        row,
         nothing=f"{path} has no keys: `paddock keys create NAME` makes one",
     )
 

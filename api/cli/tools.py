@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, example
-from paddock.cli.output import complain, note, print_json, print_table
+from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.options import example
+from paddock.cli.output import complain, note
 
 app = typer.Typer()
 
@@ -50,7 +51,8 @@ def check(
 
 
 @app.command("list", epilog=example("paddock tools list"))
-def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
+@lists
+def list_all(directory: _Directory = None, listing: Listing = TABLE) -> None:
     """List the tools of the tools folder and the packaged ones."""
     from orchestrator.rules.tools.catalog import read_catalog
     from orchestrator.settings.settings import load_settings
@@ -77,19 +79,18 @@ def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
         }
         for tool in catalog.oneshots.values()
     ]
-    if as_json:
-        print_json(commands)
-    else:
-        rows = [
-            (
-                str(each["name"]),
-                str(each["risk_tier"]),
-                "yes" if each["human_approval"] else "no",
-                str(each["description"]),
-            )
-            for each in commands
-        ]
-        print_table(("tool", "risk", "approval", "what it does"), rows, nothing="no tools")
+    print_items(
+        commands,
+        listing,
+        ("tool", "risk", "approval", "what it does"),
+        lambda each: (
+            str(each["name"]),
+            str(each["risk_tier"]),
+            "yes" if each["human_approval"] else "no",
+            str(each["description"]),
+        ),
+        nothing="no tools",
+    )
     for problem in problems.values():
         complain(problem)
     if problems:

@@ -5,7 +5,7 @@ no browsers send no `Origin`. A page on another port of the same host may come f
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from aiohttp import web
@@ -113,12 +113,14 @@ def _identify(plane: ControlPlane, token: str) -> Principal:
     raise UnauthorizedError("the key or handle is not known")
 
 
-def check_origin(origins: Sequence[str], host: str) -> None:
+def check_origin(origins: Sequence[str], host: str, permitted: Collection[str] = ()) -> None:
     """Checks the values of `Origin`, with the request's `Host`, which is known to be ours.
 
-    Raises: PermissionDeniedError.
+    `permitted` are other origins whose pages may call the API. Raises: PermissionDeniedError.
     """
-    if not origins or (len(origins) == 1 and is_own(origins[0], host)):
+    if not origins:
+        return
+    if len(origins) == 1 and (origins[0] in permitted or is_own(origins[0], host)):
         return
     raise PermissionDeniedError("a page of another origin can't do this", rule=FOREIGN_ORIGIN)
 

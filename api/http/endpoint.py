@@ -46,7 +46,8 @@ def make_endpoint(
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         if operation.own_origin:
-            check_origin(request.headers.getall("Origin", ()), request.headers.get("Host", ""))
+            origins = request.headers.getall("Origin", ())
+            check_origin(origins, request.headers.get("Host", ""), plane.settings.cors_origins)
         admitted = admit(plane, request, operation)
         principal = request[PRINCIPAL] = admitted.principal
         if operation.socket:
@@ -137,7 +138,8 @@ def _parse(text: str) -> dict[str, str]:
             text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
         )
     except UnicodeDecodeError:
-        raise ValidationError("query parameters must be UTF-8") from None
+        text = r"query parameters must be UTF-8; another byte of a name is written as \xff"
+        raise ValidationError(text) from None
     except ValueError:
         raise ValidationError(f"more than {_MOST_PARAMETERS} query parameters") from None
     parameters = dict(pairs)

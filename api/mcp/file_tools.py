@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from api.mcp.inputs import Inputs, part
+from api.mcp.plain_tools import of_body, of_query
 from api.mcp.results import MOST_TEXT, ToolResult, of_model
 from api.mcp.tool import Caller, McpTool, described
 from api.operations.file_trees import change_mode, copy_file, patch_files, search_files
@@ -37,14 +38,7 @@ _MOST_ENTRIES = 500
 _READ = Inputs((part(PathQuery), part(McpRange)))
 _WRITE = Inputs((part(WriteQuery), part(McpContent)))
 _LIST = Inputs((part(ListQuery),))
-_PATH = Inputs((part(PathQuery),))
-_DELETE = Inputs((part(DeleteQuery),))
 _SEARCH = Inputs((part(SearchQuery),))
-_PATCH = Inputs((part(PatchBody),))
-_COPY = Inputs((part(CopyBody),))
-_MODE = Inputs((part(ModeBody),))
-_MAKE = Inputs((part(PathBody),))
-_MOVE = Inputs((part(MoveBody),))
 
 
 async def _read(caller: Caller, given: dict[str, Any]) -> ToolResult:
@@ -119,18 +113,6 @@ async def _list(caller: Caller, given: dict[str, Any]) -> ToolResult:
     return of_model(listed)
 
 
-async def _delete(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (query,) = _DELETE.read(given)
-    async with caller.doing(delete_file, query=query) as answer:
-        return of_model(answer)
-
-
-async def _stat(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (query,) = _PATH.read(given)
-    async with caller.doing(stat_file, query=query) as answer:
-        return of_model(answer)
-
-
 async def _search(caller: Caller, given: dict[str, Any]) -> ToolResult:
     (query,) = _SEARCH.read(given)
     async with caller.doing(search_files, query=query) as answer:
@@ -138,36 +120,6 @@ async def _search(caller: Caller, given: dict[str, Any]) -> ToolResult:
     lines = [f"{each.path}:{each.line}: {each.text}" for each in found.items]
     end = ["[there may be more]"] if found.truncated else []
     return ToolResult("\n".join(lines + end) or "[nothing]", found.raw)
-
-
-async def _patch(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (body,) = _PATCH.read(given)
-    async with caller.doing(patch_files, body=body) as answer:
-        return of_model(answer)
-
-
-async def _copy(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (body,) = _COPY.read(given)
-    async with caller.doing(copy_file, body=body) as answer:
-        return of_model(answer)
-
-
-async def _chmod(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (body,) = _MODE.read(given)
-    async with caller.doing(change_mode, body=body) as answer:
-        return of_model(answer)
-
-
-async def _make(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (body,) = _MAKE.read(given)
-    async with caller.doing(make_directory, body=body) as answer:
-        return of_model(answer.model)
-
-
-async def _move(caller: Caller, given: dict[str, Any]) -> ToolResult:
-    (body,) = _MOVE.read(given)
-    async with caller.doing(move_file, body=body) as answer:
-        return of_model(answer)
 
 
 FILE_TOOLS = (
@@ -185,12 +137,12 @@ FILE_TOOLS = (
         _write,
     ),
     McpTool("list_files", described(list_files), _LIST.schema, _list, reads=True),
-    McpTool("stat_file", described(stat_file), _PATH.schema, _stat, reads=True),
+    of_query("stat_file", stat_file, PathQuery, reads=True),
     McpTool("search_files", described(search_files), _SEARCH.schema, _search, reads=True),
-    McpTool("patch_files", described(patch_files), _PATCH.schema, _patch),
-    McpTool("copy_file", described(copy_file), _COPY.schema, _copy),
-    McpTool("change_mode", described(change_mode), _MODE.schema, _chmod),
-    McpTool("delete_file", described(delete_file), _DELETE.schema, _delete),
-    McpTool("make_directory", described(make_directory), _MAKE.schema, _make),
-    McpTool("move_file", described(move_file), _MOVE.schema, _move),
+    of_body("patch_files", patch_files, PatchBody),
+    of_body("copy_file", copy_file, CopyBody),
+    of_body("change_mode", change_mode, ModeBody),
+    of_query("delete_file", delete_file, DeleteQuery),
+    of_body("make_directory", make_directory, PathBody),
+    of_body("move_file", move_file, MoveBody),
 )

@@ -30,8 +30,8 @@ async def read_archive(
     """A tar or zip archive of everything in a directory, with modes, times and inner links.
 
     Modification times are in whole seconds. Left out are links that lead out of the directory,
-    FIFOs, sockets and devices, names that are not UTF-8, and what may not be read. What vanishes
-    while it is packed is missing.
+    FIFOs, sockets and devices, what may not be read, and in a zip archive names that are not UTF-8.
+    What vanishes while it is packed is missing.
     """
     session, work = context.session(), context.work
     with ExitStack() as held:

@@ -29,7 +29,7 @@ from paddock.contract.files import (
     PathQuery,
     WriteQuery,
 )
-from sandbox_agent.decide import ranges
+from sandbox_agent.decide.files import ranges
 
 _TAG = "Files"
 _FILES = SESSION + "/files"

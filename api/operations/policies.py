@@ -25,7 +25,7 @@ from orchestrator.settings.settings import Settings
 from paddock.contract.explanations import ExplainBody, Explanation
 from paddock.contract.policies import OperationArgs
 from paddock.contract.system import Level, Levels
-from sandbox_agent.decide.commands import CommandError
+from sandbox_agent.decide.command_words import CommandError
 
 
 @operation(

@@ -18,7 +18,8 @@ from paddock.contract.shells import (
     ShellRunBody,
     Shells,
 )
-from sandbox_agent.decide.commands import CommandError, normalize_cwd
+from sandbox_agent.decide.command_words import CommandError
+from sandbox_agent.decide.commands import normalize_cwd
 
 _TAG = "Shells"
 _SHELLS = SESSION + "/shells"
@@ -43,7 +44,7 @@ async def create_shell(
 
     The session's level must permit any command. A shell of that name with another `cwd` or `env`
     is a conflict. It ends with its session or sandbox, when the level changes, or after 24 hours.
-    The image must have bash.
+    Where the image has no bash, it is the image's `sh`.
     """
     try:
         cwd = normalize_cwd(body.cwd or ".", anywhere=True)

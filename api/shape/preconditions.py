@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 from orchestrator.ground.errors import ValidationError
+from orchestrator.work.files.downloads import Range
 from orchestrator.work.files.file_requests import Conditions
-from orchestrator.work.files.files import Range
-from sandbox_agent.decide.ranges import ANY
+from sandbox_agent.decide.files.ranges import ANY
 
 IF_MATCH = "If-Match"
 IF_NONE_MATCH = "If-None-Match"

@@ -13,7 +13,8 @@ import aiohttp
 # The sandbox agent serves 8 file operations of a session at once.
 UPLOADS_AT_ONCE = 6
 # An idle stream has a heartbeat every 15 seconds; nothing else takes longer than this.
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
+# A slow machine takes minutes for a sandbox with a network of its own.
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
 _LONGEST_LINE = 4 * 1024 * 1024
 
 

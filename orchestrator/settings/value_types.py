@@ -22,6 +22,7 @@ from orchestrator.settings.values import (
 _IMAGE = re.compile(IMAGE_PATTERN)
 # Short enough for a label below it. The last label is no number, so that it is no address.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
 _DOMAIN = re.compile(rf"(?=.{{1,189}}\Z)(?:{_LABEL}\.)*(?!\d+\Z){_LABEL}", re.ASCII)
 
 
@@ -49,6 +50,13 @@ def _domain(value: str) -> str:
     if _DOMAIN.fullmatch(value) is None:
         raise ValueError(f"{value!r} must be a domain, such as ports.example, without a wildcard")
     return value.lower()
+
+
+def _page_origin(value: str) -> str:
+    """An origin as browsers send it: in small letters, without its scheme's usual port."""
+    scheme, _, host = check_origin(value.lower()).partition("://")
+    host_name(host)
+    return f"{scheme}://{host.removesuffix(_USUAL_PORTS[scheme])}"
 
 
 def _image(value: str) -> str:
@@ -89,6 +97,7 @@ ImageName = Annotated[str, AfterValidator(_image)]
 Url = Annotated[str, AfterValidator(check_url)]
 PlainUrl = Annotated[str, AfterValidator(check_plain_url)]
 Origin = Annotated[str, AfterValidator(check_origin)]
+PageOrigin = Annotated[str, AfterValidator(_page_origin)]
 Resolver = Annotated[str, AfterValidator(check_resolver)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 # They may be added to a type: words in any case, lists in one line, and JSON in a variable.

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orchestrator.host.link.messages import Chunk
+from orchestrator.host.link.chunks import Chunk
 
 
 class KeptEvidence(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.ground.errors import ConflictError, ValidationError
-from orchestrator.host.link.messages import HeldSecrets
+from orchestrator.host.link.held_secrets import HeldSecrets
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.redaction import Redactor
 

@@ -9,8 +9,9 @@ import typer
 
 from paddock.cli.connection import Connection, complete_context
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import note, print_json, print_table
+from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.options import example, group
+from paddock.cli.output import note
 from paddock.connect.address import key_in
 from paddock.connect.contexts import Context, Contexts, contexts_path, load_contexts, save_contexts
 from paddock.connect.errors import NoAddressError
@@ -57,19 +58,19 @@ def login(
 
 
 @app.command("list", epilog=example("paddock context list"))
-def list_all(as_json: AsJson = False) -> None:
+@lists
+def list_all(listing: Listing = TABLE) -> None:
     """List the contexts; the current one is marked."""
     contexts = _contexts()
-    rows = [
-        (name, "*" if name == contexts.current else "", each.url)
+    items = [
+        {"name": name, "url": each.url, "current": name == contexts.current}
         for name, each in contexts.by_name.items()
     ]
-    if as_json:
-        print_json([{"name": name, "url": url, "current": bool(mark)} for name, mark, url in rows])
-        return
-    print_table(
+    print_items(
+        items,
+        listing,
         ("context", "current", "url"),
-        rows,
+        lambda each: (str(each["name"]), "*" if each["current"] else "", str(each["url"])),
         nothing="no contexts: `paddock login URL` adds one",
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-_WITH_VALUE = ("--url", "--key", "--key-file", "--context")
+WITH_VALUE = ("--url", "--key", "--key-file", "--context")
 _FLAGS = ("--json",)
 
 
@@ -14,9 +14,9 @@ def after_the_command(program: Any, words: Sequence[str]) -> list[str]:
     while rest and hasattr(group, "commands"):
         word = rest[0]
         name, sign, _value = word.partition("=")
-        if word in _FLAGS or (sign and name in _WITH_VALUE):
+        if word in _FLAGS or (sign and name in WITH_VALUE):
             moved.append(rest.pop(0))
-        elif word in _WITH_VALUE and len(rest) > 1:
+        elif word in WITH_VALUE and len(rest) > 1:
             moved += (rest.pop(0), rest.pop(0))
         elif word in group.commands:
             names.append(rest.pop(0))

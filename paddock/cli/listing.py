@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,7 +16,8 @@ from paddock.cli.output import Cell, plain, print_json, print_table
 if TYPE_CHECKING:
     from paddock.contract.base import Model
 
-M = TypeVar("M", bound="Model")
+M = TypeVar("M", bound="Model | Mapping[str, Any]")
+R = TypeVar("R")
 
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids, one per line.")]
 _Format = Annotated[
@@ -43,14 +44,12 @@ class Listing:
 TABLE = Listing()
 
 
-def lists(
-    action: Callable[..., Coroutine[Any, Any, None]],
-) -> Callable[..., Coroutine[Any, Any, None]]:
+def lists(action: Callable[..., R]) -> Callable[..., R]:
     """Gives a command --json, --quiet and --format in place of its parameter `listing`."""
 
     @wraps(action)
-    async def command(*arguments: Any, as_json: bool, quiet: bool, form: str, **named: Any) -> None:
-        await action(*arguments, listing=chosen(form, as_json=as_json, ids=quiet), **named)
+    def command(*arguments: Any, as_json: bool, quiet: bool, form: str, **named: Any) -> R:
+        return action(*arguments, listing=chosen(form, as_json=as_json, ids=quiet), **named)
 
     signature = inspect.signature(action)
     own = [each for name, each in signature.parameters.items() if name != "listing"]
@@ -85,31 +84,42 @@ def print_items(
     row: Callable[[M], Sequence[Cell]],
     *,
     nothing: str,
+    name: Callable[[M], Cell] | None = None,
 ) -> None:
-    """Prints answers of the API as `listing` asks; a bool is whether it is a JSON list.
+    """Prints answers of the API, or other mappings; a bool is whether they are a JSON list.
 
-    The first cell of a row is the item's id. Raises: Failure for a field that no item can have.
+    `name` is an item's id, by default the first cell of its row. Raises: Failure for a field that
+    no item can have.
     """
     found = list(items)
     if listing is True or (listing and listing.json):
-        print_json([each.raw for each in found])
+        print_json([_members(each) for each in found])
     elif listing and listing.ids:
         for each in found:
-            print(plain(str(row(each)[0])))
+            print(plain(str(row(each)[0] if name is None else name(each))))
     elif listing and listing.fields:
         print_table(listing.fields, _fields(found, listing.fields), nothing=nothing)
     else:
         print_table(columns, map(row, found), nothing=nothing)
 
 
-def _fields(items: Sequence["Model"], names: Sequence[str]) -> list[list[Cell]]:
+def _members(item: "Model | Mapping[str, Any]") -> Mapping[str, Any]:
+    return item if isinstance(item, Mapping) else item.raw
+
+
+def _possible(item: "Model | Mapping[str, Any]") -> Iterable[str]:
+    """The fields that the item may have."""
+    return item if isinstance(item, Mapping) else (*item.raw, *type(item).model_fields)
+
+
+def _fields(items: Sequence["Model | Mapping[str, Any]"], names: Sequence[str]) -> list[list[Cell]]:
     """These fields of each item; objects and lists are JSON. Raises: Failure."""
-    known = {name for each in items for name in (*each.raw, *type(each).model_fields)}
+    known = {name for each in items for name in _possible(each)}
     unknown = [name for name in names if name not in known]
     if items and unknown:
         fields = ", ".join(sorted(known))
         raise Failure(f"no field {unknown[0]!r}", f"there are {fields}", Status.USAGE)
-    return [[_text(each.raw.get(name)) for name in names] for each in items]
+    return [[_text(_members(each).get(name)) for name in names] for each in items]
 
 
 def _text(value: Any) -> Cell:

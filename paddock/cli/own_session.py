@@ -1,12 +1,28 @@
 """The session that a command creates for itself: its first files, and its end."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.cli.output import note
+from paddock.cli.output import note, working
 
 if TYPE_CHECKING:
     from paddock.client import Session
+
+
+class Repository(NamedTuple):
+    """A repository that is cloned first; `secret` is the name of the proxy's."""
+
+    url: str
+    branch: str | None
+    secret: str | None
+
+
+async def clone(session: "Session", repository: Repository) -> str:
+    """Clones it with one commit, and returns its directory. Raises: GitError."""
+    with working(f"cloning {repository.url}"):
+        return await session.git.clone(
+            repository.url, branch=repository.branch, depth=1, secret=repository.secret
+        )
 
 
 async def upload(session: "Session", directory: Path) -> None:

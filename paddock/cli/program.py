@@ -15,17 +15,20 @@ from paddock.cli.options import group
 from paddock.cli.prompt import repl, shell
 from paddock.cli.resources import (
     any_operation,
+    api_keys,
     approvals,
     audit,
     budgets,
     code,
     commands,
+    denials,
     egress,
     events,
     file_trees,
     files,
     git,
     hooks,
+    instance,
     lifetimes,
     mcp,
     memory,
@@ -97,6 +100,8 @@ def build() -> TyperGroup:
     processes.add_to(app)
     top.add_to(app)
     snapshots.add_to(sessions.app)
+    instance.add_to(app, sessions.app)
+    denials.add_to(audit.app)
     file_trees.add_to(files.app)
     shell.add_to(app)
     mcp.add_to(app)
@@ -117,6 +122,7 @@ def build() -> TyperGroup:
         ("memory", memory.app),
         ("volumes", volumes.app),
         ("hooks", hooks.app),
+        ("api-keys", api_keys.app),
         ("tools", all_tools),
     ):
         app.add_typer(several, name=name)

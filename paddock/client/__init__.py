@@ -59,7 +59,14 @@ from paddock.client.session import Session
 from paddock.client.shells import Shell
 from paddock.client.terminals import Terminal
 from paddock.contract.approvals import Approval
-from paddock.contract.audit import Archive, ArchiveRun, AuditEvent, AuditStats, AuditVerdict
+from paddock.contract.audit import (
+    Archive,
+    ArchiveRun,
+    AuditEvent,
+    AuditStats,
+    AuditVerdict,
+    DenialGroup,
+)
 from paddock.contract.budget import Budget
 from paddock.contract.code import (
     CodeContext,
@@ -84,7 +91,9 @@ from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.explanations import Explanation, Layer
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.hooks import AddedHook, Hook, HookDeliveries, HookDelivery
+from paddock.contract.images import Image
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
+from paddock.contract.keys import CreatedKey, Key
 from paddock.contract.live_terminals import (
     TerminalEnd,
     TerminalExit,
@@ -125,6 +134,7 @@ from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo
 from paddock.contract.tools import Tool
 from paddock.contract.turns import Outcome, Turn, TurnOperation, TurnSummary
+from paddock.contract.usage import SessionUsage, Usages
 from paddock.contract.volumes import Volume
 
 __all__ = [
@@ -160,6 +170,8 @@ __all__ = [
     "ConflictError",
     "ConnectionLostError",
     "ContextPack",
+    "CreatedKey",
+    "DenialGroup",
     "EgressDraft",
     "EgressDrafts",
     "EngineUnavailableError",
@@ -175,10 +187,12 @@ __all__ = [
     "Hook",
     "HookDeliveries",
     "HookDelivery",
+    "Image",
     "InspectedSession",
     "Interaction",
     "InternalServerError",
     "InvalidTransitionError",
+    "Key",
     "LanguageModel",
     "Layer",
     "Level",
@@ -232,6 +246,7 @@ __all__ = [
     "SessionPolicy",
     "SessionSettings",
     "SessionTerminatedError",
+    "SessionUsage",
     "Shell",
     "ShellAnswer",
     "ShellInfo",
@@ -258,6 +273,7 @@ __all__ = [
     "TurnSummary",
     "UnauthorizedError",
     "UnreachableError",
+    "Usages",
     "ValidationError",
     "Volume",
     "pack",

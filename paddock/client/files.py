@@ -151,10 +151,9 @@ class Files(FileTrees[F]):
 
         Existing files are replaced, others stay. Each file gets its local permissions, new
         directories get 0755. Symbolic links are not followed: relative ones that lead to something
-        in the directory are recreated; others are skipped, like sockets, devices and names that are
-        not UTF-8. The first failure ends the transfer, and what was sent stays. `progress` is
-        called in a thread with the files and bytes so far. `only`: these files, relative to
-        `local`, and nothing else.
+        in the directory are recreated; others are skipped, like sockets and devices. The first
+        failure ends the transfer, and what was sent stays. `progress` is called in a thread with
+        the files and bytes so far. `only`: these files, relative to `local`, and nothing else.
 
         Raises: OSError for a file that can't be read.
         """
@@ -175,9 +174,9 @@ class Files(FileTrees[F]):
         Nothing is written outside `local`, whatever the workspace contains and whatever links
         `local` has in it. Existing files are replaced, each as a whole, and get their permissions
         reduced by the umask. Symbolic links that lead to something in the directory by a relative
-        path are recreated; others are skipped, like FIFOs, names that are not UTF-8, and what the
-        session may not read. The first failure ends the transfer. `progress` is called in a thread
-        with the files and bytes so far.
+        path are recreated; others are skipped, like FIFOs, and what the session may not read. The
+        first failure ends the transfer. `progress` is called in a thread with the files and bytes
+        so far.
 
         Raises: LimitError for more than `max_bytes` in all; OSError for a file that can't be
         written.

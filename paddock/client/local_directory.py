@@ -63,8 +63,7 @@ def walk(root: Path) -> Names:
         kept = [name for name in below if not (Path(directory) / name).is_symlink()]
         for name in sorted({*below, *files} - set(kept)):
             _sort_in(names, (base / name).as_posix(), Path(directory) / name)
-        names.skipped.extend((base / name).as_posix() for name in kept if not _is_text(name))
-        below[:] = sorted(name for name in kept if _is_text(name))
+        below[:] = sorted(kept)
         if not below:
             names.innermost.append(base.as_posix())
     return names
@@ -72,7 +71,7 @@ def walk(root: Path) -> Names:
 
 def _sort_in(names: Names, name: str, path: Path) -> None:
     kind = path.lstat().st_mode
-    if _is_text(name) and stat.S_ISREG(kind):
+    if stat.S_ISREG(kind):
         names.files.append(name)
     elif stat.S_ISLNK(kind) and leads_inside(name, target := os.readlink(path)):
         names.links.append((name, target))
@@ -89,8 +88,7 @@ def leads_inside(name: str, target: str) -> bool:
     steps = [step for step in target.split("/") if step not in ("", ".")]
     down = list(dropwhile(lambda step: step == "..", steps))
     return (
-        _is_text(name + target)
-        and bool(target)
+        bool(target)
         and not target.startswith("/")
         and ".." not in down
         and len(steps) - len(down) <= name.count("/")
@@ -202,15 +200,6 @@ def _put_in_place(directory: int, temporary: str, name: str) -> Iterator[None]:
 
 def _temporary_name() -> str:
     return f".paddock-{secrets.token_hex(8)}"
-
-
-def _is_text(name: str) -> bool:
-    """Whether the name is text: bytes that are not UTF-8 arrive as lone surrogates."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _raise(error: OSError) -> None:

@@ -14,7 +14,9 @@ from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
 from paddock.client.hooks import Hooks
+from paddock.client.keys import Keys
 from paddock.client.memory import KeyMemory
+from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
 from paddock.client.secrets import Secrets
@@ -25,47 +27,12 @@ from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
-from paddock.contract.audit import AuditEvent
+from paddock.contract.audit import AuditEvent, DenialGroup
 from paddock.contract.explanations import Explanation
-from paddock.contract.images import Image
-from paddock.contract.models import LanguageModel
-from paddock.contract.policies import ListedPolicy
-from paddock.contract.system import Level, Readiness
+from paddock.contract.system import Readiness
+from paddock.contract.usage import Usages
 
 _PAGE = 500
-
-
-class Policies(Face[F]):
-    """The permission levels, and the policies of sessions' turns."""
-
-    @method
-    async def list(self) -> tuple[Level, ...]:
-        """The levels, lowest first."""
-        return read_items(Level, await self._api.json("GET", "/api/policies"))
-
-    @method
-    async def sessions(self) -> tuple[ListedPolicy, ...]:
-        """The policies that sessions may have, the built-in ones first."""
-        listed = await self._api.json("GET", "/api/policies")
-        return read_items(ListedPolicy, {"items": listed.get("session_policies", [])})
-
-
-class Images(Face[F]):
-    """The images that sessions may request."""
-
-    @method
-    async def list(self) -> tuple[Image, ...]:
-        """The operator's images, the default one first, and whether each is usable."""
-        return read_items(Image, await self._api.json("GET", "/api/images"))
-
-
-class Models(Face[F]):
-    """The language models that turns may call."""
-
-    @method
-    async def list(self) -> tuple[LanguageModel, ...]:
-        """The operator's models with their prices, the default one first."""
-        return read_items(LanguageModel, await self._api.json("GET", "/api/models"))
 
 
 class _Client(Face[F]):
@@ -94,6 +61,8 @@ class _Client(Face[F]):
         self.policies: Policies[F] = Policies(link)
         self.images: Images[F] = Images(link)
         self.models: Models[F] = Models(link)
+        self.tools: Tools[F] = Tools(link)
+        self.keys: Keys[F] = Keys(link)
         self.approvals: Approvals[F] = Approvals(link)
         self.archives: Archives[F] = Archives(link)
         self.secrets: Secrets[F] = Secrets(link, "/api")
@@ -112,6 +81,24 @@ class _Client(Face[F]):
     async def ready(self) -> Readiness:
         """Whether sessions can be created, and the checks behind that."""
         return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
+
+    @method
+    async def usage(self, *, after: int = 0) -> Usages:
+        """What this key's live sessions used in the last ten minutes; for an admin, the host too.
+
+        `after` is the `round` of an earlier answer: only later samples are returned.
+        """
+        return read(Usages, await self._api.json("GET", "/api/usage", params={"after": after}))
+
+    @method
+    async def denials(self, *, since: datetime | None = None) -> tuple[DenialGroup, ...]:
+        """What was denied most in this key's sessions (for an admin, in all), of the latest 1,000.
+
+        `since` needs a time zone. Denials of one operation by one rule in one session are a group.
+        """
+        params = given(**{"from": None if since is None else since.isoformat()})
+        answer = await self._api.json("GET", "/api/audit/denials", params=params)
+        return read_items(DenialGroup, answer)
 
     @method
     async def request(

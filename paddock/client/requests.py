@@ -9,7 +9,7 @@ from paddock.client.errors import ArgumentError
 
 EXPLAIN = "/api/policies/explain"
 # The longest time that the container engine may need.
-ENGINE_SECONDS = 120.0
+ENGINE_SECONDS = 300.0
 
 
 def segment(name: str) -> str:

@@ -43,16 +43,7 @@ class SessionRuns(Face[F]):
 
         These are `TurnStarted`, `RunTick`, `RunText`, `RunToolCall` and `RunToolResult`.
         """
-        body = user_messages(messages) | run_members(terms)
-        missing = "the stream of the run ends too soon: `turns` has its result"
-        return answered(
-            self._api,
-            f"{self._path}/send",
-            body,
-            run_event,
-            lambda event: isinstance(event, Run),
-            missing,
-        )
+        return self._streamed("send", user_messages(messages) | run_members(terms))
 
     @method
     async def run_socket(self) -> RunSocket[F]:
@@ -63,6 +54,22 @@ class SessionRuns(Face[F]):
     async def render(self, **terms: Unpack[RunTerms]) -> Run:
         """Runs a model with what was said before and what is queued; else like `send`."""
         return await self._run("render", {}, terms)
+
+    @stream
+    def render_stream(self, **terms: Unpack[RunTerms]) -> AsyncGenerator[RunEvent, None]:
+        """Like `render`, but yields what happens, and the `Run` at its end."""
+        return self._streamed("render", run_members(terms))
+
+    def _streamed(self, how: str, body: dict[str, Any]) -> AsyncGenerator[RunEvent, None]:
+        missing = "the stream of the run ends too soon: `turns` has its result"
+        return answered(
+            self._api,
+            f"{self._path}/{how}",
+            body,
+            run_event,
+            lambda event: isinstance(event, Run),
+            missing,
+        )
 
     async def _run(self, how: str, body: dict[str, Any], terms: RunTerms) -> Run:
         body |= run_members(terms)

@@ -38,7 +38,7 @@ def written(
     info = tarfile.TarInfo(name)
     info.type, info.mode, info.size, info.linkname = kind, mode, size, target
     info.mtime = modified
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
 def header(block: bytes) -> tarfile.TarInfo:

@@ -252,9 +252,5 @@ class Receiving:
 
 def _inside(name: str) -> str | None:
     """The name, or None if it is not plainly beneath the directory."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return None
     bad = "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
     return None if bad else name

@@ -284,4 +284,6 @@ ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(ma
 Directory = Annotated[str, MaxBytes(4096)]
 # Paths longer than this can't be opened on Linux.
 WorkspacePath = Annotated[str, Field(min_length=1), MaxBytes(4096)]
+# As lists have it: a byte that is not UTF-8 takes four characters.
+ListedPath = Annotated[str, Field(min_length=1), MaxBytes(4 * 4096)]
 Glob = Annotated[str, Field(min_length=1, max_length=1024, examples=["*.{py,toml}"])]

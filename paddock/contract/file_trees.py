@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
-from paddock.contract.fields import MIB, Glob, MaxBytes, Positive, Truth, WorkspacePath
+from paddock.contract.fields import MIB, Glob, ListedPath, MaxBytes, Positive, Truth
 from paddock.contract.requests import LARGE_BODY, Body, Query
 
 MOST_MATCHES = 1000
@@ -164,7 +164,7 @@ class SearchQuery(Query):
     """
 
     text: Annotated[str, Field(min_length=1), MaxBytes(4096)]
-    path: WorkspacePath = "."
+    path: ListedPath = "."
     regex: Truth = False
     ignore_case: Truth = False
     glob: Glob | None = None
@@ -180,27 +180,27 @@ class PatchBody(Body):
     MOST_BYTES = LARGE_BODY
 
     patch: Annotated[str, Field(min_length=1), MaxBytes(MOST_PATCH_BYTES)]
-    path: WorkspacePath = "."
+    path: ListedPath = "."
     dry_run: bool = False
 
 
 class CopyBody(Body):
     """Two paths; `parents`: missing directories above the destination are created."""
 
-    source: WorkspacePath
-    destination: WorkspacePath
+    source: ListedPath
+    destination: ListedPath
     parents: bool = False
 
 
 class ModeBody(Body):
     """A path, and the nine permission bits that it gets, octal."""
 
-    path: WorkspacePath
+    path: ListedPath
     permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$", max_length=4)]
 
 
 class WatchQuery(Query):
     """A directory; `recursive`: and those below it, also new ones."""
 
-    path: WorkspacePath = "."
+    path: ListedPath = "."
     recursive: Truth = True

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
-from paddock.contract.fields import MOST_DEPTH, Depth, Glob, Truth, Whole, WorkspacePath
+from paddock.contract.fields import MOST_DEPTH, Depth, Glob, ListedPath, Truth, Whole
 from paddock.contract.requests import Body, Query
 
 _ENTRY = {
@@ -22,7 +22,10 @@ _ETAG = "5d0e1f2a3b4c5d6e7f8091a2b3c4d5e6"
 
 
 class FileEntry(Model):
-    """A file, directory or link; `path` is relative to the workspace."""
+    """A file, directory or link; `path` is relative to the workspace.
+
+    A byte of a name that is not UTF-8 is `\\x` and two hex digits, as in `\\xff`.
+    """
 
     model_config = example(_ENTRY)
 
@@ -31,9 +34,7 @@ class FileEntry(Model):
     size: Count = Field(description="Bytes.")
     mode: str = Field(pattern=r"^[0-7]{4,}$", description="Permissions, octal.")
     modified: float = Field(description="Seconds since 1970-01-01.")
-    target: str | None = Field(
-        description="The target of a symbolic link; null for other types, and if it is not UTF-8."
-    )
+    target: str | None = Field(description="The target of a symbolic link; null for other types.")
 
     @property
     def permissions(self) -> int:
@@ -142,27 +143,27 @@ class FileMoved(Model):
 class PathBody(Body):
     """A path in the workspace."""
 
-    path: WorkspacePath
+    path: ListedPath
 
 
 class LinkBody(Body):
     """A path in the workspace, and the target of the link there, relative to the link."""
 
-    path: WorkspacePath
-    target: WorkspacePath
+    path: ListedPath
+    target: ListedPath
 
 
 class MoveBody(Body):
     """Two paths in the workspace."""
 
-    source: WorkspacePath
-    destination: WorkspacePath
+    source: ListedPath
+    destination: ListedPath
 
 
 class PathQuery(Query):
     """A path in the workspace."""
 
-    path: WorkspacePath
+    path: ListedPath
 
 
 class DeleteQuery(PathQuery):
@@ -190,7 +191,7 @@ class WriteQuery(PathQuery):
 class ArchiveQuery(Query):
     """A directory, and the format of the archive."""
 
-    path: WorkspacePath = "."
+    path: ListedPath = "."
     format: Literal["tar", "zip"] = "tar"
 
 
@@ -202,7 +203,7 @@ class ListQuery(Query):
     directories. Only a literal dot matches a dot at the beginning of a name.
     """
 
-    path: WorkspacePath = "."
+    path: ListedPath = "."
     depth: Depth | None = None
     glob: Glob | None = None
 

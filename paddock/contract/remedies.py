@@ -75,8 +75,9 @@ SPAWNS = {
     "parent-policy": "Leave the policy out: the child has its parent's then.",
 }
 PAGES = {
-    "foreign-origin": "Use the console of this control plane, or a program instead of a page; a "
-    "reverse proxy must pass on the client's `Host`.",
+    "foreign-origin": "Use the console of this control plane, or a program instead of a page; the "
+    "operator can add a page's origin to `PADDOCK_CORS_ORIGINS`; a reverse proxy must pass on the "
+    "client's `Host`.",
 }
 # Of the rule `shell-operators`, by whether the session's level permits a shell.
 _OPERATORS = {

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent.decide import excerpts
-from sandbox_agent.decide.protocol import Message, notification
+from sandbox_agent.decide.frames import notification
+from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.repeats import Repeats
 
 # While so many events are pending, new work is refused. Running work can always record its end.

@@ -6,7 +6,8 @@ import socket
 from collections.abc import Callable
 
 from sandbox_agent.core.loop import READ, WRITE, Loop, Timer
-from sandbox_agent.decide.protocol import FrameDecoder, FrameError, Message, encode
+from sandbox_agent.decide.frames import FrameDecoder, FrameError, encode
+from sandbox_agent.decide.protocol import Message
 
 _FIRST_DELAY = 0.01
 _LONGEST_DELAY = 1.0

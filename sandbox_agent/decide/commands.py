@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sandbox_agent.decide import curl, operands
+from sandbox_agent.decide.command_words import CommandError, printable
 from sandbox_agent.decide.options import (
     COPY,
     MOVE,
@@ -37,102 +38,12 @@ class Decision(NamedTuple):
     message: str
 
 
-class CommandError(ValueError):
-    """The command is malformed, so no decision was made."""
-
-
-class DeniedError(Exception):
-    """The command was refused during parsing; `rule` names the rule."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(message)
-        self.rule = rule
-        self.message = message
-
-
 # These act on a symbolic link itself, not on its target.
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
 _OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
-# What to do instead of writing shell operators, by whether the level permits a shell.
-OTHER_WAYS = {
-    True: "no shell reads command: give the line as shell, or words with such characters in argv",
-    False: "this level runs no shell: pass words with such characters in argv",
-}
 _ALLOWED = Decision(True, "allowed", "allowed")
-_OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
-_TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
-_SPACE = re.compile(r"\s*")
 # An absolute path that begins with any number of `/`, `.` and `..` is still at the root.
 _ROOT = re.compile(r"/(?:\.{0,2}/)*")
-
-
-def shell_argv(line: str, commands: Collection[str] | None, level: str) -> list[str]:
-    """The words that have bash run a line as it is.
-
-    Raises:
-        DeniedError: The level lists its commands, so it runs no shell.
-        CommandError: No program can receive the line.
-    """
-    if commands is not None:
-        raise DeniedError(
-            "shell-level", f"permission level {level} runs no shell: use command or argv"
-        )
-    if "\0" in line:
-        raise CommandError("shell has a NUL character")
-    if not _is_text(line):
-        raise CommandError("shell is not valid Unicode")
-    return ["bash", "-c", line]
-
-
-def parse_command(text: str, *, shell: bool = False) -> list[str]:
-    """Splits a command string into words. No shell is involved, so nothing is expanded.
-
-    A word may contain quoted parts with spaces. Only one leading and one trailing quote are removed
-    from each word. `shell`: the level permits one, which a refusal then names.
-
-    Raises:
-        DeniedError: The text has a shell operator or a line break, quoted or not.
-        CommandError: The text is empty, has an unclosed quote, or is not valid Unicode.
-    """
-    operator = _OPERATOR.search(text)
-    if operator is not None:
-        raise DeniedError(
-            "shell-operators",
-            f"shell operators are not allowed: {_printable(operator[0])}; {OTHER_WAYS[shell]}",
-        )
-    if not _is_text(text):
-        raise CommandError("command is not valid Unicode")
-    words: list[str] = []
-    position = _skip_space(text, 0)
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None or text[token.end() : token.end() + 1] in {'"', "'"}:
-            raise CommandError("command has a quote that is not closed")
-        words.append(_unquoted(token[0]))
-        position = _skip_space(text, token.end())
-    if not words or not words[0]:
-        raise CommandError("command is empty")
-    return words
-
-
-def _is_text(text: str) -> bool:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-    return True
-
-
-def _skip_space(text: str, position: int) -> int:
-    space = _SPACE.match(text, position)
-    return space.end() if space else position
-
-
-def _unquoted(token: str) -> str:
-    start = 1 if token[0] in "\"'" else 0
-    end = len(token) - 1 if token[-1] in "\"'" else len(token)
-    return token[start:end]
 
 
 def decide(
@@ -185,7 +96,7 @@ def _decide_listed(
         where = f"permission level {level}" if level else "this permission level"
         return _deny(
             "command-allowlist",
-            f"command not allowed for {where}: {_printable(name)}; "
+            f"command not allowed for {where}: {printable(name)}; "
             f"allowed are, by bare name: {' '.join(sorted(commands))}",
         )
     table = SAFE.get(name)
@@ -195,13 +106,13 @@ def _decide_listed(
     if parsed.refused is not None:
         return _deny(
             "option-not-allowed",
-            f"option not allowed for {name}: {_printable(parsed.refused)}; at this level an option "
+            f"option not allowed for {name}: {printable(parsed.refused)}; at this level an option "
             "must be spelled out and be known to run, read and write nothing else",
         )
     refused = operands.refusal(name, table, parsed)
     if refused is not None:
         rule, text, culprit = refused
-        return _deny(rule, f"{text}: {_printable(culprit)}")
+        return _deny(rule, f"{text}: {printable(culprit)}")
     reads, writes = _paths(name, table, parsed)
     outside = _first_outside(reads, tops.reads, cwd)
     allowed = tops.reads
@@ -212,7 +123,7 @@ def _decide_listed(
     return _deny(
         "path-outside-workspace",
         "path escapes workspace under current permission level: "
-        f"{_printable(outside)}; use a path under {' or '.join(allowed)}",
+        f"{printable(outside)}; use a path under {' or '.join(allowed)}",
     )
 
 
@@ -237,7 +148,7 @@ def _decide_any(argv: Sequence[str], workspace: str, cwd: str, mounts: Sequence[
     )
     return _deny(
         "write-outside-workspace",
-        f"{text}: {_printable(outside)}; use a path under {', '.join(most)} or {last}",
+        f"{text}: {printable(outside)}; use a path under {', '.join(most)} or {last}",
     )
 
 
@@ -375,7 +286,7 @@ def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = Fals
         raise CommandError("cwd has a NUL character")
     path = resolve(cwd, workspace)
     if not anywhere and not _inside(path, workspace):
-        raise CommandError(f"cwd must stay under {workspace}: {_printable(cwd)}")
+        raise CommandError(f"cwd must stay under {workspace}: {printable(cwd)}")
     return path
 
 
@@ -391,9 +302,3 @@ def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:
 
 def _deny(rule: str, message: str) -> Decision:
     return Decision(False, rule, message)
-
-
-def _printable(text: str) -> str:
-    """A short, printable form of `text` for a message."""
-    short = text if len(text) <= 80 else f"{text[:77]}..."
-    return short if short.isprintable() else repr(short)[1:-1]

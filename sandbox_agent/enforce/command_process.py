@@ -143,7 +143,7 @@ def _tried(
         for target, fd in zip(_TARGETS, prepared.pipes.descriptors, strict=False):
             os.dup2(fd, target)
         if plan.terminal:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            fcntl.ioctl(1, termios.TIOCSCTTY, 0)  # the input may be another one
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
         if starter.recv(guard_messages.MOST_BYTES) != guard_messages.go(prepared.number):

@@ -5,8 +5,8 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 
-from sandbox_agent.decide import ranges
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files import ranges
 from sandbox_agent.files.places import Place, open_in
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.files.files import Reader
 from sandbox_agent.files.places import Place
+from sandbox_agent.files.reading import Reader
 
 _PIECE = 1024 * 1024
 # After this time, the answer has the digests that are known, so a request can take longer only for

@@ -6,8 +6,9 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sandbox_agent.decide import ranges
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files import ranges
+from sandbox_agent.decide.files.names import shown
 from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, Entry
 from sandbox_agent.files.places import Place, open_in
 
@@ -28,7 +29,7 @@ def stat_entry(workspace: Place, path: str) -> Entry:
     try:
         status = os.fstat(fd)
         entry = _entry(path, status, "", fd)
-        return printable_entry(entry._replace(version=ranges.version(status)))
+        return entry._replace(path=shown(path), version=ranges.version(status))
     finally:
         os.close(fd)
 
@@ -79,7 +80,7 @@ def _within(path: str, entry: str) -> str:
 
 def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
     """As many entries as fit into one answer; long or escaped names take more room."""
-    found = sorted(printable_entry(entry) for entry in entries)
+    found = sorted(entry._replace(path=shown(entry.path)) for entry in entries)
     size = 0
     for index, entry in enumerate(found):
         size += _ENTRY_BYTES + len(json.dumps([entry.path, entry.target]))
@@ -111,18 +112,8 @@ def _entry(path: str, status: os.stat_result, name: str, directory: int) -> Entr
 
 
 def _link_target(name: str, directory: int) -> str | None:
-    """The link's target; None if it is not UTF-8, or if the link has been replaced since."""
+    """The link's target as text; None if the link has been replaced since."""
     try:
-        return os.fsencode(os.readlink(name, dir_fd=directory)).decode()
-    except (OSError, UnicodeDecodeError):
+        return shown(os.readlink(name, dir_fd=directory))
+    except OSError:
         return None
-
-
-def printable_entry(entry: Entry) -> Entry:
-    """The entry with a path that JSON can carry."""
-    return entry._replace(path=printable(entry.path))
-
-
-def printable(path: str) -> str:
-    """The path with bytes that are not UTF-8 backslash-escaped, because JSON can't carry them."""
-    return os.fsencode(path).decode(errors="backslashreplace")

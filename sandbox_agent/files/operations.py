@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sandbox_agent.core import params as given
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.patches import MOST_PATCH_BYTES
+from sandbox_agent.decide.files.patches import MOST_PATCH_BYTES
 from sandbox_agent.decide.protocol import Message
 
 NAMES = (

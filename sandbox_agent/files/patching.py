@@ -4,13 +4,17 @@ import os
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from sandbox_agent.decide import patches
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.patches import FilePatch, Reject
-from sandbox_agent.decide.ranges import ANY
-from sandbox_agent.files import files
+from sandbox_agent.decide.files import hunks, patches
+from sandbox_agent.decide.files.hunks import Reject
+from sandbox_agent.decide.files.patches import FilePatch
+from sandbox_agent.decide.files.ranges import ANY
+from sandbox_agent.files import directories
 from sandbox_agent.files.condition import Condition
-from sandbox_agent.files.places import Place, Places
+from sandbox_agent.files.directories import replaceable
+from sandbox_agent.files.places import Place, Places, open_parent
+from sandbox_agent.files.reading import Reader
+from sandbox_agent.files.writing import Writer
 
 # Of one patch: of a file, and of all old and new content together.
 _MOST_FILE_BYTES = 16 * 1024 * 1024
@@ -82,7 +86,7 @@ class Patching:
         """Raises: OSError; AgentError for what is no file, and for a link."""
         place, within = self._find(path)
         try:
-            opened = files.Reader(place, within, links=False)
+            opened = Reader(place, within, links=False)
         except FileNotFoundError:
             return None
         with closing(opened) as reader:
@@ -113,7 +117,7 @@ class Patching:
             before = found
         if new is not None and new != old and self._content(new) is not None:
             return self._refuse(wanted, shown, "the file exists already")
-        data, rejects, searched = patches.applied(before.data, wanted.hunks, shown, self._lines)
+        data, rejects, searched = hunks.applied(before.data, wanted.hunks, shown, self._lines)
         self._lines -= searched
         self._rejects += rejects
         if new is None and data and not rejects:
@@ -169,8 +173,8 @@ class Patching:
                 raise AgentError("conflict", text) from None
             raise
 
-    def _writer(self, path: str, content: _Content) -> files.Writer:
-        writer = files.Writer(*self._find(path), content.mode, parents=True)
+    def _writer(self, path: str, content: _Content) -> Writer:
+        writer = Writer(*self._find(path), content.mode, parents=True)
         writer.push(content.data)
         return writer
 
@@ -184,16 +188,16 @@ class Patching:
     def _restore(self, path: str) -> None:
         before = self._before.get(path)
         if before is None:
-            files.delete(*self._find(path))
+            directories.delete(*self._find(path))
             return
         self._writer(path, before).commit()
 
 
 def _delete(place: Place, path: str) -> None:
     """Removes a file unless its mode protects it. Raises: OSError."""
-    directory, name = files.open_parent(place, path)
+    directory, name = open_parent(place, path)
     try:
-        files.replaceable(directory, name)
+        replaceable(directory, name)
         os.unlink(name, dir_fd=directory)
     finally:
         os.close(directory)

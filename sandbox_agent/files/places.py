@@ -9,6 +9,8 @@ import posixpath
 from typing import NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files import names
+from sandbox_agent.decide.files.names import NOT_SHOWN
 from sandbox_agent.decide.outside_paths import TMP, is_file_of_image, outside
 from sandbox_agent.enforce.syscalls import open_beneath, open_in_root
 
@@ -38,6 +40,22 @@ def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
     return fd
 
 
+def split(path: str) -> tuple[str, str]:
+    """The parent directory of `path` and the name in it. Raises: AgentError."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    if name in ("", ".", ".."):
+        raise AgentError(
+            "validation_error", f"path must name something inside the workspace: {path}"
+        )
+    return parent or ".", name
+
+
+def open_parent(place: Place, path: str) -> tuple[int, str]:
+    """Opens the parent of `path`; returns it and the name in it. Raises: AgentError, OSError."""
+    parent, name = split(path)
+    return open_in(place, parent, os.O_PATH | os.O_DIRECTORY), name
+
+
 class Places:
     """The places of one file worker; `anywhere` if its level allows any command.
 
@@ -55,8 +73,13 @@ class Places:
     def find(self, path: str, *, writes: bool) -> tuple[Place, str]:
         """The place of a path and the path within it; a relative path is in the workspace.
 
+        The path is as `shown`; the one within the place has the bytes themselves.
+
         Raises: AgentError.
         """
+        if not names.is_shown(path):
+            raise AgentError("validation_error", f"path {NOT_SHOWN}: {path}")
+        path = names.real(path)
         if not path.startswith("/"):
             return self._workspace, path
         path = posixpath.normpath(path)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files.names import shown
+from sandbox_agent.decide.files.patterns import Pattern
 from sandbox_agent.decide.globs import Globs
-from sandbox_agent.decide.patterns import Pattern
 from sandbox_agent.decide.protocol import MAX_FRAME_BYTES
-from sandbox_agent.files.listing import printable
 from sandbox_agent.files.places import Place, open_in
 from sandbox_agent.files.trees import Deadline
 
@@ -86,7 +86,7 @@ class Search:
         finally:
             os.close(fd)
         if stat.S_ISREG(kind):
-            self._look(self._path, self._path)
+            self._look(self._path)
         elif stat.S_ISDIR(kind):
             self._walk(self._path, "", 1)
         else:
@@ -128,7 +128,7 @@ class Search:
             if not is_directory:
                 self._seen += 1
                 if self._wanted.globs is None or self._wanted.globs.match(below):
-                    self._look(path, path)
+                    self._look(path)
             elif depth < _DEEPEST and name not in _SKIPPED:
                 if self._wanted.globs is None or self._wanted.globs.leads(below):
                     self._walk(path, f"{below}/", depth + 1)
@@ -146,7 +146,7 @@ class Search:
         finally:
             os.close(fd)
 
-    def _look(self, path: str, shown: str) -> None:
+    def _look(self, path: str) -> None:
         try:
             content = self._content(path)
         except (OSError, AgentError):
@@ -157,8 +157,8 @@ class Search:
         self._files += 1
         for number, line in self._wanted.lines(content):
             text = line.decode("utf-8", "replace").removesuffix("\r")[:_LONGEST_SHOWN]
-            name = "/" + shown.lstrip("/") if self._place.image else shown
-            self._matches.append({"path": printable(name), "line": number, "text": text})
+            name = shown("/" + path.lstrip("/") if self._place.image else path)
+            self._matches.append({"path": name, "line": number, "text": text})
             self._room -= len(text.encode()) + len(name) + 50
             if self._over:
                 return

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from sandbox_agent.core import params as given
 from sandbox_agent.core.audit import EventBuffer
-from sandbox_agent.core.loop import Loop, Timer
+from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.outputs import Reply
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.excerpts import LONGEST_PATHS, MOST_PATHS, json_size
 from sandbox_agent.decide.protocol import (
     CHUNK_BYTES,
     MOST_AHEAD,
@@ -20,6 +19,17 @@ from sandbox_agent.decide.protocol import (
 from sandbox_agent.enforce.reads.pack_files import Held
 from sandbox_agent.files import operations
 from sandbox_agent.files.file_helper import FileHelper
+from sandbox_agent.files.stream_requests import (
+    FACTS,
+    OPERATIONS,
+    READING,
+    error_of,
+    for_caller,
+    for_event,
+    for_record,
+    worker_params,
+)
+from sandbox_agent.files.transfer_stream import TransferStream
 
 _MOST_HELPERS = 8
 _MOST_WATCHES = 4
@@ -28,44 +38,7 @@ _MOST_CHANGES = 500
 _LONGEST_WAIT_MS = 15_000
 # An idle stream is closed after this time, and an unfinished write is rolled back.
 _STREAM_IDLE_SECONDS = 60.0
-_OPERATIONS = {
-    **{"read": "file.read", "write": "file.write", "append": "file.write"},
-    **{"pack": "file.pack", "unpack": "file.unpack", "watch": "file.watch"},
-}
-_ARCHIVES = ("pack", "unpack")
-# The members that describe a file that is read.
-_FACTS = ("permissions", "modified", "version", "start", "length")
-# The streams that change nothing: their start is recorded, and not their end.
-_READING = ("read", "pack", "watch")
-# Seconds since the epoch.
-_LATEST_TIME = 2**40
-_FORMATS = ("tar", "zip")
 _GONE = AgentError("conflict", "the archive did not arrive completely")
-
-
-class _Stream:
-    """A file or tree that is read or written in chunks; `args` are the arguments in its event."""
-
-    def __init__(self, helper: FileHelper, mode: str, args: Message) -> None:
-        self.helper = helper
-        self.mode = mode
-        self.args = args
-        self.timer: Timer | None = None
-        # Why an archive can't be unpacked.
-        self.failure: AgentError | None = None
-        # The last known summary of what was unpacked.
-        self.unpacked: Message = {}
-        self._room = LONGEST_PATHS
-
-    def note(self, summary: Message) -> None:
-        """Stores the latest summary, and adds its new paths to the earlier ones."""
-        paths = self.unpacked.get("paths", [])
-        for path in summary.get("paths", ()):
-            self._room -= json_size(path)
-            if self._room < 0 or len(paths) >= MOST_PATHS:
-                break
-            paths.append(path)
-        self.unpacked = {**summary, "paths": paths}
 
 
 class Transfers:
@@ -90,7 +63,7 @@ class Transfers:
         self._watchers: set[FileHelper] = set()
         # All workers lock it while they replace a file, so that conditions hold until then.
         self._lock = os.memfd_create("paddock-files")
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, TransferStream] = {}
         self._next_stream = 1
 
     def _helper(self, *, watches: bool = False) -> FileHelper:
@@ -132,7 +105,7 @@ class Transfers:
 
         def answered(answer: Message, _data: bytes) -> None:
             helper.close()
-            error = _error_of(answer)
+            error = error_of(answer)
             self._record(f"file.{method}", args, operations.result(answer), error)
             reply(error or answer)
 
@@ -149,7 +122,7 @@ class Transfers:
 
         def answered(answer: Message, _data: bytes) -> None:
             helper.close()
-            reply(_error_of(answer) or {"digests": answer.get("digests", [])})
+            reply(error_of(answer) or {"digests": answer.get("digests", [])})
 
         identities = [permitted.get(path, (0, 0)) if permitted else None for path in paths]
         request = {"method": "digest", "paths": paths, "identities": identities}
@@ -176,33 +149,33 @@ class Transfers:
     def open(self, params: Message, reply: Reply) -> None:
         """Opens a file or tree that is read or written in chunks. Raises: AgentError."""
         mode, path = given.text(params, "op"), given.text(params, "path")
-        if mode not in _OPERATIONS:
+        if mode not in OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
-        request = {"method": mode, "path": path, **_worker_params(mode, params)}
-        args = {"path": path, **_for_record(mode, request)}
+        request = {"method": mode, "path": path, **worker_params(mode, params)}
+        args = {"path": path, **for_record(mode, request)}
         helper = self._helper(watches=mode == "watch")
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
-            if error is not None or mode in _READING:
-                result = {"bytes": answer.get("size", 0)} if mode == "read" else _for_event(answer)
-                self._record(_OPERATIONS[mode], args, result, error)
+            error = error_of(answer)
+            if error is not None or mode in READING:
+                result = {"bytes": answer.get("size", 0)} if mode == "read" else for_event(answer)
+                self._record(OPERATIONS[mode], args, result, error)
             if error is not None:
                 helper.close()
                 reply(error)
                 return
             number, self._next_stream = self._next_stream, self._next_stream + 1
-            self._streams[number] = _Stream(helper, mode, args)
+            self._streams[number] = TransferStream(helper, mode, args)
             self._touch(number)
-            known: Message = {name: answer[name] for name in _FACTS if name in answer}
+            known: Message = {name: answer[name] for name in FACTS if name in answer}
             if mode == "pack":
-                known["summary"] = _for_caller(answer)
+                known["summary"] = for_caller(answer)
             links = {"links": False} if "links" in request else {}
             reply({"stream": number, "size": answer.get("size", 0), **known, **links})
 
         helper.ask(request, answered)
 
-    def _stream(self, params: Message) -> _Stream:
+    def _stream(self, params: Message) -> TransferStream:
         number = given.number(params, "stream")
         stream = self._streams.get(number)
         if stream is None:
@@ -210,7 +183,7 @@ class Transfers:
         self._touch(number)
         return stream
 
-    def _ready(self, params: Message) -> _Stream:
+    def _ready(self, params: Message) -> TransferStream:
         stream = self._stream(params)
         if stream.helper.requests >= MOST_AHEAD:
             raise AgentError("busy", f"a file stream has {MOST_AHEAD} requests under way")
@@ -223,7 +196,7 @@ class Transfers:
         idle = functools.partial(self._abandon, number)
         stream.timer = self._loop.after(_STREAM_IDLE_SECONDS, idle)
 
-    def _forget(self, number: int) -> _Stream:
+    def _forget(self, number: int) -> TransferStream:
         stream = self._streams.pop(number)
         if stream.timer is not None:
             stream.timer.cancel()
@@ -243,10 +216,12 @@ class Transfers:
 
         stream.helper.ask({"method": "unpacked"}, answered)
 
-    def _end_unpacking(self, stream: _Stream, answer: Message, error: AgentError | None) -> None:
+    def _end_unpacking(
+        self, stream: TransferStream, answer: Message, error: AgentError | None
+    ) -> None:
         stream.helper.close()
         known = {"summary": stream.unpacked} | answer
-        self._record("file.unpack", stream.args, _for_event(known), error)
+        self._record("file.unpack", stream.args, for_event(known), error)
 
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
@@ -254,7 +229,7 @@ class Transfers:
         limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
 
         def answered(answer: Message, data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             reply(error or {"data": data})
 
         stream.helper.ask({"method": "pull", "limit": limit}, answered)
@@ -269,7 +244,7 @@ class Transfers:
         }
 
         def answered(answer: Message, _data: bytes) -> None:
-            reply(_error_of(answer) or answer)
+            reply(error_of(answer) or answer)
 
         stream.helper.ask(request, answered)
 
@@ -279,7 +254,7 @@ class Transfers:
         stream = self._ready(params)
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             stream.failure = stream.failure or error
             if "summary" in answer:
                 stream.note(answer["summary"])
@@ -292,7 +267,7 @@ class Transfers:
         commit = given.flag(params, "commit")
         stream = self._stream(params)
         number = given.number(params, "stream")
-        if not commit or stream.mode in _READING:
+        if not commit or stream.mode in READING:
             self._abandon(number, reply)
             return
         if stream.mode == "unpack":
@@ -300,7 +275,7 @@ class Transfers:
             return
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             result = {"bytes": answer.get("bytes", 0)}
             self._record("file.write", stream.args, result, error)
             stream.helper.close()
@@ -309,11 +284,11 @@ class Transfers:
 
         stream.helper.ask({"method": "commit"}, answered)
 
-    def _finish_unpacking(self, number: int, stream: _Stream, reply: Reply) -> None:
+    def _finish_unpacking(self, number: int, stream: TransferStream, reply: Reply) -> None:
         """Unpacks the rest for some time; answers with `more` if it is not done yet."""
 
         def answered(answer: Message, _data: bytes) -> None:
-            error = _error_of(answer)
+            error = error_of(answer)
             if error is None and answer.get("more"):
                 stream.unpacked = answer.get("summary", stream.unpacked)
                 reply({"bytes": 0, "more": True})
@@ -321,7 +296,7 @@ class Transfers:
             if number in self._streams:
                 self._forget(number)
                 self._end_unpacking(stream, answer, error)
-            reply(error or {"bytes": 0, "more": False, "summary": _for_caller(answer)})
+            reply(error or {"bytes": 0, "more": False, "summary": for_caller(answer)})
 
         stream.helper.ask({"method": "finish"}, answered)
 
@@ -332,74 +307,3 @@ class Transfers:
             self._abandon(number)
         for helper in self._helpers - ending:
             helper.close()
-
-
-def _worker_params(mode: str, params: Message) -> Message:
-    """The parameters of a worker's request besides the path. Raises: AgentError."""
-    if mode in _ARCHIVES:
-        kind = given.text(params, "format")
-        if kind not in _FORMATS:
-            raise AgentError("validation_error", f"unknown format: {kind}")
-        return {"format": kind, "most_bytes": given.number(params, "most_bytes")}
-    if mode == "watch":
-        return {"recursive": given.flag(params, "recursive")}
-    permissions = params.get("permissions")
-    if permissions is not None:
-        permissions = given.number(params, "permissions", 0, 0o777)
-    modified = params.get("modified")
-    if modified is not None:
-        modified = given.number(params, "modified", 0, _LATEST_TIME)
-    facts = {"permissions": permissions, "modified": modified}
-    links = {"links": False} if params.get("links") is False else {}
-    more = {**links, **operations.conditions(params), **_range(params)}
-    return {**facts, "parents": params.get("parents") is True, **more}
-
-
-def _range(params: Message) -> Message:
-    """The bytes that are wanted, if not all. Raises: AgentError."""
-    wanted = params.get("range")
-    if wanted is None:
-        return {}
-    if not isinstance(wanted, list) or len(wanted) != 2:
-        raise AgentError("validation_error", "range must have two numbers")
-    ends = {"first": wanted[0], "last": wanted[1]}
-    found = [None if ends[name] is None else given.number(ends, name) for name in ends]
-    return {"range": found}
-
-
-def _for_record(mode: str, request: Message) -> Message:
-    """How a stream is opened, in its event."""
-    if mode == "watch":
-        return {"recursive": request["recursive"]}
-    if mode in _ARCHIVES:
-        return {"format": request["format"]}
-    wanted = request.get("range")
-    chosen = {} if wanted is None else {"range": "-".join(map(_text, wanted))}
-    return {"mode": mode, **chosen}
-
-
-def _text(end: int | None) -> str:
-    return "" if end is None else str(end)
-
-
-def _for_event(answer: Message) -> Message:
-    """The summary of an archive as its event has it: without the names of skipped entries."""
-    summary: Message = answer.get("summary", {})
-    return {name: value for name, value in summary.items() if name != "skipped_names"}
-
-
-def _for_caller(answer: Message) -> Message:
-    """The summary of an archive as the caller gets it: without the paths."""
-    summary: Message = answer.get("summary", {})
-    return {name: value for name, value in summary.items() if name != "paths"}
-
-
-def _error_of(answer: Message) -> AgentError | None:
-    """The error in a worker's answer, if there is one."""
-    if "error" not in answer:
-        return None
-    error = answer["error"]
-    rule = error.get("rule")
-    return AgentError(
-        str(error.get("code")), str(error.get("message")), rule if isinstance(rule, str) else None
-    )

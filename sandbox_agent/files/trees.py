@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.outside_paths import is_file_of_image
-from sandbox_agent.files import files
-from sandbox_agent.files.places import RULE, Place, open_in
+from sandbox_agent.files.directories import make_directory, replaceable
+from sandbox_agent.files.places import RULE, Place, open_in, open_parent, split
 
 # A worker that answers later is killed.
 SECONDS = 20.0
@@ -40,7 +40,7 @@ def remove(place: Place, path: str) -> int:
 
     Raises: OSError; AgentError busy if it takes too long, after which the rest is still there.
     """
-    directory, name = files.open_parent(place, path)
+    directory, name = open_parent(place, path)
     try:
         return _Removal().remove(directory, name)
     finally:
@@ -124,15 +124,15 @@ def copy(
     """
     place, path = source
     to_place, to_path = destination
-    above, name = files.split(to_path)
+    above, name = split(to_path)
     if parents:
-        files.make_directory(to_place, above)
+        make_directory(to_place, above)
     into = open_in(to_place, above, os.O_PATH | os.O_DIRECTORY)
     temporary = f".paddock-{os.urandom(8).hex()}"
     try:
         from_directory, from_name = _opened(place, path)
         copying = _Copying(place, most_bytes)
-        existing = files.replaceable(into, name)
+        existing = replaceable(into, name)
         if existing is not None and stat.S_ISDIR(existing):
             raise AgentError("conflict", f"is a directory: {to_path}; remove it first")
         try:
@@ -165,7 +165,7 @@ def _opened(place: Place, path: str) -> tuple[int, str]:
     """The directory of what is copied, and its name there; `.` for the place itself."""
     if path.strip("/") in ("", "."):
         return open_in(place, ".", os.O_PATH | os.O_DIRECTORY), "."
-    return files.open_parent(place, path)
+    return open_parent(place, path)
 
 
 class _Copying:

@@ -12,9 +12,9 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.files.names import shown
 from sandbox_agent.files import inotify
 from sandbox_agent.files.inotify import Inotify, KernelEvent
-from sandbox_agent.files.listing import printable
 from sandbox_agent.files.places import Place, open_in
 
 MOST_DIRECTORIES = 8192
@@ -90,8 +90,8 @@ class Watching:
 
     def _shown(self, path: str) -> str:
         """The path as a listing has it."""
-        shown = self._full(path)
-        return printable(f"/{shown.lstrip('/')}" if self._place.image else shown)
+        full = self._full(path)
+        return shown(f"/{full.lstrip('/')}" if self._place.image else full)
 
     def _full(self, path: str) -> str:
         if path in ("", "."):

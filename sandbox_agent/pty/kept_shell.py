@@ -6,13 +6,14 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from sandbox_agent.core.loop import READ, WRITE, Loop
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import Message
 from sandbox_agent.enforce import signalling
 from sandbox_agent.enforce.guard import Guard
-from sandbox_agent.pty import device, shell_driver
+from sandbox_agent.pty import device, posix_driver, shell_driver
 from sandbox_agent.pty.prompt_detector import PromptDetector
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.shell_driver import Begun, Ready, Reports
@@ -25,6 +26,19 @@ _KILL = 9
 _AGAIN_SECONDS = 0.1
 _AGAIN = 5
 _READ_BYTES = 65536
+
+
+class _Driver(Protocol):
+    """What the shell is told."""
+
+    def begin(self) -> bytes:
+        """At its start."""
+
+    def run(self, number: int, text: str) -> bytes:
+        """For a command."""
+
+    def end(self) -> bytes:
+        """When the command has begun, and after each interrupt."""
 
 
 @dataclass
@@ -65,7 +79,8 @@ class KeptShell(Terminal):
     ) -> None:
         self._run = _Run(0, begun=Begun(0, ""))
         self._reports = Reports()
-        self._unsent = b""
+        self._driver: _Driver = posix_driver if request.kept == "sh" else shell_driver
+        self._unsent = self._driver.begin()
         try:
             self._control, its_control = socket.socketpair()
         except OSError:
@@ -81,7 +96,7 @@ class KeptShell(Terminal):
         finally:
             its_control.close()
         self._control.setblocking(False)
-        loop.watch(self._control.fileno(), READ, self._on_control)
+        self._send()
 
     # Commands.
 
@@ -93,7 +108,7 @@ class KeptShell(Terminal):
         self._run = _Run(number)
         device.make_plain(self._master)
         device.drop_input(self._master)
-        self._unsent = shell_driver.frame(number, text)
+        self._unsent += self._driver.run(number, text)
         self._send()
         self._answer()  # the reader watches a command more closely
 
@@ -112,7 +127,7 @@ class KeptShell(Terminal):
         with suppress(OSError):
             group = self._foreground()
             if not kill:
-                device.interrupt(self._master)
+                self._interrupt()
                 if self._is_starting(group):
                     self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, _AGAIN))
                 return True
@@ -131,9 +146,18 @@ class KeptShell(Terminal):
             return
         with suppress(OSError):
             if not left or not self._is_starting(self._foreground()):
-                device.interrupt(self._master)
+                self._interrupt()
             else:
                 self.tree.after(_AGAIN_SECONDS, functools.partial(self._again, run, left - 1))
+
+    def _interrupt(self) -> None:
+        """Raises: OSError."""
+        device.interrupt(self._master)
+        self._ask_for_end()
+
+    def _ask_for_end(self) -> None:
+        self._unsent += self._driver.end()
+        self._send()
 
     def _foreground(self) -> int | None:
         """The process group in the foreground; None if it is the shell. Raises: OSError."""
@@ -184,6 +208,7 @@ class KeptShell(Terminal):
             return  # an interrupt came when it had ended already
         if isinstance(report, Begun):
             run.begun = report
+            self._ask_for_end()
             if run.interrupted:
                 self.interrupt(run.number, kill=False)
             return

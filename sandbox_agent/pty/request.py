@@ -1,6 +1,6 @@
 """Parses the control plane's request for a new terminal, strictly. Pure."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sandbox_agent.core import params as given
 from sandbox_agent.decide.commands import normalize_cwd
@@ -8,11 +8,14 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Message
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.profile import Tool
-from sandbox_agent.pty import shell_driver
+from sandbox_agent.pty import posix_driver, shell_driver
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS
 
 LARGEST_SIDE = 65535
+Kept = Literal["bash", "sh"]
+_KEPT: dict[object, Kept] = {True: "bash", "sh": "sh"}
+_VARIABLES = {"bash": shell_driver.VARIABLES, "sh": posix_driver.VARIABLES}
 
 
 class Request(NamedTuple):
@@ -20,7 +23,8 @@ class Request(NamedTuple):
 
     `tool` is what the program may do in addition to commands. `commands` are the names under which
     lines may be sent; None means that any bytes may be written, as to a shell. `lifetime_ms` and
-    `idle_ms` are limits in milliseconds. `kept`: it is a shell that runs commands one by one.
+    `idle_ms` are limits in milliseconds. `kept`: it is a shell that runs commands one by one, with
+    bash's own means or, for `sh`, those of any POSIX shell.
     """
 
     terminal_id: str
@@ -34,7 +38,7 @@ class Request(NamedTuple):
     max_line_bytes: int
     lifetime_ms: int
     idle_ms: int
-    kept: bool = False
+    kept: Kept | None = None
 
 
 def parse(params: Message, sandbox: dict[str, str]) -> Request:
@@ -46,8 +50,8 @@ def parse(params: Message, sandbox: dict[str, str]) -> Request:
     if not argv or not set(sanitize) <= set(SANITIZERS):
         message = "argv must not be empty, and sanitize must have known names only"
         raise AgentError("validation_error", message)
-    kept = params.get("kept") is True and params.get("commands") is None
-    own = {**given.mapping(params, "env"), **(shell_driver.VARIABLES if kept else {})}
+    kept = _KEPT.get(params.get("kept") or "") if params.get("commands") is None else None
+    own = {**given.mapping(params, "env"), **(_VARIABLES[kept] if kept else {})}
     plan = Plan(
         program=argv[0],
         argv=argv,

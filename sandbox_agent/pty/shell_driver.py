@@ -16,13 +16,14 @@ interrupt that comes late costs the first NUL of a message, the second one takes
 
 from typing import NamedTuple
 
+from sandbox_agent.decide.files.names import shown
 from sandbox_agent.enforce.command_process import CONTROL_FD
 
 # The exit code of a text that is no command, as bash has it.
 SYNTAX_STATUS = 2
 # How the shell ends when it has lost its socket.
 _LOST_STATUS = 70
-_MOST_ERROR = 4000
+MOST_ERROR = 4000
 # The largest part of a report: a path, or a message, which is cut.
 _MOST_PART_BYTES = 16 * 1024
 _PARTS = 4
@@ -40,7 +41,7 @@ _STEP = rf"""
   builtin shopt -q extglob && __paddock_option=-O
   __paddock_error=$("$BASH" --norc -n $__paddock_option extglob \
     <<<"$__paddock_text" 2>&1 {CONTROL_FD}>&-) && __paddock_error=
-  builtin printf 'begin\0%s\0\0%s\0' "$__paddock_run" "${{__paddock_error:0:{_MOST_ERROR}}}" \
+  builtin printf 'begin\0%s\0\0%s\0' "$__paddock_run" "${{__paddock_error:0:{MOST_ERROR}}}" \
     >&{CONTROL_FD}
   [[ -n $__paddock_error ]] && __paddock_text=
   # Start-up files of tools may have set it.
@@ -75,7 +76,17 @@ builtin eval "$__paddock_loop"
 VARIABLES = {"PROMPT_COMMAND": _BEGIN, "__paddock_loop": _LOOP, "__paddock_step": _STEP}
 
 
-def frame(number: int, text: str) -> bytes:
+def begin() -> bytes:
+    """What a new shell is told: nothing, for its variables say it."""
+    return b""
+
+
+def end() -> bytes:
+    """What has the shell report the end of a run: nothing, for it does so by itself."""
+    return b""
+
+
+def run(number: int, text: str) -> bytes:
     """The message that has the shell run a text, which must not contain NUL."""
     return b"\0\0%d\0%s\0" % (number, text.encode())
 
@@ -88,7 +99,10 @@ class Begun(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The run with that number has ended; the shell waits for the next one."""
+    """The run with that number has ended; the shell waits for the next one in that directory.
+
+    Its name is in the form of lists of files.
+    """
 
     number: int
     status: int
@@ -113,11 +127,11 @@ class Reports:
 
 
 def _report(kind: bytes, number: bytes, status: bytes, text: bytes) -> Begun | Ready:
-    shown = text.decode("utf-8", "replace")
     if kind == b"begin":
-        return Begun(_number(number), shown)
+        return Begun(_number(number), text.decode("utf-8", "replace"))
     if kind == b"ready":
-        return Ready(_number(number), _number(status), shown)
+        directory = shown(text.decode("utf-8", "surrogateescape"))
+        return Ready(_number(number), _number(status), directory)
     raise ValueError("not a report")
 
 

@@ -54,7 +54,10 @@ class Terminal:
         on_end: Callable[["Terminal"], None],
         control: int | None = None,
     ) -> None:
-        """`control`: a socket for the program of a terminal that shows its output only."""
+        """`control`: a socket for the program of a terminal that shows its output only.
+
+        A POSIX shell has it as its standard input.
+        """
         self.id = request.terminal_id
         self._loop = loop
         self._request = request
@@ -78,6 +81,9 @@ class Terminal:
             raise
         if control is not None:
             device.make_plain(slave)
+        pipes = Pipes(slave, slave, slave, control)
+        if control is not None and request.kept == "sh":
+            pipes = Pipes(control, slave, slave)
         self._device = os.fstat(slave).st_rdev
         self._watched = 0
         self._hung_up = False
@@ -87,7 +93,7 @@ class Terminal:
                 guard,
                 self.id,
                 request.plan,
-                Pipes(slave, slave, slave, control),
+                pipes,
                 self._on_left,
                 self._on_gone,
             )

@@ -40,6 +40,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     option = parser.add_argument
     option("--system", action="append", choices=SYSTEMS, help="only this one; may be repeated")
     option("--short", action="store_true", help="the first third of the tests")
+    titles = [topic.title for topic in suite.TOPICS]
+    option("--topic", action="append", choices=titles, help="only its tests; the rest is kept")
     option("--test", action="append", help="only this test, as pytest names it; stores no results")
     option("--restart", action="store_true", help="no test but the restart; stores no results")
     option("--keep", action="store_true", help="keep the disk of the project and the console's log")
@@ -69,7 +71,7 @@ def examine(system: System, options: argparse.Namespace) -> Result:
     handed[CACHE] = disks.example_packages(cache, detail)
     if not options.no_base and (image := handed_base(cache)) is not None:
         handed["base.tar"] = image
-    result = Result(system.title, _described(options.short))
+    result = Result(system.title, _described(options))
     try:
         disks.project_disk(project, cache, system, tree, handed, detail)
         disks.copy(system_disk, used)
@@ -91,7 +93,7 @@ def plan(options: argparse.Namespace) -> dict[str, object]:
     """What the job does after the doctor."""
     if options.restart:
         return {"tests": [], "restart": True}
-    tests = options.test or suite.tests(short=options.short)
+    tests = options.test or suite.named(short=options.short, topics=options.topic or ())
     return {"tests": tests, "restart": not options.test}
 
 
@@ -109,8 +111,10 @@ def _run(booted: Machine, result: Result, mirrors: tuple[str, ...], seconds: flo
             break
 
 
-def _described(short: bool) -> str:
-    form = "a third of the tests" if short else "all tests"
+def _described(options: argparse.Namespace) -> str:
+    form = "a third of the tests" if options.short else "all tests"
+    if options.topic:
+        form += f" of {', '.join(options.topic)}"
     return f"{date.today()}, {form}, {'KVM' if _kvm() else 'emulated'}"
 
 
@@ -153,11 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failure(f"{name}: {error}")
             return 1
     if not options.test and not options.restart:
-        # What was cut short replaces nothing.
-        known = results.load(docs.EXAMINED)
-        docs.keep_hosts(
-            {name: it for name, it in found.items() if it.complete or name not in known}
-        )
+        docs.keep_hosts(results.kept(results.load(docs.EXAMINED), found, add=bool(options.topic)))
     print(results.shown(results.table(list(found.values()))))
     faults = [f"{result.title}: {fault}" for result in found.values() for fault in result.faults()]
     for fault in faults:

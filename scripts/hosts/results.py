@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,16 @@ class Result:
         self.complete = self.complete or kind == "end"
         return None
 
+    def after(self, earlier: "Result") -> "Result":
+        """This run, with what only the earlier one said."""
+        return replace(
+            self,
+            run=f"{self.run}; before: {earlier.run}",
+            steps=earlier.steps | self.steps,
+            seconds=earlier.seconds | self.seconds,
+            tests=earlier.tests | self.tests,
+        )
+
     def faults(self) -> list[str]:
         """Everything that isn't as it must be; empty if the system is well."""
         found = [] if self.complete else ["the job did not come to its end"]
@@ -74,6 +84,22 @@ class Result:
             if status not in _HEALTHY
         ]
         return found + [f"{test}: {out}" for test, out in self.tests.items() if out != "passed"]
+
+
+def kept(
+    known: Mapping[str, Result], found: Mapping[str, Result], *, add: bool
+) -> dict[str, Result]:
+    """The new results that are worth storing: what was cut short replaces nothing.
+
+    `add`: only some topics were tested, so the known outcomes of all others stay.
+    """
+    whole = {name: result for name, result in found.items() if result.complete or name not in known}
+    if not add:
+        return whole
+    return {
+        name: result.after(known[name]) if name in known else result
+        for name, result in whole.items()
+    }
 
 
 def load(path: Path) -> dict[str, Result]:

@@ -39,10 +39,10 @@ class Teller:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """The error's message and place; the console has the whole of it when all tests are over."""
+    """The error's message and place in one line; at the end, the console has the whole of it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = f"{crash.path}:{crash.lineno}: {crash.message}" if crash else report.longreprtext
-    return text[:LONGEST]
+    return " ".join(text.split())[:LONGEST]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,7 @@
 """What commands that list print: ids, JSON, or the fields that were asked for."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +68,42 @@ async def test_what_cannot_be_printed_is_a_usage_error(options: tuple[str, ...],
     assert said in ended.err
     if "nonsense" in " ".join(options):
         assert "permission_level" in ended.err
+
+
+async def test_files_are_listed_by_path(api: Api) -> None:
+    await run_beside("files", "put", "box-1", "-", "one.txt", stdin=b"1")
+    assert (await run_beside("files", "ls", "box-1", "-q")).out == "one.txt\n"
+    fields = await run_beside("files", "ls", "box-1", "--format", "size,path")
+    assert [line.split() for line in fields.out.splitlines()] == [
+        ["SIZE", "PATH"],
+        ["1", "one.txt"],
+    ]
+    whole = json.loads((await run_beside("files", "ls", "box-1", "--json")).out)
+    assert (len(whole["items"]), whole["truncated"]) == (1, False)
+
+
+async def test_levels_contexts_keys_and_tools_are_listed_by_name(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PADDOCK_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    logged = await run_beside(
+        *("login", str(api.server.make_url("/")), "--name", "work"), stdin=ADMIN_KEY.encode()
+    )
+    assert logged.status == Status.OK, logged
+    await run_beside("keys", "create", "ci")
+    for words, names in (
+        (("policies", "list"), {"low", "medium", "high"}),
+        (("context", "list"), {"work"}),
+        (("keys", "list"), {"ci"}),
+        (("tools", "list"), {"python3.calculate"}),
+    ):
+        plain = await run_beside(*words, "-q")
+        assert (plain.status, names - set(plain.out.splitlines())) == (Status.OK, set()), words
+        fields = await run_beside(*words, "--format", "name")
+        assert [line.strip() for line in fields.out.splitlines()] == [
+            "NAME",
+            *plain.out.splitlines(),
+        ], words
+        items = json.loads((await run_beside(*words, "--json")).out)
+        assert [each["name"] for each in items] == plain.out.splitlines(), words

@@ -66,6 +66,9 @@ async def test_at_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) ->
     pty = opened.out.strip()
     said = await run_beside("ptys", "send", "web-1", pty, "say", "say hello")
     assert (said.status, said.out) == (0, "you said say hello\n")
+    shown = await run_beside("ptys", "show", "web-1", pty, "--json")
+    assert (json.loads(shown.out)["id"], json.loads(shown.out)["interaction_count"]) == (pty, 1)
+    assert "fake" in (await run_beside("ptys", "show", "web-1", pty)).out
     denied = await run_beside("ptys", "send", "web-1", pty, "say", "shout")
     assert (denied.status, "pattern" in denied.err) == (4, True)
     line = ("ptys", "send", "web-1", pty, "reset", "reset cache")

@@ -17,8 +17,8 @@ from api.app import create_app
 from orchestrator.control_plane import ControlPlane
 from orchestrator.host.engine.base import Container
 from orchestrator.host.engine.fake import FakeEngine
-from orchestrator.host.node import processes
 from orchestrator.host.node.base import Resources
+from orchestrator.host.node.control_groups import find_groups, this_host
 from orchestrator.host.node.kernel import check_prompts
 from orchestrator.host.node.processes import Earlier, Measured, Process, Usage
 from orchestrator.rules.access.admin_key import rotate_admin_key
@@ -115,7 +115,7 @@ async def test_the_latest_commands(api: Api) -> None:
 
 async def test_what_the_host_does_not_show_is_null(api: Api) -> None:
     created = await api.session()
-    assert processes.find_groups(api.engine.calls[0], None, processes.THIS_HOST) is None
+    assert find_groups(api.engine.calls[0], None, this_host()) is None
     shown = await api.json("GET", f"/api/sessions/{created['id']}")
     assert (shown["processes"], shown["usage"]) == (None, None)
     assert shown["sandbox"]["state"] == "running"

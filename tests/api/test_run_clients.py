@@ -112,6 +112,31 @@ async def test_the_command_line_shows_a_run(
     assert ended.status == 2
 
 
+async def test_the_command_line_queues_renders_and_shows_what_was_said(
+    api: Api, session: Session, model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    queued = await run_beside("queue", "web-1", "read", "-", stdin=b"and tell me", terminal=False)
+    assert (queued.status, queued.line) == (0, "2 wait for the next run")
+    assert model.bodies == []
+    model.answers = [calling(READ, text="I look."), Answer("It says hello.")]
+    ended = await run_beside("render", "web-1")
+    assert ended.status == 0, ended.err
+    assert ended.out.splitlines()[-1] == "It says hello."
+    assert "turn 1: ok" in ended.err
+    told = await run_beside("timeline", "web-1", "--json")
+    assert [json.loads(line)["role"] for line in told.out.splitlines()] == [
+        *("user", "user", "assistant", "tool", "assistant")
+    ]
+    shown = (await run_beside("timeline", "web-1", "--after", "1")).out
+    assert [line.split() for line in shown.splitlines()[:2]] == [
+        ["2", "user"],
+        ["and", "tell", "me"],
+    ]
+    assert 'read_file {"path": "README.md"}' in shown
+
+
 async def test_a_session_spawns_children(session: Session, model: ModelServer) -> None:
     child = await session.spawn(
         label="reader", workspace="read-only", permission_level="low", budget={"commands": 5}

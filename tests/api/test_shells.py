@@ -205,11 +205,20 @@ async def test_the_end_of_the_time(
 
 async def test_a_shell_that_does_not_start(api: Api) -> None:
     await high(api)
-    body = {"cwd": "/no-bash"}
+    body = {"cwd": "/no-shell"}
     problem = await api.problem(409, "conflict", "POST", SHELLS, json=body, key=OPERATOR_KEY)
-    assert "the image has no bash" in problem["detail"]
+    assert "does not start" in problem["detail"]
     assert (await api.json("GET", SHELLS, key=OPERATOR_KEY))["items"] == []
     await create(api, "default")
+
+
+async def test_without_bash_it_is_a_posix_shell(api: Api) -> None:
+    await high(api)
+    made = await create(api, cwd="/no-bash")
+    opened = list(api.agent.terminals.all.values())
+    assert [each.params["kept"] for each in opened] == [True, "sh"]
+    assert opened[1] is api.agent.terminals.all[made["pty"]]
+    assert (await run(api, "echo on"))["status"] == "finished"
 
 
 async def test_a_paused_session_keeps_its_command(api: Api) -> None:
@@ -252,6 +261,9 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
     listed = await paddock("list")
     assert "main" in listed.out
     assert "default" in listed.out
+    shown = await paddock("show", "--name", "main", "--json")
+    assert (json.loads(shown.out)["name"], json.loads(shown.out)["running"]) == ("main", False)
+    assert "ready" in (await paddock("show", "--name", "main")).out
     assert (await paddock("interrupt")).status == 0
     assert (await paddock("rm", "--name", "main")).status == 0
     gone = await paddock("input", "--name", "main", "x")

@@ -25,6 +25,7 @@ from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.engine.fake import FakeEngine
 from orchestrator.host.node.container_kill import FirstProcess
+from orchestrator.host.node.control_groups import HostPaths
 from orchestrator.host.node.requirements import UnmetError
 from orchestrator.record.audit import query
 from orchestrator.rules.access.keys import Principal, Role
@@ -542,7 +543,9 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """Records which control groups are killed, and whether their first processes are spared."""
     killed: list[tuple[str, bool]] = []
 
-    def kill_all(container_id: str, first: FirstProcess | None, *, spare_first: bool) -> int:
+    def kill_all(
+        container_id: str, _first: FirstProcess | None, _host: HostPaths, *, spare_first: bool
+    ) -> int:
         killed.append((container_id, spare_first))
         return 0
 

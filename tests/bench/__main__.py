@@ -26,6 +26,7 @@ from tests.bench import (
     runs,
     sessions,
     spawning,
+    substitutes,
     suspension,
     turns,
 )
@@ -39,7 +40,7 @@ from tests.bench.report import Result, print_comparison, print_table
 _PARTS = ("floors", "peers")
 _MORE = (
     *("sessions", "recovery", "egress", "ports", "suspension", "console", "turns"),
-    *("runs", "proposals", "spawning"),
+    *("runs", "proposals", "spawning", "substitutes"),
 )
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
@@ -86,6 +87,8 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await runs.runs(3 if arguments.quick else 20))
             if "spawning" in arguments.parts:
                 print_table(await spawning.spawning(2 if arguments.quick else 8))
+            if "substitutes" in arguments.parts:
+                print_table(await substitutes.substitutes(3 if arguments.quick else 20))
         finally:
             floors.close()
 
@@ -123,7 +126,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "(what an open port costs), suspension (of idle sessions), console (when it is seen), "
         "turns (how fast their programs are evaluated, and what their reads cost), proposals "
         "(what staging and committing a tree cost), runs (what a tick costs besides its model), "
-        "or spawning (what a child costs beside a session)",
+        "spawning (what a child costs beside a session), or substitutes (what older kernels "
+        "cost)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

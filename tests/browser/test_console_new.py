@@ -21,6 +21,7 @@ DROP = """(element) => {
   files.items.add(new File(["dropped"], "drop.txt"));
   element.dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true}));
 }"""
+MIB = 1024**2
 PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
 # When it ends now, by the clock of a slow machine, too.
 LATER = re.compile(r"ends in any case in [34] h")
@@ -84,6 +85,66 @@ async def test_a_refusal_names_the_field_and_what_was_typed_stays(
     await dialog.get_by_label("Id", exact=True).fill("an-id")
     await dialog.get_by_role("button", name="Create").click()
     await expect(page.get_by_role("heading", name="an-id")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def test_a_session_has_the_limits_and_the_budget_that_were_typed(
+    console: Console, served: ServedPlane
+) -> None:
+    page, dialog = console.page, console.page.get_by_role("dialog")
+    console.expected += ("400",)
+    await page.get_by_role("button", name="New session").click()
+    await dialog.get_by_label("Id", exact=True).fill("narrow")
+    await dialog.get_by_label("Level").select_option("low")
+    await dialog.get_by_text("Limits and budget").click()
+    typed = {
+        **{"CPU, cores": "0.25", "Memory, MiB": "999999", "Processes": "20"},
+        **{"Workspace, MiB": "32", "Temporary files, MiB": "2", "Time, minutes": "1.5"},
+        **{"CPU time, minutes": "0.5", "Commands": "7", "Turns": "2", "Tokens of models": "5000"},
+        **{"Cost of models, dollars": "0.5", "Output, MiB": "1", "Network traffic, MiB": "3"},
+        "Record, MiB": "1",
+    }
+    for label, value in typed.items():
+        await dialog.get_by_label(label, exact=True).fill(value)
+    low = served.plane.levels["low"].limits
+    cores = dialog.get_by_label("CPU, cores", exact=True)
+    await expect(cores).to_have_attribute("placeholder", f"at most {low.cpus:g}")
+    assert await violations(page) == []
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.wait_for_function(PHONE_IS_FULL)
+    assert await dialog.evaluate(FITS)
+    # More than the level's is refused by name, and no session is created.
+    create = dialog.get_by_role("button", name="Create")
+    await create.click()
+    alert = dialog.get_by_role("alert")
+    await expect(alert).to_contain_text("memory_bytes", timeout=PATIENCE_MS)
+    assert "narrow" not in {each.id for each in served.plane.sessions.finder.list(TESTER)}
+    await dialog.get_by_label("Memory, MiB").fill("64")
+    await create.click()
+    await expect(page.get_by_role("heading", name="narrow")).to_be_visible(timeout=PATIENCE_MS)
+    session = served.plane.sessions.finder.find(TESTER, "narrow")
+    limits, budget = session.limits, session.budget.view(datetime.now(UTC)).limits
+    assert (limits.cpus, limits.memory_bytes, limits.pids) == (0.25, 64 * MIB, 20)
+    assert (limits.workspace_bytes, limits.tmp_bytes) == (32 * MIB, 2 * MIB)
+    asked: dict[str, float] = {
+        "time": 90,
+        "cpu_seconds": 30,
+        "commands": 7,
+        "iterations": 2,
+        "tokens": 5000,
+    }
+    asked |= {"cost": 0.5, "output_bytes": MIB, "egress_bytes": 3 * MIB, "audit_bytes": MIB}
+    assert dict(budget) == asked
+
+
+async def test_a_time_of_nothing_is_refused_and_not_left_out(console: Console) -> None:
+    page, dialog = console.page, console.page.get_by_role("dialog")
+    console.expected += ("400",)
+    await page.get_by_role("button", name="New session").click()
+    await dialog.get_by_label("Ends in any case after, minutes").fill("0")
+    await dialog.get_by_role("button", name="Create").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text(
+        "Field: wall_timeout", timeout=PATIENCE_MS
+    )
 
 
 async def test_a_file_that_is_refused_leaves_one_session(

@@ -449,9 +449,9 @@ Three **strong** words, *one* emphasized, `a_b` as code, snake_case_kept and 2 *
 2. second
    - nested
 
-| file | lines |
-|------|-------|
-| a.py | 10    |
+file | lines
+-----|-----:
+a.py | 10
 
 ```python
 print("<b>not bold</b>")
@@ -461,6 +461,12 @@ print("<b>not bold</b>")
 
 [docs](https://docs.test/page) and https://plain.test/x, but not [this](javascript:window.planted=1)
 or [that](data:text/html,x). ![picture](https://planted.test/pixel.png)
+
+[![badge](https://planted.test/badge.svg)](https://docs.test/badge) ![inline](data:image/svg+xml,x)
+
+[hidden]: https://planted.test/definition "never out of sight"
+
+<javascript:window.planted=1> kept\\_as\\_it\\_is http://xn--80ak6aa92e.test/
 
 {HOSTILE} <script>window.planted = 1</script> <a href="javascript:window.planted=1">raw</a>
 """
@@ -487,15 +493,27 @@ async def test_runs_show_markdown_and_nothing_else(
     await expect(said.locator("ol ul > li")).to_have_text(["nested"])
     await expect(said.locator("th")).to_have_text(["file", "lines"])
     await expect(said.locator("td")).to_have_text(["a.py", "10"])
+    await expect(said.locator("td.right")).to_have_text(["10"])
+    await expect(said.locator("p.info")).to_have_text(["python"])
     await expect(said.locator("pre")).to_have_text('print("<b>not bold</b>")')
     await expect(said.locator("blockquote")).to_have_text("quoted")
     # Links say where they lead, and lead nowhere else; nothing is loaded, and no markup is one.
     links = await said.locator("a").evaluate_all("all => all.map((each) => [each.href, each.rel])")
     kept = ["https://docs.test/page", "https://plain.test/x", "https://planted.test/pixel.png"]
+    kept += ["https://docs.test/badge", "https://planted.test/definition"]
+    kept += ["http://xn--80ak6aa92e.test/"]
     assert [href for href, _ in links] == kept
     assert {rel for _, rel in links} == {"noopener noreferrer"}
     await expect(said).to_contain_text("docs (docs.test)")
     await expect(said).to_contain_text("[this](javascript:window.planted=1)")
+    await expect(said).to_contain_text("picture: badge (docs.test)")
+    await expect(said).to_contain_text("![inline](data:image/svg+xml,x)")
+    await expect(said).to_contain_text(
+        '[hidden]: https://planted.test/definition "never out of sight"'
+    )
+    await expect(said).to_contain_text(
+        "<javascript:window.planted=1> kept_as_it_is http://xn--80ak"
+    )
     await expect(said).to_contain_text("U+202E")
     await expect(said.locator("img, script, b, style, iframe")).to_have_count(0)
     assert await tab.page.evaluate("window.planted") is None
@@ -503,7 +521,7 @@ async def test_runs_show_markdown_and_nothing_else(
     assert await violations(tab.page) == []
 
 
-# By name, texts that are costly for a parser that looks back, or again.
+# By name, texts that are costly for a parser that looks back, or again. Longer ones are not parsed.
 COSTLY = {
     "ticks": "`".join("a" * (at % 50) for at in range(2500)),
     "marks": "*_**__~~[" * 7000,
@@ -513,9 +531,14 @@ COSTLY = {
     "items": "\n".join(" " * (at % 20) + "- x" for at in range(6000)),
     "cells": "|" + " |" * 32_000,
     "links": "[a](" * 16_000,
+    "lists": "\n".join(" " * (2 * at) + "- x" for at in range(250)),
+    "emphasis": "*a " * 10_000 + "b* " * 10_000,
+    "brackets": "[" * 30_000 + "]" * 30_000,
+    "addresses": "http://a " * 7000,
 }
 COSTS = """async (texts) => {
-  const {Markdown} = await import("/console/markdown.js");
+  const {Markdown, load} = await import("/console/markdown.js");
+  await load();
   const {html, render} = await import("/console/vendor/preact.js");
   const took = {};
   for (const [name, text] of Object.entries(texts)) {
@@ -531,10 +554,36 @@ COSTS = """async (texts) => {
 async def test_no_text_is_costly_to_show(admin: Console) -> None:
     """Twice the text takes about twice the time, not four times."""
     await admin.page.evaluate(COSTS, COSTLY)  # compiles
-    once = await admin.page.evaluate(COSTS, COSTLY)
-    twice = await admin.page.evaluate(COSTS, {name: text * 2 for name, text in COSTLY.items()})
+    halves = {name: text[: len(text) // 2] for name, text in COSTLY.items()}
+    once = await admin.page.evaluate(COSTS, halves)
+    twice = await admin.page.evaluate(COSTS, COSTLY)
     for name, took in twice.items():
         assert took < 3 * once[name] + 300, (name, once[name], took)
+
+
+# Texts that a parser shows in part, or whose elements would be nested too deeply for a page.
+WHOLE = {
+    "quotes": "> " * 200 + "the end",
+    "lists": "- " * 200 + "the end",
+    "emphasis": "*a " * 1000 + "the end" + " b*" * 1000,
+    "length": "# " + "long " * 30_000 + "the end",
+}
+SHOWN = """async (texts) => {
+  const {Markdown, load} = await import("/console/markdown.js");
+  const {html, render} = await import("/console/vendor/preact.js");
+  await load();
+  const shown = {};
+  for (const [name, text] of Object.entries(texts)) {
+    const place = document.createElement("div");
+    render(html`<${Markdown} text=${text} />`, place);
+    shown[name] = place.textContent;
+  }
+  return shown;
+}"""
+
+
+async def test_a_text_that_is_nested_too_deeply_is_shown_as_it_is(admin: Console) -> None:
+    assert await admin.page.evaluate(SHOWN, WHOLE) == WHOLE
 
 
 async def test_who_may_not_change_the_level_sees_why(

@@ -262,13 +262,13 @@ async def test_every_page_is_left_by_the_tab_key_and_fits_a_phone(
 ) -> None:
     page = console.page
     # Other tests look at the other pages, with more on them.
-    looked_at = ("Terminals", "Shell", "Level and policy")
+    looked_at = ("Terminals", "Shell", "Named shells", "Level and policy")
     others = ("Code", "Processes", "Files", "Raw", "Activity")
     await console.go(f"sessions/{box.session.id}")
     tabs = page.get_by_role("navigation", name="Parts of the session")
     for name in ("Turns", *looked_at, *others):
-        await tabs.get_by_role("link", name=name).press("Enter", timeout=PATIENCE_MS)
-        await expect(tabs.get_by_role("link", name=name)).to_have_attribute(
+        await tabs.get_by_role("link", name=name, exact=True).press("Enter", timeout=PATIENCE_MS)
+        await expect(tabs.get_by_role("link", name=name, exact=True)).to_have_attribute(
             "aria-current", "page", timeout=PATIENCE_MS
         )
         await expect(page.locator("main").get_by_text("Loading")).to_have_count(

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.ground.errors import PaddockError, PermissionDeniedError, ValidationError
 from orchestrator.host.link.connection import Connection
-from sandbox_agent.decide.protocol import encode, notification, result
+from sandbox_agent.decide.frames import encode, notification, result
 from tests.conftest import BoxFactory
 from tests.support import guard_at_start
 from tests.support.attempts import attempt

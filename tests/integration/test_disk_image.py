@@ -130,11 +130,11 @@ def test_what_does_not_fit_is_full_until_something_is_removed(
 def test_a_workspace_in_use_on_the_host_keeps_its_size(
     images: DiskImages, slot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_image, "RESIZE_SECONDS", 0.2)
     data = images.open(slot, UID, 64 * MIB)
     (data / "file").write_text("kept")
     with (data / "file").open() as file:
-        with pytest.raises(ConflictError, match="on the host uses"):
+        with monkeypatch.context() as patch, pytest.raises(ConflictError, match="on the host uses"):
+            patch.setattr(disk_image, "RESIZE_SECONDS", 0.2)
             images.open(slot, UID, 32 * MIB)
         assert (data / "file").read_text() == "kept"
         # The reader keeps the unmounted file system alive; mounting shows the same one again.

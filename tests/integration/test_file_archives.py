@@ -160,11 +160,12 @@ async def test_what_can_not_be_packed_is_named(high: Box) -> None:
     assert (await high.bash(script)).exit_code == 0
     for kind in ("tar", "zip"):
         packed, told = await high.pack("odd", kind)
-        assert told.skipped == 6
-        names = {"pipe", "out", "up", "secret", "shut", "d/\\xff"}
-        assert set(told.skipped_names) == names
+        names = {"pipe", "out", "up", "secret", "shut"}
+        assert set(told.skipped_names) == (names | {"d/\\xff"} if kind == "zip" else names)
+        assert told.skipped == len(told.skipped_names)
         await high.unpack(packed, f"odd-{kind}", kind)
-        assert sorted(shape(high.workspace / f"odd-{kind}")) == ["d", "in", "kept"]
+        held = {"tar": ["d", "d/\udcff", "in", "kept"], "zip": ["d", "in", "kept"]}
+        assert sorted(shape(high.workspace / f"odd-{kind}")) == held[kind]
 
 
 async def test_a_file_of_the_image(high: Box) -> None:

@@ -14,7 +14,7 @@ from orchestrator.ground.errors import AuditUnavailableError, PaddockError, Sand
 from orchestrator.ground.store.database_file import StoreError
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.work.commands import execution
-from sandbox_agent.decide.protocol import notification
+from sandbox_agent.decide.frames import notification
 from sandbox_agent.enforce.filters.architectures import ARCHITECTURES
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box, ended

@@ -1,12 +1,9 @@
-"""The JavaScript client, run by Node: its own tests, and what its page says.
+"""The JavaScript client under each runtime: its own tests, and what its page says.
 
 Most run against a control plane without containers.
 """
 
-import asyncio
 import json
-import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,11 +14,11 @@ from orchestrator.settings.operator_models import OperatorModel
 from scripts.npm_package import SOURCE
 from tests.support.documents import blocks
 from tests.support.fake_agent import Play
+from tests.support.javascript import NODE, RUNTIMES, Runtime, names, run_program
 from tests.support.leaks import NOTHING, left_behind
-from tests.support.limits import PROGRAM_SECONDS
 from tests.support.models import model_server
 from tests.support.served_plane import KEY, served_plane
-from tests.support.server import ROOT, Server, serving
+from tests.support.server import Server, serving
 
 TESTS = sorted((SOURCE / "tests").glob("*.test.js"))
 PLAYS = {
@@ -32,38 +29,18 @@ PLAYS = {
 }
 
 
-async def run_node(package: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    """The exit status of Node in the package's folder, and what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *("node", *arguments),
-        cwd=package,
-        env={**os.environ, "OPENAPI": str(ROOT / "docs" / "openapi.json"), **environment},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(PROGRAM_SECONDS):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
-
-
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=names())
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name.partition(".")[0])
-async def test_against_a_control_plane(path: Path, javascript_package: Path) -> None:
+async def test_against_a_control_plane(
+    path: Path, runtime: Runtime, javascript_package: Path
+) -> None:
     async with served_plane() as served, model_server() as model:
         served.agents.plays.update(PLAYS)
         served.plane.models.configured["small"] = OperatorModel.model_validate(model.setting())
         url = served.address.rstrip("/")
-        status, told = await run_node(
-            *(javascript_package, "--test", "--test-reporter=tap", f"tests/{path.name}"),
-            PADDOCK_URL=url,
-            PADDOCK_KEY=KEY,
+        command = runtime.command(f"./tests/{path.name}", test=True)
+        status, told = await run_program(
+            javascript_package, *command, PADDOCK_URL=url, PADDOCK_KEY=KEY
         )
     assert status == 0, told[-6000:]
     assert "# pass 0" not in told
@@ -84,13 +61,25 @@ async def server(
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_with_real_sandboxes(server: Server, javascript_package: Path) -> None:
-    status, told = await run_node(
-        *(javascript_package, "--test", "--test-reporter=tap", "tests/sandbox.real.js"),
-        PADDOCK_URL=server.url,
-        PADDOCK_KEY=server.key,
+    command = NODE.command("./tests/sandbox.real.js", test=True)
+    status, told = await run_program(
+        javascript_package, *command, PADDOCK_URL=server.url, PADDOCK_KEY=server.key
     )
     assert status == 0, told[-6000:]
     assert "# pass 0" not in told
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=names())
+@pytest.mark.asyncio(loop_scope="module")
+async def test_with_real_sandboxes_under(
+    runtime: Runtime, server: Server, javascript_package: Path
+) -> None:
+    """Commands, shells, code, files, watches, events, a terminal, refusals, and aborted calls."""
+    command = runtime.command("./tests/journey.real.js")
+    status, told = await run_program(
+        javascript_package, *command, PADDOCK_URL=server.url, PADDOCK_KEY=server.key
+    )
+    assert (status, told) == (0, "as wanted\n")
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -112,12 +101,11 @@ async def test_what_its_page_says_works(server: Server, javascript_package: Path
     }
     (directory / "tsconfig.json").write_text(json.dumps(configuration), encoding="utf-8")
     compiler = "node_modules/typescript/bin/tsc"
-    status, told = await run_node(javascript_package, compiler, "-p", "page")
+    status, told = await run_program(javascript_package, "node", compiler, "-p", "page")
     assert status == 0, told
     for name in names:
-        status, told = await run_node(
-            *(javascript_package, f"page/built/{name}.mjs"),
-            PADDOCK_URL=server.url,
-            PADDOCK_KEY=server.key,
+        command = NODE.command(f"page/built/{name}.mjs")
+        status, told = await run_program(
+            javascript_package, *command, PADDOCK_URL=server.url, PADDOCK_KEY=server.key
         )
         assert status == 0, f"{name}: {told[-4000:]}"

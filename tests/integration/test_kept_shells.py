@@ -295,3 +295,44 @@ async def test_programs_that_read_keys_are_driven(shell: Shell) -> None:
     assert (answer.status, answer.output) == ("waiting", "")
     answer = await shell.input("new\n", timeout=SECONDS)
     assert (answer.status, answer.output) == ("finished", "[new]\n")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def sh(session: Session) -> AsyncIterator[Shell]:
+    """A shell that finds no bash."""
+    programs = "cat kill ls python3 readlink rm sh sleep stty touch wc yes"
+    links = f"mkdir -p bin; for each in {programs}; do ln -sf $(command -v $each) bin/; done"
+    assert (await session.exec(argv=["bash", "-c", links])).ok
+    made = await session.shells.create("plain", env={"PATH": "/workspace/bin"})
+    yield made
+    if made.name in [each.name for each in await session.shells.list()]:
+        await made.close()
+
+
+async def test_an_image_without_bash(sh: Shell) -> None:
+    """Its `sh` keeps the same promises."""
+    assert (
+        await said(sh, "echo ${BASH_VERSION:-none}; bash 2>/dev/null || echo $?") == "none\n127\n"
+    )
+    await said(sh, "cd /tmp; x='a b'; f() { echo \"<$x>\"; }; sleep 100 & job=$!")
+    assert await said(sh, "pwd; f") == "/tmp\n<a b>\n"
+    assert (await said(sh, "kill $job; wait $job; echo $?")).count("143\n") == 1
+    answer = await sh.run("touch /tmp/ran\nif", timeout=SECONDS)
+    assert (answer.status, answer.exit_code, answer.output) == ("syntax_error", 2, "")
+    assert await said(sh, "ls /tmp/ran 2>/dev/null || echo usable") == "usable\n"
+    answer = await sh.run("printf 'name? '; read name; echo \"hello $name\"", timeout=SECONDS)
+    assert (answer.status, answer.output) == ("waiting", "name? ")
+    answer = await sh.input("bob\n", timeout=SECONDS)
+    assert (answer.status, answer.output) == ("finished", "hello bob\n")
+    for command in ("sleep 1000; echo no", "while :; do :; done", "cat"):
+        running = asyncio.create_task(sh.run(command, timeout=SECONDS))
+        await becomes(sh, running=True)
+        await sh.interrupt()
+        answer = await running
+        if answer.status == "waiting":
+            answer = await sh.input("", timeout=SECONDS, expect="never shown")
+        assert (answer.exit_code, answer.running) == (130, False)
+    assert await said(sh, "echo $name") == "bob\n"
+    assert "socket:" not in await said(sh, "ls -l /proc/self/fd")
+    answer = await sh.run("exit 3", timeout=SECONDS)
+    assert (answer.status, answer.exit_code, answer.ended) == ("ended", 3, "exited")

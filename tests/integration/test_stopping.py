@@ -15,6 +15,7 @@ import pytest
 from orchestrator.ground.errors import AuditUnavailableError
 from orchestrator.host.engine.base import ContainerState
 from orchestrator.host.node.container_kill import first_process, kill_all
+from orchestrator.host.node.control_groups import this_host
 from paddock.contract.words import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
@@ -158,12 +159,12 @@ async def test_a_control_group_in_a_place_of_its_own_is_found(
         inside = psutil.Process(pid)
         await until(lambda: len(inside.children(recursive=True)) == 3)
         processes = [inside, *inside.children(recursive=True)]
-        first = first_process(made["Id"], pid)
+        first = first_process(made["Id"], pid, this_host())
         assert first is not None
         assert "paddock-test" in str(first.groups[0])
-        assert kill_all(made["Id"], first, spare_first=True) == 3
+        assert kill_all(made["Id"], first, this_host(), spare_first=True) == 3
         await until(lambda: [gone(process) for process in processes] == [False, True, True, True])
-        assert kill_all(made["Id"], first) >= 1
+        assert kill_all(made["Id"], first, this_host()) >= 1
         await until(lambda: gone(inside))
     finally:
         client.remove_container(made["Id"], force=True)

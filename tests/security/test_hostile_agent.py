@@ -27,17 +27,8 @@ from orchestrator.host.link.connection import Connection
 from orchestrator.host.link.frames import Bounds, parse_frame
 from orchestrator.host.link.messages import AgentEvent, Hello
 from orchestrator.host.node.sockets import listening
-from sandbox_agent.decide.protocol import (
-    MAX_FRAME_BYTES,
-    PROTOCOL_VERSION,
-    SOCKET_NAME,
-    FrameDecoder,
-    Message,
-    encode,
-    notification,
-    request,
-    result,
-)
+from sandbox_agent.decide.frames import FrameDecoder, encode, notification, request, result
+from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, PROTOCOL_VERSION, SOCKET_NAME, Message
 from tests.support.attempts import attempt
 
 BOOT_ID = "0123456789abcdef"

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from images import base
 from orchestrator.rules.policy.decision import check_command
 from orchestrator.rules.policy.levels import Level, load_levels
-from sandbox_agent.decide.commands import CommandError, DeniedError
+from sandbox_agent.decide.command_words import CommandError, DeniedError
 from tests.support.command_lines import argument_lists, command_strings, working_directories
 from tests.support.limits import PROGRAM_SECONDS
 from tests.support.traced.playground import CANARY

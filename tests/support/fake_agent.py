@@ -14,20 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.host.engine.base import SandboxSpec
-from sandbox_agent.decide import patches, ranges
+from sandbox_agent.decide.files import hunks, patches, ranges
+from sandbox_agent.decide.frames import FrameDecoder, encode, failure, notification, request, result
 from sandbox_agent.decide.protocol import (
     MOST_EVENT_OUTPUT_BYTES,
     MOST_EVENT_OUTPUT_CHUNKS,
     PROTOCOL_VERSION,
     RUN_DIR,
     SOCKET_NAME,
-    FrameDecoder,
     Message,
-    encode,
-    failure,
-    notification,
-    request,
-    result,
 )
 from tests.support.archives import Entry
 from tests.support.fake_archives import packed, summary, unpacked
@@ -523,7 +518,7 @@ class FakeAgent:
         for each in patches.parse(params["patch"]):
             path = names[each.path]
             before = done.get(names.get(each.old or "", ""), b"")
-            content, refused, _ = patches.applied(before, each.hunks, path)
+            content, refused, _ = hunks.applied(before, each.hunks, path)
             rejects += [reject._asdict() for reject in refused]
             done[path] = content
             action = "create" if each.old is None else "write"

@@ -6,6 +6,7 @@ import posixpath
 import tarfile
 from collections.abc import Iterable, Mapping
 
+from sandbox_agent.decide.files.names import shown
 from sandbox_agent.decide.protocol import Message
 from tests.support.archives import Entry, tar_of, zip_of
 
@@ -39,7 +40,7 @@ def unpacked(path: str, data: bytes) -> list[Entry]:
 def summary(entries: Iterable[Entry]) -> Message:
     """The counts, paths and digest of entries."""
     entries = list(entries)
-    paths = [entry.name for entry in entries]
+    paths = [shown(entry.name) for entry in entries]
     kinds: Mapping[str, str] = {"file": "files", "directory": "directories", "symlink": "links"}
     return {
         **{name: sum(kinds[each.kind] == name for each in entries) for name in kinds.values()},
@@ -47,6 +48,6 @@ def summary(entries: Iterable[Entry]) -> Message:
         "paths": paths,
         "paths_words": len(paths),
         "paths_sha256": hashlib.sha256(
-            b"".join(path.encode() + b"\0" for path in paths)
+            b"".join(shown(path).encode() + b"\0" for path in paths)
         ).hexdigest(),
     }

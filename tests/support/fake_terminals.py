@@ -55,7 +55,8 @@ class FakeTerminals:
             made = self.all[params["terminal_id"]] = FakeTerminal(params, said)
             if params["kept"]:
                 made.said = b""
-                if params["cwd"] == "/no-bash":
+                absent = {"/no-bash": (True,), "/no-shell": (True, "sh")}
+                if params["kept"] in absent.get(params["cwd"], ()):
                     self.end(params["terminal_id"], 127, None)
                     return {}
                 self._end_run(made, {"number": 0, "syntax_error": ""}, 0)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sandbox_agent.core.budget import BudgetError
 from sandbox_agent.core.configuration import parse
 from sandbox_agent.decide.errors import AgentError
+from sandbox_agent.decide.frames import request
 from sandbox_agent.decide.manifest import Consume
-from sandbox_agent.decide.protocol import Configuration, Confinement, Message, request
+from sandbox_agent.decide.protocol import Configuration, Confinement, Message
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.libraries import Libraries
 from sandbox_agent.enforce.profile import ConfinementError

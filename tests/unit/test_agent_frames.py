@@ -15,16 +15,13 @@ from orchestrator.state.command import exit_of
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.output import Output
 from sandbox_agent.core.outputs import event_output
+from sandbox_agent.decide.frames import FrameError, encode, notification, result
 from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CHUNK_BYTES,
     MAX_FRAME_BYTES,
     MOST_EVENT_OUTPUT_BYTES,
     MOST_EVENT_OUTPUT_CHUNKS,
-    FrameError,
-    encode,
-    notification,
-    result,
 )
 
 _SCALARS = (

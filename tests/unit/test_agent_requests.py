@@ -17,18 +17,15 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.connection import Connection
 from sandbox_agent.core.loop import READ, Loop
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.protocol import (
-    SOCKET_NAME,
-    Configuration,
-    Confinement,
+from sandbox_agent.decide.frames import (
     FrameDecoder,
     FrameError,
-    Message,
     encode,
     notification,
     request,
     result,
 )
+from sandbox_agent.decide.protocol import SOCKET_NAME, Configuration, Confinement, Message
 from sandbox_agent.enforce import signalling
 from sandbox_agent.enforce.guard import Guards
 from sandbox_agent.enforce.profile import ConfinementError, Tool

@@ -95,6 +95,8 @@ def status(check: Check) -> str:
         (replace(INFO, userns_remap=True), "failure", "userns-remap"),
         (replace(INFO, podman=True, version="4.3.1"), "failure", "Podman is not supported"),
         (replace(INFO, selinux=True), "failure", "SELinux labels"),
+        (replace(INFO, seccomp=False), "failure", "without a system call filter"),
+        (replace(INFO, containerd_images=True), "ok", "cgroup 2, containerd image store"),
         (replace(INFO, unlimited=("memory", "pids")), "failure", "memory, pids"),
     ],
 )
@@ -458,11 +460,11 @@ def test_our_own_port(settings: Settings) -> None:
 def test_levels() -> None:
     levels = load_levels()
     assert [c.status for c in level_checks(levels, [], FACTS, None, 64)] == ["ok"] * 3
-    assert [c.status for c in level_checks(levels, [], FACTS, "no iptables", 64)] == [
-        "ok",
-        "ok",
-        "failure",
-    ]
+    unkept = warning("open network", "no iptables", "install it")
+    *others, high = level_checks(levels, [], FACTS, unkept, 64)
+    assert [each.status for each in others] == ["ok", "ok"]
+    assert (high.status, high.remedy) == ("failure", "install it")
+    assert high.detail.endswith("can't be kept from the host: no iptables")
     failed = [failure("mounts", "x", "y"), failure("port", "x", "y"), warning("image", "x", "y")]
     checks = level_checks(levels, failed, FACTS, None, 64)
     assert [status(check) for check in checks] == ["failure"] * 3
@@ -505,7 +507,7 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 23
+    assert len(by_name) == len(checks) == 24
     assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_agent.core.builtin_commands import BuiltinResult, Facts, builtin
+from sandbox_agent.decide.command_words import CommandError, DeniedError, parse_command
 from sandbox_agent.decide.commands import (
-    CommandError,
     Decision,
-    DeniedError,
     decide,
     normalize_cwd,
-    parse_command,
     paths_to_resolve,
     prepare,
     resolve,

@@ -74,6 +74,24 @@ def test_name_servers_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> No
     assert load_settings().resolvers == ("10.0.0.2", "10.0.0.3")
 
 
+def test_origins_of_pages_are_as_browsers_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = "HTTPS://App.Example.org:443, http://localhost:8080,http://[::1]:80"
+    monkeypatch.setenv("PADDOCK_CORS_ORIGINS", given)
+    wanted = ("https://app.example.org", "http://localhost:8080", "http://[::1]")
+    assert load_settings().cors_origins == wanted
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "null", "https://*.example.org", "https://a.example/", "app.example.org", "ws://a.b"],
+)
+def test_what_is_no_origin_of_pages_is_refused(
+    origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_CORS_ORIGINS", f"https://a.example,{origin}")
+    assert "PADDOCK_CORS_ORIGINS" in (problem_of_settings() or "")
+
+
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
 def test_any_word_is_a_setting_or_is_refused_by_name(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -8,22 +8,27 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.node.container_kill import FirstProcess, first_process, kill_all
-from orchestrator.host.node.processes import HostPaths
-from tests.unit.test_processes import ID, STAT, write
+from orchestrator.host.node.control_groups import HostPaths
+from tests.support.control_groups import (
+    ARRANGEMENTS,
+    CGROUPFS,
+    ID,
+    PARENTED,
+    SYSTEMD,
+    ControlGroups,
+    write,
+)
+from tests.unit.test_processes import STAT
 
 Sleeper = subprocess.Popen[bytes]
 # The control groups in which engines and operators put a container.
-PLACES = (
-    f"docker/{ID}",
-    f"system.slice/docker-{ID}.scope",
-    f"agents/{ID}",
-    f"agents.slice/agents-low.slice/docker-{ID}.scope",
-)
+PLACES = (CGROUPFS, SYSTEMD, *PARENTED)
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> HostPaths:
-    return HostPaths(tmp_path / "proc", tmp_path / "cgroup")
+@pytest.fixture(params=ARRANGEMENTS)
+def groups(request: pytest.FixtureRequest, tmp_path: Path) -> ControlGroups:
+    """The control groups of a host, in each arrangement."""
+    return ControlGroups(tmp_path, request.param)
 
 
 @pytest.fixture
@@ -44,20 +49,15 @@ def shown(host: HostPaths, pid: int, cgroup: str, inside: int = 1, started: int 
     write(directory / "cgroup", cgroup)
 
 
-def group(host: HostPaths, sleepers: list[Sleeper], place: str, version: int) -> FirstProcess:
+def contained(groups: ControlGroups, sleepers: list[Sleeper], place: str) -> FirstProcess:
     """Shows those processes as a container, as the kernel does; returns its first process."""
-    if version == 2:
-        text, directory = f"0::/{place}\n", host.cgroup / place
-    else:
-        text = f"4:memory:/{place}\n3:cpu,cpuacct:/{place}\n1:name=systemd:/{place}\n0::/\n"
-        directory = host.cgroup / "memory" / place
     for inside, process in zip((1, 17), sleepers, strict=True):
-        shown(host, process.pid, text, inside)
+        shown(groups.host, process.pid, groups.membership(place), inside)
     # 0 stands for a process of a namespace that is not visible here.
-    write(directory / "cgroup.procs", "".join(f"{pid}\n" for pid in (0, *pids(sleepers))))
-    found = first_process(ID, sleepers[0].pid, host)
+    groups.container(place, [0, *pids(sleepers)])
+    found = first_process(ID, sleepers[0].pid, groups.host)
     assert found is not None
-    assert found.groups == (directory,)
+    assert groups.group("memory", place) in found.groups
     return found
 
 
@@ -69,65 +69,64 @@ def killed(process: Sleeper) -> bool:
     return process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_group_is_where_the_kernel_has_it(
-    host: HostPaths, sleepers: list[Sleeper], place: str, version: int
+    groups: ControlGroups, sleepers: list[Sleeper], place: str
 ) -> None:
-    first = group(host, sleepers, place, version)
-    assert kill_all(ID, first, host) >= 2
+    first = contained(groups, sleepers, place)
+    assert kill_all(ID, first, groups.host) >= 2
     assert all(killed(process) for process in sleepers)
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_a_container_s_first_process_can_be_spared(
-    host: HostPaths, sleepers: list[Sleeper], version: int
+    groups: ControlGroups, sleepers: list[Sleeper]
 ) -> None:
-    first = group(host, sleepers, PLACES[2], version)
-    assert kill_all(ID, first, host, spare_first=True) == 1
+    first = contained(groups, sleepers, PLACES[2])
+    assert kill_all(ID, first, groups.host, spare_first=True) == 1
     assert killed(sleepers[1])
     assert sleepers[0].poll() is None
 
 
 @pytest.mark.parametrize("name", ["\rNSpid:\t1", "\rNSpid:"])
 def test_no_process_is_spared_for_its_name(
-    host: HostPaths, sleepers: list[Sleeper], name: str
+    groups: ControlGroups, sleepers: list[Sleeper], name: str
 ) -> None:
-    first = group(host, sleepers, PLACES[2], 2)
+    first = contained(groups, sleepers, PLACES[2])
     pid = sleepers[1].pid
-    write(host.proc / str(pid) / "status", f"Name:\t{name}\nNSpid:\t{pid}\t17\n")
-    assert kill_all(ID, first, host, spare_first=True) == 1
+    write(groups.host.proc / str(pid) / "status", f"Name:\t{name}\nNSpid:\t{pid}\t17\n")
+    assert kill_all(ID, first, groups.host, spare_first=True) == 1
     assert killed(sleepers[1])
     assert sleepers[0].poll() is None
 
 
-def test_groups_below_it_are_of_it(host: HostPaths, sleepers: list[Sleeper]) -> None:
+def test_groups_below_it_are_of_it(groups: ControlGroups, sleepers: list[Sleeper]) -> None:
     place = PLACES[2]
-    first = group(host, sleepers, place, 2)
-    write(host.cgroup / place / "cgroup.procs", "")
+    first = contained(groups, sleepers, place)
+    groups.container(place, [])
     for name, process in zip(("init", "a/b"), sleepers, strict=True):
-        write(host.cgroup / place / name / "cgroup.procs", f"{process.pid}\n")
-        shown(host, process.pid, f"0::/{place}/{name}\n")
-    moved = first_process(ID, sleepers[0].pid, host)
+        for controller in ("cpuacct", "memory", "pids", "freezer"):
+            below = groups.group(controller, f"{place}/{name}")
+            write(below / "cgroup.procs", f"{process.pid}\n")
+        shown(groups.host, process.pid, groups.membership(f"{place}/{name}"))
+    moved = first_process(ID, sleepers[0].pid, groups.host)
     assert moved == first
-    assert kill_all(ID, moved, host) >= 2
+    assert kill_all(ID, moved, groups.host) >= 2
     assert all(killed(process) for process in sleepers)
 
 
 def test_without_what_was_known_the_usual_places_are_looked_at(
-    host: HostPaths, sleepers: list[Sleeper]
+    groups: ControlGroups, sleepers: list[Sleeper]
 ) -> None:
-    place = PLACES[0]
-    for controller in ("cpuacct", "memory", "pids"):
-        write(host.cgroup / controller / place / "cgroup.procs", f"{sleepers[1].pid}\n")
-    shown(host, sleepers[1].pid, f"8:pids:/{place}\n")
-    assert kill_all(ID, None, host) == 1
+    groups.container(SYSTEMD, [sleepers[1].pid])
+    shown(groups.host, sleepers[1].pid, groups.membership(SYSTEMD))
+    assert kill_all(ID, None, groups.host) == 1
     assert killed(sleepers[1])
 
 
 def test_without_a_group_the_first_process_is_killed(
-    host: HostPaths, sleepers: list[Sleeper]
+    groups: ControlGroups, sleepers: list[Sleeper]
 ) -> None:
+    host = groups.host
     shown(host, sleepers[0].pid, "0::/../../elsewhere\n")
     first = first_process(ID, sleepers[0].pid, host)
     assert first is not None
@@ -138,21 +137,22 @@ def test_without_a_group_the_first_process_is_killed(
 
 
 def test_a_process_that_has_got_the_pid_since_is_spared(
-    host: HostPaths, sleepers: list[Sleeper]
+    groups: ControlGroups, sleepers: list[Sleeper]
 ) -> None:
-    first = group(host, sleepers, PLACES[0], 2)
+    first = contained(groups, sleepers, PLACES[0])
     for process in sleepers:
-        shown(host, process.pid, "0::/user.slice\n", started=1000)
-    assert kill_all(ID, first, host) == 0
+        shown(groups.host, process.pid, groups.membership("/user.slice"), started=1000)
+    assert kill_all(ID, first, groups.host) == 0
     assert [process.poll() for process in sleepers] == [None, None]
 
 
 def test_a_container_that_is_gone_has_nothing_to_kill(
-    host: HostPaths, sleepers: list[Sleeper]
+    groups: ControlGroups, sleepers: list[Sleeper]
 ) -> None:
+    host = groups.host
     assert kill_all(ID, None, host) == 0
     assert first_process(ID, 4000, host) is None
-    first = group(host, sleepers, PLACES[0], 1)
+    first = contained(groups, sleepers, PLACES[0])
     for process in sleepers:
         process.kill()
         process.wait()

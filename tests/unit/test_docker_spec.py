@@ -22,6 +22,7 @@ from orchestrator.host.engine.docker_spec import (
     refuse_dropped_limits,
     unknown_runtime,
 )
+from orchestrator.host.engine.fitness import unfit
 from sandbox_agent.decide.facilities import Kernel
 
 MIB = 2**20
@@ -210,6 +211,27 @@ def test_engine_info_names_what_can_not_be_confined() -> None:
     assert not any((plain.rootless, plain.userns_remap, plain.selinux, plain.podman))
     assert not plain.apparmor
     assert docker_records.engine_info({"SecurityOptions": ["name=apparmor"]}, {}).apparmor
+
+
+@pytest.mark.parametrize(
+    ("options", "filtered"),
+    [
+        (["name=seccomp,profile=default"], True),
+        (["name=apparmor", "name=seccomp,profile=builtin"], True),
+        (["name=seccomp,profile=/etc/docker/our.json"], True),
+        (["name=seccomp,profile=unconfined"], False),
+        (["name=apparmor"], False),
+        (None, False),
+    ],
+)
+def test_an_engine_says_whether_it_filters_system_calls(
+    options: list[str] | None, filtered: bool
+) -> None:
+    info = docker_records.engine_info({"SecurityOptions": options}, {})
+    assert info.seccomp is filtered
+    found = unfit(info)
+    assert (found is None) is filtered
+    assert found is None or "seccomp-profile" in found.remedy
 
 
 @pytest.mark.parametrize(

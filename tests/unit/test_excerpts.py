@@ -12,7 +12,8 @@ from orchestrator.host.link.frames import EVENT, parse_frame
 from orchestrator.host.link.messages import parse_event
 from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.decide.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
-from sandbox_agent.decide.protocol import FrameDecoder, Message, encode
+from sandbox_agent.decide.frames import FrameDecoder, encode
+from sandbox_agent.decide.protocol import Message
 from sandbox_agent.decide.redaction import MARK, Redactor
 from sandbox_agent.files.archives.tally import Tally
 from sandbox_agent.run.session_secrets import SessionSecrets

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.rules.policy.explanation import ALLOWED, explain_command, explain_path
 from orchestrator.rules.policy.levels import load_levels
 from paddock.contract.remedies import COMMANDS, TOOLS, shell_remedy
-from sandbox_agent.decide.commands import CommandError
+from sandbox_agent.decide.command_words import CommandError
 
 ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()

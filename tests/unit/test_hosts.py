@@ -176,12 +176,13 @@ def test_what_runs_before_anything_is_installed_needs_the_standard_library_only(
 
 
 def test_every_listed_test_is_there_once_and_the_short_form_is_a_third() -> None:
-    every = suite.tests(short=False)
+    every = suite.named(short=False)
     assert len(set(every)) == len(every)
     for test in every:
         path, _, name = test.partition("::")
-        assert f"def {name}(" in (ROOT / path).read_text(), test
-    short = suite.tests(short=True)
+        text = (ROOT / path).read_text()
+        assert f"def {name}(" in text or f"    {name},\n" in text, test
+    short = suite.named(short=True)
     assert set(short) < set(every)
     assert len(every) / 4 < len(short) < len(every) / 2.5
     assert suite.topic_of(f"{TEST}[x]") == "quotas and limits"
@@ -299,6 +300,23 @@ def test_results_are_kept_for_the_document(tmp_path: Path, monkeypatch: pytest.M
     assert "| quotas and limits | 1 of 2 | ? |" in docs.hosts()
 
 
+def test_topics_that_are_run_alone_are_added() -> None:
+    arguments = ["--topic", "rates", "--topic", "backup"]
+    chosen = suite.named(short=False, topics=("rates", "backup"))
+    assert {suite.topic_of(test) for test in chosen} == {"rates", "backup"}
+    assert plan(parse(arguments)) == {"tests": chosen, "restart": True}
+    (backup,) = [test for test in chosen if suite.topic_of(test) == "backup"]
+    again = Result("Debian 12", "later", tests={backup: "passed"}, complete=True)
+    found = {"debian-12": again, "debian-13": Result("Debian 13")}
+    kept = results.kept({"debian-12": told(*LINES)}, found, add=True)
+    assert kept["debian-12"].run == "later; before: today"
+    assert kept["debian-12"].tests == told(*LINES).tests | {backup: "passed"}
+    assert kept["debian-13"] == Result("Debian 13")
+    assert results.kept({"debian-12": told(*LINES)}, found, add=False)["debian-12"] == again
+    found["debian-12"].complete = False
+    assert "debian-12" not in results.kept({"debian-12": told(*LINES)}, found, add=True)
+
+
 def test_the_options_name_known_systems_and_keep_what_they_make_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -306,7 +324,7 @@ def test_the_options_name_known_systems_and_keep_what_they_make_elsewhere(
     options = parse(["--system", "debian-12", "--short"])
     assert options.system == ["debian-12"]
     assert options.cache == Path("/c/paddock/hosts")
-    assert plan(options) == {"tests": suite.tests(short=True), "restart": True}
+    assert plan(options) == {"tests": suite.named(short=True), "restart": True}
     assert plan(parse(["--test", "a"])) == {"tests": ["a"], "restart": False}
     assert plan(parse(["--restart"])) == {"tests": [], "restart": True}
     with pytest.raises(SystemExit):

@@ -32,7 +32,7 @@ REQUEST = Request(
     max_line_bytes=100,
     lifetime_ms=10**9,
     idle_ms=10**9,
-    kept=True,
+    kept="bash",
 )
 
 

@@ -50,8 +50,8 @@ from paddock.contract.requests import Body
 from paddock.contract.session_requests import SessionBody, SessionsQuery
 from paddock.contract.turns import TurnBody
 from paddock.contract.words import MAX_LINE
+from sandbox_agent.decide.files.patterns import Pattern
 from sandbox_agent.decide.globs import Globs
-from sandbox_agent.decide.patterns import Pattern
 from sandbox_agent.decide.redaction import Redactor
 from tests.support.raised import raised
 

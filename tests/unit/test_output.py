@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.host.link.frames import bounds, parse_frame
 from sandbox_agent.core.output import STDERR, STDOUT, Output
-from sandbox_agent.decide.protocol import CHUNK_BYTES, encode, result
+from sandbox_agent.decide.frames import encode, result
+from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 WRITES = st.lists(
     st.tuples(st.sampled_from([STDOUT, STDERR]), st.binary(max_size=300)), max_size=60

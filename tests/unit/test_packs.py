@@ -21,7 +21,7 @@ from paddock.client.packs import content_hash, pack
 from paddock.contract import pack_form
 from paddock.contract.pack_form import ToolClass, absolute, normalised
 from paddock.contract.packs import ContextPack
-from sandbox_agent.decide.commands import DeniedError
+from sandbox_agent.decide.command_words import DeniedError
 
 HASH = "sha256:" + "ab" * 32
 OTHER = "sha256:" + "cd" * 32

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_agent.decide import patches
-from sandbox_agent.decide.patches import FilePatch, PatchError
+from sandbox_agent.decide.files import hunks, patches
+from sandbox_agent.decide.files.patches import FilePatch, PatchError
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n", b" \n", b"-\n", b"+ x\r\n", b"\\\n"]))
 
@@ -27,7 +27,7 @@ def test_a_difference_makes_the_new_file(old: list[bytes], new: list[bytes], con
         assert text == ""
         return
     (found,) = patches.parse(text)
-    made, rejects, searched = patches.applied(b"".join(old), found.hunks, "f")
+    made, rejects, searched = hunks.applied(b"".join(old), found.hunks, "f")
     assert (made, rejects, searched) == (b"".join(new), [], 0)
 
 
@@ -39,7 +39,7 @@ def test_a_hunk_is_found_where_it_stands_now(
     if old == new or not old:
         return
     (found,) = patches.parse(diff(old, new, len(old) + len(new)))
-    made, rejects, _ = patches.applied(b"".join(before + old), found.hunks, "f")
+    made, rejects, _ = hunks.applied(b"".join(before + old), found.hunks, "f")
     assert not rejects
     assert made == b"".join(before + new)
 
@@ -53,21 +53,21 @@ def test_any_text_is_a_patch_or_an_error(text: str) -> None:
         return
     for each in found:
         assert each.old or each.new
-        patches.applied(b"a\nb\n", each.hunks, each.path)
+        hunks.applied(b"a\nb\n", each.hunks, each.path)
 
 
 def test_the_nearest_place_wins() -> None:
     (found,) = patches.parse("--- f\n+++ f\n@@ -5,1 +5,1 @@\n-x\n+y\n")
     content = b"x\n1\n2\n3\n4\n5\nx\nx\n"
-    assert patches.applied(content, found.hunks, "f")[0] == b"x\n1\n2\n3\n4\n5\ny\nx\n"
+    assert hunks.applied(content, found.hunks, "f")[0] == b"x\n1\n2\n3\n4\n5\ny\nx\n"
 
 
 def test_files_without_a_newline_at_the_end() -> None:
     mark = "\\ No newline at end of file\n"
     text = f"--- f\n+++ f\n@@ -1 +1 @@\n-a\n{mark}+b\n{mark}"
     (found,) = patches.parse(text)
-    assert patches.applied(b"a", found.hunks, "f")[:2] == (b"b", [])
-    made, rejects, _ = patches.applied(b"a\n", found.hunks, "f")
+    assert hunks.applied(b"a", found.hunks, "f")[:2] == (b"b", [])
+    made, rejects, _ = hunks.applied(b"a\n", found.hunks, "f")
     assert (made, rejects[0].hunk) == (b"a\n", 1)
 
 
@@ -122,14 +122,14 @@ def test_gits_patches_make_the_same_files(tmp_path: Path) -> None:
     command = ["git", "diff", "--no-index", "--no-color", old.name, new.name]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     (found,) = patches.parse(done.stdout.decode())
-    assert patches.applied(old.read_bytes(), found.hunks, "f")[:2] == (new.read_bytes(), [])
+    assert hunks.applied(old.read_bytes(), found.hunks, "f")[:2] == (new.read_bytes(), [])
 
 
 def test_a_search_for_moved_hunks_has_a_bound() -> None:
     """Hunks that match almost everywhere, but nowhere, can't take long."""
     hunk = "@@ -1,3 +1,3 @@\n a\n a\n-c\n+d\n"
     (found,) = patches.parse("--- f\n+++ f\n" + hunk * 5000)
-    made, rejects, searched = patches.applied(b"a\n" * 20_000, found.hunks, "f", 1_000_000)
+    made, rejects, searched = hunks.applied(b"a\n" * 20_000, found.hunks, "f", 1_000_000)
     assert made == b"a\n" * 20_000
     assert len(rejects) == 5000
     assert rejects[-1].reason.endswith("took too long")

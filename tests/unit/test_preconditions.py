@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from api.shape.preconditions import conditions, wanted_range
 from orchestrator.ground.errors import ValidationError
-from sandbox_agent.decide import ranges
+from sandbox_agent.decide.files import ranges
 
 
 @pytest.mark.parametrize(

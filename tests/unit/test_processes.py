@@ -7,29 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.host.node.control_groups import HostPaths, find_groups
 from orchestrator.host.node.processes import (
     Earlier,
-    HostPaths,
     Measured,
     Process,
     Times,
     Usage,
     compared,
-    find_groups,
-    group_paths,
     measure,
     parse_process,
 )
+from tests.support.control_groups import (
+    ARRANGEMENTS,
+    CGROUPFS,
+    ID,
+    PARENTED,
+    SYSTEMD,
+    ControlGroups,
+    write,
+)
 
-ID = "c" * 64
 STAT = (
     b"%d (%b) S 3999 1 1 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 999 2048000 7 184 " + b"0 " * 27
 )
-
-
-def write(path: Path, content: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def process_of(host: HostPaths, pid: int, inside: int, argv: bytes, name: bytes = b"sh") -> None:
@@ -39,35 +40,21 @@ def process_of(host: HostPaths, pid: int, inside: int, argv: bytes, name: bytes 
     write(directory / "cmdline", argv)
 
 
+@pytest.fixture(params=ARRANGEMENTS)
+def groups(request: pytest.FixtureRequest, tmp_path: Path) -> ControlGroups:
+    """The control groups of a host of each arrangement, with three processes."""
+    found = ControlGroups(tmp_path / "a host", request.param)
+    process_of(found.host, 4001, 7, b"cat\0a b\0")
+    process_of(found.host, 4000, 1, b"python3\0-I\0")
+    process_of(found.host, 999, 999, b"somebody\0else\0")
+    return found
+
+
 @pytest.fixture
-def host(tmp_path: Path) -> HostPaths:
-    host = HostPaths(tmp_path / "proc", tmp_path / "cgroup")
-    process_of(host, 4001, 7, b"cat\0a b\0")
-    process_of(host, 4000, 1, b"python3\0-I\0")
-    process_of(host, 999, 999, b"somebody\0else\0")
-    return host
-
-
-def version_2(host: HostPaths, path: str) -> Path:
-    write(host.cgroup / "cgroup.controllers", "cpu memory pids\n")
-    group = host.cgroup / path
-    write(group / "cgroup.procs", "4000\n4001\n")
-    write(group / "cpu.stat", "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n")
-    write(group / "memory.current", "9000\n")
-    write(group / "memory.stat", "anon 5000\ninactive_file 1000\n")
-    write(group / "pids.current", "3\n")
-    write(group / "cgroup.events", "populated 1\nfrozen 1\n")
-    return group
-
-
-def version_1(host: HostPaths, path: str) -> None:
-    for controller in ("cpuacct", "memory", "pids"):
-        write(host.cgroup / controller / path / "cgroup.procs", "4001\n4000\n")
-    write(host.cgroup / "cpuacct" / path / "cpuacct.usage", "1500000000\n")
-    write(host.cgroup / "memory" / path / "memory.usage_in_bytes", "9000\n")
-    write(host.cgroup / "memory" / path / "memory.stat", "cache 1\ntotal_inactive_file 1000\n")
-    write(host.cgroup / "pids" / path / "pids.current", "3\n")
-    write(host.cgroup / "freezer" / path / "freezer.state", "FROZEN\n")
+def host(groups: ControlGroups) -> HostPaths:
+    """The same, with a container where the driver cgroupfs puts it."""
+    groups.container(CGROUPFS, [4000, 4001])
+    return groups.host
 
 
 def look(host: HostPaths, pid: int | None = None) -> Measured | None:
@@ -86,64 +73,55 @@ def check(measured: Measured | None) -> None:
     assert cat.memory_bytes == 7 * 4096
 
 
-@pytest.mark.parametrize("path", [f"docker/{ID}", f"system.slice/docker-{ID}.scope"])
-def test_version_2_where_engines_put_it(host: HostPaths, path: str) -> None:
-    version_2(host, path)
-    check(look(host))
+@pytest.mark.parametrize("path", [CGROUPFS, SYSTEMD])
+def test_a_container_where_the_drivers_put_it(groups: ControlGroups, path: str) -> None:
+    groups.container(path, [4000, 4001])
+    check(look(groups.host))
 
 
-@pytest.mark.parametrize("path", [f"docker/{ID}", f"system.slice/docker-{ID}.scope"])
-def test_version_1_where_engines_put_it(host: HostPaths, path: str) -> None:
-    version_1(host, path)
-    check(look(host))
+@pytest.mark.parametrize("path", [CGROUPFS, SYSTEMD, *PARENTED])
+def test_a_container_where_its_first_process_is(groups: ControlGroups, path: str) -> None:
+    groups.container(path, [4000, 4001])
+    write(groups.host.proc / "4000" / "cgroup", groups.membership(path))
+    check(look(groups.host, 4000))
+    assert (look(groups.host) is None) is (path in PARENTED)
 
 
-def test_where_the_first_process_is(host: HostPaths) -> None:
-    version_2(host, f"our.slice/docker-{ID}.scope")
-    write(host.proc / "4000" / "cgroup", f"0::/our.slice/docker-{ID}.scope\n")
-    check(look(host, 4000))
-    assert look(host) is None
+def test_processes_in_groups_that_are_delegated_to_a_container(groups: ControlGroups) -> None:
+    groups.container(PARENTED[0], [])
+    for name, pid in (("init", 4000), ("a/b", 4001)):
+        path = f"{PARENTED[0]}/{name}"
+        write(groups.group("pids", path) / "cgroup.procs", f"{pid}\n")
+        write(groups.host.proc / str(pid) / "cgroup", groups.membership(path))
+    check(look(groups.host, 4000))
 
 
-def test_version_1_where_the_first_process_is(host: HostPaths) -> None:
-    version_1(host, f"ours/{ID}")
-    lines = [f"3:{c}:/ours/{ID}" for c in ("pids", "memory", "cpu,cpuacct", "freezer")]
-    write(host.proc / "4000" / "cgroup", "\n".join([*lines, f"0::/ours/{ID}"]))
-    check(look(host, 4000))
+def test_a_pid_that_is_somebody_elses_now_shows_nothing(groups: ControlGroups) -> None:
+    groups.container("/user.slice/somebody", [4000])
+    write(groups.host.proc / "4000" / "cgroup", groups.membership("/user.slice/somebody"))
+    assert find_groups(ID, 4000, groups.host) is None
 
 
-def test_a_pid_that_is_somebody_elses_now_shows_nothing(host: HostPaths) -> None:
-    version_2(host, "user.slice/somebody")
-    write(host.proc / "4000" / "cgroup", "0::/user.slice/somebody\n")
-    assert find_groups(ID, 4000, host) is None
-
-
-def test_paths_outside_of_the_view_are_left_out() -> None:
-    text = f"2:pids:/../x\n1:cpu,cpuacct:/docker/{ID}\n0::/../../docker/{ID}\n"
-    assert group_paths(text) == {"cpu": f"/docker/{ID}", "cpuacct": f"/docker/{ID}"}
-
-
-def test_processes_that_end_meanwhile_are_left_out(host: HostPaths) -> None:
-    group = version_2(host, f"docker/{ID}")
-    write(group / "cgroup.procs", "4000\n77777\n0\n")
-    measured = look(host)
+def test_processes_that_end_meanwhile_are_left_out(groups: ControlGroups) -> None:
+    groups.container(CGROUPFS, [4000, 77777, 0])
+    measured = look(groups.host)
     assert measured is not None
     assert [process.host_pid for process in measured.processes] == [4000]
 
 
-def test_a_process_that_the_kernel_names_twice_is_one(host: HostPaths) -> None:
-    group = version_2(host, f"docker/{ID}")
-    write(group / "cgroup.procs", "4001\n4000\n4001\n4000\n")
-    (group / "pids.current").unlink()
-    measured = look(host)
+def test_a_process_that_the_kernel_names_twice_is_one(groups: ControlGroups) -> None:
+    groups.container(CGROUPFS, [4001, 4000, 4001, 4000])
+    (groups.group("pids", CGROUPFS) / "pids.current").unlink()
+    measured = look(groups.host)
     assert measured is not None
     assert [process.host_pid for process in measured.processes] == [4000, 4001]
     assert measured.usage.pids == 2
 
 
-def test_a_group_that_goes_away_shows_nothing(host: HostPaths) -> None:
-    (version_2(host, f"docker/{ID}") / "memory.current").unlink()
-    assert look(host) is None
+def test_a_group_that_goes_away_shows_nothing(groups: ControlGroups) -> None:
+    groups.container(CGROUPFS, [4000])
+    (groups.group("memory", CGROUPFS) / "memory.stat").unlink()
+    assert look(groups.host) is None
 
 
 def test_names_and_words_may_hold_anything() -> None:
@@ -156,14 +134,12 @@ def test_names_and_words_may_hold_anything() -> None:
 
 
 def test_a_name_is_not_taken_for_a_line_of_the_kernel_s(host: HostPaths) -> None:
-    version_2(host, f"docker/{ID}")
     for status in ("\rNSpid:x\nNSpid:\t4001\t7\n", "\rNSpid:\t9\nNSpid:\t4001\t7\n"):
         write(host.proc / "4001" / "status", f"Name:\t{status}")
         check(look(host))
 
 
 def test_a_process_that_can_t_be_read_hides_no_other(host: HostPaths) -> None:
-    version_2(host, f"docker/{ID}")
     for unread in (b"", b"4001 sh S", b"4001 (sh) S"):
         write(host.proc / "4001" / "stat", unread)
         measured = look(host)

@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.decide.protocol import (
-    MAX_FRAME_BYTES,
+from sandbox_agent.decide.frames import (
     FrameDecoder,
     FrameError,
-    Message,
     encode,
     failure,
     notification,
     request,
     result,
 )
+from sandbox_agent.decide.protocol import MAX_FRAME_BYTES, Message
 
 VALUES = st.recursive(
     st.none()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_agent.decide.patterns import Pattern, PatternError, literal
+from sandbox_agent.decide.files.pattern_parser import PatternError, literal
+from sandbox_agent.decide.files.patterns import Pattern
 
 ATOMS = st.sampled_from(
     ["a", "b", "B", "é", ".", "[ab]", "[^a]", "[a-c_]", r"\w", r"\W", r"\d", r"\s", r"\.", "-"]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ground.errors import ConflictError, ValidationError
-from orchestrator.host.link.messages import HeldSecrets, parse_hello
+from orchestrator.host.link.held_secrets import HeldSecrets
+from orchestrator.host.link.messages import parse_hello
 from orchestrator.state.session_secrets import (
     MOST_VALUES,
     SessionSecrets,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sandbox_agent.enforce.command_process import CONTROL_FD
 from sandbox_agent.pty import device
-from sandbox_agent.pty.shell_driver import VARIABLES, Begun, Ready, Reports, frame
+from sandbox_agent.pty.shell_driver import VARIABLES, Begun, Ready, Reports, run
 from tests.support.limits import WAIT_SECONDS
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200)
@@ -58,7 +58,7 @@ class Bash:
 
     def start(self, text: str) -> None:
         self._number += 1
-        self._socket.sendall(frame(self._number, text))
+        self._socket.sendall(run(self._number, text))
 
     def until_ready(self) -> tuple[Begun | None, Ready]:
         begun = None

@@ -116,6 +116,16 @@ FLOORS = {
 # Folders with one file a resource; all others are small.
 OF_RESOURCES = {"api/operations", "paddock/contract", "paddock/client", "paddock/cli/resources"}
 MOST_MODULES = 26
+MOST_LINES = 320
+# Modules of one idea that is longer.
+LONG = {
+    "orchestrator/ground/events.py",
+    "orchestrator/host/engine/docker.py",
+    "paddock/client/files.py",
+    "sandbox_agent/enforce/reads/opener.py",
+    "sandbox_agent/pty/terminal.py",
+    "sandbox_agent/run/executor.py",
+}
 OURS = {
     *("sandbox_agent", "orchestrator", "api", "images", "paddock"),
     *("scripts", "tests", "examples"),
@@ -372,6 +382,17 @@ def test_folders_are_small(package: str) -> None:
     )
     large = {folder for folder, size in sizes.items() if size > MOST_MODULES}
     assert large <= OF_RESOURCES, {folder: sizes[folder] for folder in large - OF_RESOURCES}
+
+
+@pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])
+def test_modules_are_short(package: str) -> None:
+    sizes = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
+        for path in modules(package)
+    }
+    assert not {
+        name: size for name, size in sizes.items() if size > MOST_LINES and name not in LONG
+    }
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "api", "sandbox_agent", "paddock"])

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from orchestrator.host.node.base import Gauged, Load
-from orchestrator.host.node.processes import HostPaths, Usage
+from orchestrator.host.node.processes import Usage
 from orchestrator.host.node.resources import gauge
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.operate.observe.usage import SAMPLES, HostSample, Sample, UsageHistory, of_host
+from tests.support.control_groups import CGROUPFS, ID, ControlGroups
 from tests.support.fake_node import GIB, FakeNode
 
 DISK = DiskUsage(10, 100)
@@ -99,18 +101,8 @@ def test_the_hosts_percentage_leaves_out_what_is_idle() -> None:
     assert of_host(at(4, 6, 2), at(1, 1, 1)).cpu_percent == 33.3
 
 
-async def test_a_container_that_is_gone_hides_no_other(tmp_path: Any) -> None:
-    (tmp_path / "cgroup.controllers").touch()
-    directory = tmp_path / "docker" / "there"
-    directory.mkdir(parents=True)
-    for name, text in (
-        ("cgroup.procs", "1\n"),
-        ("cpu.stat", "usage_usec 2500000\n"),
-        ("memory.current", "4096\n"),
-        ("memory.stat", "inactive_file 96\n"),
-        ("pids.current", "2\n"),
-    ):
-        (directory / name).write_text(text)
-    host = HostPaths(tmp_path / "proc", tmp_path)
-    found = await asyncio.to_thread(gauge, {"there": None, "gone": 7}, tmp_path, host)
-    assert found.usages == {"there": Usage(2.5, 0.0, 4000, 2)}
+async def test_a_container_that_is_gone_hides_no_other(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path, "version 2")
+    groups.container(CGROUPFS, [1])
+    found = await asyncio.to_thread(gauge, {ID: None, "gone": 7}, tmp_path, groups.host)
+    assert found.usages == {ID: Usage(1.5, 0.0, 8000, 3)}

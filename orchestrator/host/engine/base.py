@@ -141,6 +141,12 @@ class EngineInfo:
     selinux: bool = False
     # Whether it is Podman, which answers a part of Docker's API.
     podman: bool = False
+    # Whether it puts a system call filter of its own on containers.
+    seccomp: bool = True
+    # Whether its images are in containerd's store, where their ids are those of manifests.
+    containerd_images: bool = False
+    # What filters its bridges, as far as it says so: `iptables`, `nftables`, with `+firewalld`.
+    firewall: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 The `docker` SDK blocks, so its calls run in a bounded pool of threads. Each call has two time-outs:
 the client's, on every read, which frees the thread; and the loop's, on the whole call, including
-the wait for a thread.
+the wait for a thread. Work of several containers has the loop's time-out for each of them, so that
+a slow host is not taken for one that hangs.
 """
 
 import asyncio
@@ -210,7 +211,9 @@ class DockerEngine(Engine):
         """See `Engine.ensure_open_network`."""
         if not self._network.trusted():
             await self._call(
-                "make the open network", lambda client: self._network.ensure(client, image)
+                "make the open network",
+                lambda client: self._network.ensure(client, image),
+                steps=Bridge.STEPS,
             )
         return OpenNetwork(self._network.name, self._network.resolvers)
 
@@ -237,6 +240,7 @@ class DockerEngine(Engine):
         await self._call(
             "hold a network to its rates",
             lambda client: hold(client, image, self.instance, container_id),
+            steps=2,
         )
 
     async def try_link(self, image: str) -> None:
@@ -249,7 +253,9 @@ class DockerEngine(Engine):
     async def remove_open_network(self, image: str) -> None:
         """See `Engine.remove_open_network`."""
         await self._call(
-            "remove the open network", lambda client: self._network.remove(client, image)
+            "remove the open network",
+            lambda client: self._network.remove(client, image),
+            steps=2,
         )
 
     async def events(self) -> AsyncGenerator[EngineEvent, None]:
@@ -279,8 +285,10 @@ class DockerEngine(Engine):
         if self._client is not None:
             self._client.close()
 
-    async def _call(self, what: str, work: Callable[[docker.APIClient], Answer]) -> Answer:
-        return await self._answer(what, self._submit(work))
+    async def _call(
+        self, what: str, work: Callable[[docker.APIClient], Answer], *, steps: int = 1
+    ) -> Answer:
+        return await self._answer(what, self._submit(work), steps=steps)
 
     def _submit(self, work: Callable[[docker.APIClient], Answer]) -> Future[Answer]:
         try:
@@ -288,15 +296,16 @@ class DockerEngine(Engine):
         except RuntimeError as error:
             raise EngineUnavailableError("the container engine's client is closed") from error
 
-    async def _answer(self, what: str, future: Future[Answer]) -> Answer:
+    async def _answer(self, what: str, future: Future[Answer], *, steps: int = 1) -> Answer:
+        seconds = steps * self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 return await asyncio.wrap_future(future)
         except TimeoutError as error:
             # The time-out has cancelled a call that had not begun.
             waited = ": its earlier calls are slow" if future.cancelled() else ""
             raise EngineUnavailableError(
-                f"the container engine did not {what} within {self._timeout:g} s{waited}"
+                f"the container engine did not {what} within {seconds:g} s{waited}"
             ) from error
         except APIError as error:
             # The engine's own words may contain paths of the host, so they go to the log only.

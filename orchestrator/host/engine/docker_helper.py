@@ -9,14 +9,13 @@ from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import LABEL_INSTANCE, missing_image
 from orchestrator.host.engine.docker_spec import log_config
 
-HELPER_SECONDS = 20
-
 
 def run_helper(client: docker.APIClient, name: str, config: dict[str, Any], failed: str) -> str:
     """Runs a helper container, removes it and returns its output.
 
-    First removes a container that a killed control plane left. Raises: EngineUnavailableError whose
-    message begins with `failed` if the exit status is not 0; docker's errors.
+    First removes a container that a killed control plane left. The container has the client's
+    time-out. Raises: EngineUnavailableError whose message begins with `failed` if the exit status
+    is not 0; docker's errors.
     """
     remove_helper(client, name)
     try:
@@ -25,7 +24,7 @@ def run_helper(client: docker.APIClient, name: str, config: dict[str, Any], fail
         except ImageNotFound as error:
             raise missing_image(config["Image"]) from error
         client.start(made["Id"])
-        code = client.wait(made["Id"], timeout=HELPER_SECONDS)["StatusCode"]
+        code = client.wait(made["Id"], timeout=client.timeout)["StatusCode"]
         output: str = client.logs(made["Id"], tail=20).decode(errors="replace").strip()
     finally:
         remove_helper(client, name)

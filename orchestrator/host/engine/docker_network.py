@@ -100,6 +100,9 @@ _log = logging.getLogger(__name__)
 class Bridge:
     """This instance's bridge. Its methods block and may be called from any thread."""
 
+    # What `ensure` waits for: the rules, the bridge, the rules again, the name servers.
+    STEPS = 4
+
     def __init__(self, instance: str, resolvers: tuple[str, ...] = ()) -> None:
         """`resolvers` are the operator's; without them, those of the engine's host are used."""
         self.name = f"paddock-open-{instance}"

@@ -9,8 +9,8 @@ import docker
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import Rates
 from orchestrator.host.engine.docker_helper import network_helper, run_helper
+from orchestrator.host.node.throttle import root_group
 
-_BLKIO = "/sys/fs/cgroup/blkio"
 # Sets the device's rates in the root group, and moves the sandbox's processes to that group. The
 # next pass finds the processes that they start meanwhile.
 DISK_SCRIPT = """\
@@ -105,15 +105,18 @@ def hold_device(
     """Applies the disk's rates to all use of a device, `major:minor`, or lifts them; cgroup v1.
 
     Afterwards, the container's processes are counted together with the kernel's own. Raises:
-    EngineUnavailableError, docker's errors.
+    EngineUnavailableError, docker's errors, OSError.
     """
+    root = root_group()
+    if root is None:
+        raise EngineUnavailableError("control groups have no root group of block devices")
     pid = client.inspect_container(container_id)["State"]["Pid"] if container_id else 0
     arguments = (device, str(rates.disk_read or 0), str(rates.disk_write or 0), str(pid))
     config = network_helper(image, instance, "none", DISK_SCRIPT, *arguments, capabilities=())
     config["HostConfig"] |= {
         "PidMode": "host",
         "CgroupnsMode": "host",
-        "Mounts": [{"Type": "bind", "Source": _BLKIO, "Target": "/blkio", "ReadOnly": False}],
+        "Mounts": [{"Type": "bind", "Source": str(root), "Target": "/blkio", "ReadOnly": False}],
     }
     name = f"paddock-disk-{instance}-{device.replace(':', '-')}"
     run_helper(client, name, config, "the rates of the disk could not be set")

@@ -29,12 +29,8 @@ _EXITED = re.compile(r"Exited \((\d+)\)")
 
 def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
     """Converts `GET /info` and `GET /version`."""
-    options = {
-        part.removeprefix("name=")
-        for option in raw.get("SecurityOptions") or []
-        for part in option.split(",")
-        if part.startswith("name=")
-    }
+    options = _security_options(raw.get("SecurityOptions") or [])
+    status = dict(pair for pair in raw.get("DriverStatus") or [] if len(pair) == 2)
     return EngineInfo(
         version=str(raw.get("ServerVersion", "")),
         cgroup_version=str(raw.get("CgroupVersion", "1")),
@@ -48,7 +44,20 @@ def engine_info(raw: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
             str(each.get("Name", "")).startswith("Podman")
             for each in version.get("Components") or []
         ),
+        seccomp=options.get("seccomp") not in (None, "unconfined"),
+        containerd_images=str(status.get("driver-type", "")).startswith("io.containerd."),
+        firewall=(raw.get("FirewallBackend") or {}).get("Driver"),
     )
+
+
+def _security_options(options: Sequence[str]) -> dict[str, str]:
+    """The profile of each security option by its name, as in `name=seccomp,profile=builtin`."""
+    found = {}
+    for option in options:
+        members = dict(part.split("=", 1) for part in option.split(",") if "=" in part)
+        if "name" in members:
+            found[members["name"]] = members.get("profile", "")
+    return found
 
 
 def image(raw: dict[str, Any]) -> Image:

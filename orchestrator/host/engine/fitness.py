@@ -28,9 +28,15 @@ _PODMAN = Unfit(
     "first process prints, and has no DOCKER-USER chain for the open network's rules",
     "install Docker's engine beside it, and name its socket in PADDOCK_DOCKER_HOST",
 )
+_UNFILTERED = Unfit(
+    "engines without a system call filter of their own are not supported: it is the one that "
+    "confines a sandbox's agent",
+    'take `"seccomp-profile": "unconfined"` out of /etc/docker/daemon.json and the unit, and '
+    "restart the engine; its kernel and its build need seccomp",
+)
 _SELINUX = Unfit(
-    "engines with SELinux labels are not supported: workspaces and sockets carry no label, so no "
-    "sandbox could use them",
+    "engines with SELinux labels are not supported: workspaces and sockets carry no label, and no "
+    "label lets a sandbox's agent connect to the control plane, so no sandbox would work",
     "start the engine without `--selinux-enabled`: take it out of /etc/sysconfig/docker or the "
     'unit, set `"selinux-enabled": false` in /etc/docker/daemon.json, and '
     "`systemctl restart docker`; SELinux itself may stay enforcing",
@@ -44,5 +50,6 @@ def unfit(info: EngineInfo) -> Unfit | None:
         (info.rootless, _ROOTLESS),
         (info.userns_remap, _REMAPPED),
         (info.selinux, _SELINUX),
+        (not info.seccomp, _UNFILTERED),
     )
     return next((reason for applies, reason in found if applies), None)

@@ -24,13 +24,8 @@ from orchestrator.host.link.connection import Connection
 from orchestrator.host.link.held_command import HeldCommand
 from orchestrator.host.link.listener import Listener
 from orchestrator.host.link.messages import AgentEvent, Hello, answer_of, parse_hello
-from sandbox_agent.decide.protocol import (
-    PROTOCOL_VERSION,
-    FrameError,
-    Message,
-    failure,
-    result,
-)
+from sandbox_agent.decide.frames import FrameError, failure, result
+from sandbox_agent.decide.protocol import PROTOCOL_VERSION, Message
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,8 @@ from typing import Any, NamedTuple, Protocol
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.host.link.frames import EVENT, LARGE, bounds, parse_frame
 from orchestrator.host.link.messages import AgentEvent, parse_event
-from sandbox_agent.decide.protocol import (
-    MOST_UNACKNOWLEDGED_EXECS,
-    FrameDecoder,
-    Message,
-    encode,
-    notification,
-    request,
-)
+from sandbox_agent.decide.frames import FrameDecoder, encode, notification, request
+from sandbox_agent.decide.protocol import MOST_UNACKNOWLEDGED_EXECS, Message
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from orchestrator.ground.strict_json import count
-from sandbox_agent.decide.protocol import (
-    CHUNK_BYTES,
-    MAX_FRAME_BYTES,
-    FrameError,
-    Message,
-    parse,
-    split,
-)
+from sandbox_agent.decide.frames import FrameError, parse, split
+from sandbox_agent.decide.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, Message
 
 KIB = 1024
 

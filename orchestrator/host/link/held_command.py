@@ -13,7 +13,8 @@ from typing import Self
 from orchestrator.ground.errors import SandboxUnavailableError, TooLargeError
 from orchestrator.host.link.connection import Asked, Connection
 from orchestrator.host.link.messages import answer_of
-from sandbox_agent.decide.protocol import FrameError, Message, notification
+from sandbox_agent.decide.frames import FrameError, notification
+from sandbox_agent.decide.protocol import Message
 
 
 class HeldCommand:

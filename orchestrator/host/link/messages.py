@@ -1,8 +1,6 @@
 """Validates the form of an agent's messages before they are used. Pure functions."""
 
-import base64
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,21 +18,19 @@ from orchestrator.ground.errors import (
     TooLargeError,
     ValidationError,
 )
+from orchestrator.host.link.chunks import Chunk, end_output
 from orchestrator.host.link.frames import MOST_HELLO_REST, size_of
+from orchestrator.host.link.held_secrets import HeldSecrets, parse_secrets
 from sandbox_agent.decide.excerpts import MOST_PATHS
 from sandbox_agent.decide.facilities import Kernel
 from sandbox_agent.decide.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
-    MOST_EVENT_OUTPUT_BYTES,
-    MOST_EVENT_OUTPUT_CHUNKS,
     OUTPUT_BUDGET,
     Message,
 )
-from sandbox_agent.decide.redaction import MOST_BYTES
 
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
-_SEAL = re.compile(r"[0-9a-f]{64}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MOST_LISTED = 256
 # An event reports one action in a few members, none longer than a path.
@@ -46,8 +42,6 @@ _MOST_WORDS = 64
 _NUMBERS = 2**53
 # The exit code of a program that a signal ended is 128 plus the signal's number.
 _LARGEST_EXIT_CODE = 255
-# The year 10000, in seconds since the epoch.
-_TIMES = 253_402_300_800
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
 _HELLO_MEMBERS = frozenset(
     {
@@ -81,18 +75,6 @@ _ERRORS: dict[str, type[PaddockError]] = {
         ValidationError,
     )
 }
-
-
-Sealed = tuple[str, str]
-Chunk = tuple[str, int, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldSecrets:
-    """The secrets that an agent holds, as (value, seal): by name, and those of commands."""
-
-    variables: Mapping[str, Sealed] = field(default_factory=dict, repr=False)
-    given: tuple[Sealed, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +154,7 @@ def parse_hello(params: Any) -> Hello:
         raise ValueError("configured must be true or false")
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
     terminals = _ids(params.get("terminals"))
-    secrets = _secrets(params.get("secrets", {"variables": {}, "given": []}))
+    secrets = parse_secrets(params.get("secrets", {"variables": {}, "given": []}))
     totals = session_totals(params)
     return Hello(
         boot_id, configured, running, finished, terminals, _kernel(params), totals, secrets
@@ -198,35 +180,6 @@ def session_totals(members: Message) -> dict[str, int]:
     return {
         kind: _number(members, name, least=0) for kind, name in names.items() if name in members
     }
-
-
-def _secrets(value: Any) -> HeldSecrets:
-    if not isinstance(value, dict):
-        raise ValueError("secrets must be an object")
-    variables, given = value.get("variables"), value.get("given")
-    if not isinstance(variables, dict) or not isinstance(given, list):
-        raise ValueError("secrets must have variables and given")
-    if len(variables) > _MOST_LISTED or len(given) > _MOST_LISTED:
-        raise ValueError("secrets must be few")
-    named = {name: _sealed(item) for name, item in variables.items()}
-    return HeldSecrets(named, tuple(map(_sealed, given)))
-
-
-def _sealed(item: Any) -> Sealed:
-    if not isinstance(item, list) or len(item) != 2 or not all(isinstance(x, str) for x in item):
-        raise ValueError("a secret must be its value and its seal")
-    value, seal = item
-    if len(value) > MOST_BYTES or not _SEAL.fullmatch(seal) or not _is_text(value):
-        raise ValueError("a secret must be a text, and its seal 64 hex digits")
-    return value, seal
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _ids(value: Any) -> frozenset[str]:
@@ -270,56 +223,8 @@ def parse_event(params: Any) -> AgentEvent:
         result=outcome,
         error=_text(params, "error"),
         duration_ms=_number(params, "duration_ms", least=0),
-        output=_output(params) if operation == "command.exit" else None,
+        output=end_output(params) if operation == "command.exit" else None,
     )
-
-
-def _output(params: Message) -> tuple[Chunk, ...] | None:
-    """Raises ValueError for malformed output, or for more than an end event may contain."""
-    output = params.get("output")
-    if output is None:
-        return None
-    if not isinstance(output, list) or len(output) > MOST_EVENT_OUTPUT_CHUNKS:
-        raise ValueError("output must be a short list")
-    chunks = tuple(map(parse_chunk, output))
-    if sum(len(data) for _, _, data in chunks) > MOST_EVENT_OUTPUT_BYTES:
-        raise ValueError(f"output must have at most {MOST_EVENT_OUTPUT_BYTES} bytes")
-    return chunks
-
-
-def parse_page(answer: Message) -> tuple[list[Chunk], list[float | None], int]:
-    """A page of output, when each chunk was read, and the offset of the next page.
-
-    Times are seconds since the epoch, None where the agent does not know or tell them. Raises:
-    KeyError, TypeError, ValueError if it is malformed.
-    """
-    chunks = [parse_chunk(item[:3]) for item in answer["chunks"]]
-    times = [_time(item[3:]) for item in answer["chunks"]]
-    following = _number(answer, "next", least=0)
-    if any(offset + len(data) > following for _, offset, data in chunks):
-        raise ValueError("output must end where the next page begins")
-    return chunks, times, following
-
-
-def _time(rest: Any) -> float | None:
-    if not rest or rest == [None]:
-        return None
-    (value,) = rest
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TIMES:
-        raise ValueError("a time must be in seconds since the epoch")
-    return float(value)
-
-
-def parse_chunk(item: Any) -> Chunk:
-    """A chunk of output as it is transmitted. Raises: ValueError."""
-    if not isinstance(item, list) or len(item) != 3:
-        raise ValueError("a chunk of output must be its stream, offset and data")
-    stream, offset, data = item
-    if not isinstance(stream, str) or not isinstance(data, str):
-        raise ValueError("a chunk of output must have a stream and data")
-    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < _NUMBERS:
-        raise ValueError("a chunk of output must begin at an offset")
-    return stream, offset, base64.b64decode(data)
 
 
 def _check_end(outcome: Message) -> None:

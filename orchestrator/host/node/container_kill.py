@@ -10,16 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.host.node.processes import (
-    THIS_HOST,
+from orchestrator.host.node.control_groups import (
     HostPaths,
     find_groups,
     group_paths,
-    inner_pid,
+    groups_of,
+    members,
 )
-
-# Mount points of control group hierarchies below the root: with version 1, and with both versions.
-_UNIFIED = "unified"
+from orchestrator.host.node.processes import inner_pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class FirstProcess:
     groups: tuple[Path, ...]
 
 
-def first_process(container_id: str, pid: int, host: HostPaths = THIS_HOST) -> FirstProcess | None:
+def first_process(container_id: str, pid: int, host: HostPaths) -> FirstProcess | None:
     """The facts about a first process; None if it has ended or is not visible here.
 
     Its control group is looked up in the kernel, so the settings of engine and operator do not
@@ -48,13 +46,13 @@ def first_process(container_id: str, pid: int, host: HostPaths = THIS_HOST) -> F
             return None
     except (OSError, ValueError):
         return None
-    return FirstProcess(pid, started, tuple(_directories(container_id, paths, host)))
+    return FirstProcess(pid, started, tuple(groups_of(container_id, paths, host)))
 
 
 def kill_all(
     container_id: str,
     first: FirstProcess | None,
-    host: HostPaths = THIS_HOST,
+    host: HostPaths,
     *,
     spare_first: bool = False,
 ) -> int:
@@ -66,7 +64,7 @@ def kill_all(
     """
     killed = 0
     for directory in _known_groups(container_id, first, host):
-        pids = list(_members(directory))
+        pids = list(members(directory))
         for pid in filter(None, pids):  # 0: in a namespace that is not visible here
             if not (spare_first and _is_first(pid, first, host)):
                 killed += _kill_member(pid, container_id, host)
@@ -82,28 +80,7 @@ def _known_groups(container_id: str, first: FirstProcess | None, host: HostPaths
         yield from first.groups
     usual = find_groups(container_id, None, host)
     if usual is not None:
-        yield usual.pids
-
-
-def _directories(container_id: str, paths: dict[str, str], host: HostPaths) -> Iterator[Path]:
-    """Directories of the control groups that are named after the container, one per hierarchy."""
-    for controller, path in paths.items():
-        parts = path.strip("/").split("/")
-        named = next((n for n, part in enumerate(parts) if container_id in part), None)
-        if named is None:
-            continue
-        mounts = (controller.removeprefix("name="),) if controller else ("", _UNIFIED)
-        for mount in mounts:
-            directory = host.cgroup.joinpath(mount, *parts[: named + 1])
-            if (directory / "cgroup.procs").exists():
-                yield directory
-
-
-def _members(directory: Path) -> Iterator[int]:
-    """The processes of a control group and of its descendants."""
-    for file in (directory / "cgroup.procs", *directory.glob("*/**/cgroup.procs")):
-        with suppress(FileNotFoundError):
-            yield from map(int, file.read_text().split())
+        yield usual.pids.directory
 
 
 def _kill_member(pid: int, container_id: str, host: HostPaths) -> bool:

@@ -12,6 +12,7 @@ from orchestrator.ground.threads import Threads
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.node.base import Gauged, Load, Look, Resources
 from orchestrator.host.node.container_kill import FirstProcess, first_process, kill_all
+from orchestrator.host.node.control_groups import HostPaths, this_host
 from orchestrator.host.node.host import LocalHost
 from orchestrator.host.node.processes import Earlier, measure
 from orchestrator.host.node.requirements import Facts
@@ -47,6 +48,7 @@ class LocalNode:
         self.storage = storage
         self._state_dir = state_dir
         self._host = LocalHost(state_dir, storage.choice)
+        self._paths = this_host()
         self._measures = Threads("the processes of sandboxes", _MOST_MEASURES)
         self._gauges = Threads("what all sandboxes use", 1)
         self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
@@ -95,26 +97,28 @@ class LocalNode:
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """See `Node`."""
-        return await self._looks.call(partial(first_process, container_id, pid), _LOOK_SECONDS)
+        return await self._looks.call(
+            partial(first_process, container_id, pid, self._paths), _LOOK_SECONDS
+        )
 
     async def measure(
         self, container_id: str, first: FirstProcess | None, earlier: Earlier
     ) -> Look:
         """See `Node`."""
         pid = None if first is None else first.pid
-        look = partial(_look, container_id, pid, earlier)
+        look = partial(_look, container_id, pid, earlier, self._paths)
         return await asyncio.shield(await self._measures.begin(look, _MEASURE_SECONDS))
 
     async def gauge(self, containers: Mapping[str, int | None]) -> Gauged:
         """See `Node`."""
-        look = partial(gauge, dict(containers), self._state_dir)
+        look = partial(gauge, dict(containers), self._state_dir, self._paths)
         return await self._gauges.call(look, _GAUGE_SECONDS)
 
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False
     ) -> int:
         """See `Node`."""
-        kill = partial(kill_all, container_id, first, spare_first=spare_first)
+        kill = partial(kill_all, container_id, first, self._paths, spare_first=spare_first)
         return await self._kills.call(kill, _KILL_SECONDS)
 
     async def close(self) -> None:
@@ -122,7 +126,7 @@ class LocalNode:
         await self.storage.close()
 
 
-def _look(container_id: str, pid: int | None, earlier: Earlier) -> Look:
+def _look(container_id: str, pid: int | None, earlier: Earlier, host: HostPaths) -> Look:
     """Blocks. The returned time is that of its thread."""
     began = time.thread_time()
-    return Look(measure(container_id, pid, earlier), time.thread_time() - began)
+    return Look(measure(container_id, pid, earlier, host), time.thread_time() - began)

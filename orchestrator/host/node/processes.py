@@ -6,10 +6,10 @@ limited in size and treated as plain text.
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from orchestrator.host.node.control_groups import Group, Groups, HostPaths, find_groups, members
 
 # The shortest time for a percentage, because the kernel counts a process's time in ticks.
 LEAST_SECONDS = 0.1
@@ -108,19 +108,8 @@ class Earlier:
         return Earlier(times, self.last)
 
 
-@dataclass(frozen=True, slots=True)
-class HostPaths:
-    """The kernel's directories of processes and control groups; another root for tests."""
-
-    proc: Path = Path("/proc")
-    cgroup: Path = Path("/sys/fs/cgroup")
-
-
-THIS_HOST = HostPaths()
-
-
 def measure(
-    container_id: str, pid: int | None, earlier: Earlier, host: HostPaths = THIS_HOST
+    container_id: str, pid: int | None, earlier: Earlier, host: HostPaths
 ) -> tuple[Measured, Earlier] | None:
     """Measures now; also returns the data for the next call. None: not visible.
 
@@ -153,62 +142,9 @@ def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
     return replace(measured, processes=processes, usage=usage)
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """The directories of a sandbox's control group; with version 2, they are all the same."""
-
-    version: int
-    cpu: Path
-    memory: Path
-    pids: Path
-    freezer: Path
-
-
-def find_groups(container_id: str, pid: int | None, host: HostPaths) -> Groups | None:
-    """A container's control group: its first process's, or one at the engines' usual paths."""
-    version = 2 if (host.cgroup / "cgroup.controllers").exists() else 1
-    for paths in _candidates(container_id, pid, host):
-        if version == 2:
-            directory = host.cgroup / paths.get("", "").lstrip("/")
-            groups = Groups(2, directory, directory, directory, directory)
-        else:
-            groups = Groups(
-                1, *(host.cgroup / c / paths.get(c, "").lstrip("/") for c in _CONTROLLERS)
-            )
-        named = container_id in groups.pids.name
-        if named and all((d / "cgroup.procs").exists() for d in (groups.cpu, groups.pids)):
-            return groups
-    return None
-
-
-_CONTROLLERS = ("cpuacct", "memory", "pids", "freezer")
-
-
-def _candidates(container_id: str, pid: int | None, host: HostPaths) -> Iterator[dict[str, str]]:
-    if pid:
-        # It may have ended, or be in a namespace that is not visible here.
-        with suppress(OSError):
-            yield group_paths((host.proc / str(pid) / "cgroup").read_text())
-    for path in (f"/docker/{container_id}", f"/system.slice/docker-{container_id}.scope"):
-        yield dict.fromkeys(("", *_CONTROLLERS), path)
-
-
-def group_paths(text: str) -> dict[str, str]:
-    """A process's control groups by controller, from its `cgroup` file; version 2's key is ''.
-
-    Paths outside this process's own view are left out.
-    """
-    paths = {}
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if ".." not in path.split("/"):
-            paths.update(dict.fromkeys(controllers.split(","), path))
-    return paths
-
-
 def _look(groups: Groups, host: HostPaths) -> tuple[Measured, Times]:
     # The kernel may list one twice.
-    pids = {int(line) for line in (groups.pids / "cgroup.procs").read_text().split()}
+    pids = set(members(groups.pids.directory))
     looks = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
     found = sorted((look for look in looks if look is not None), key=lambda look: look[0].pid)
     usage = read_usage(groups, len(pids))
@@ -218,30 +154,37 @@ def _look(groups: Groups, host: HostPaths) -> tuple[Measured, Times]:
 
 
 def _frozen(groups: Groups) -> bool | None:
+    version, directory = groups.freezer
     try:
-        if groups.version == 2:
-            return _keyed(groups.freezer / "cgroup.events")["frozen"] == 1
-        return (groups.freezer / "freezer.state").read_text().strip() != "THAWED"
+        if version == 2:
+            return _keyed(directory / "cgroup.events")["frozen"] == 1
+        return (directory / "freezer.state").read_text().strip() != "THAWED"
     except (OSError, KeyError):
         return None
 
 
 def read_usage(groups: Groups, processes: int) -> Usage:
     """The usage without a percentage; `processes` if they are not counted. Raises: OSError."""
-    if groups.version == 2:
-        used = _keyed(groups.cpu / "cpu.stat")["usage_usec"] / 1e6
-        memory, cache, pids = "memory.current", "inactive_file", "pids.current"
+    version, directory = groups.cpu
+    if version == 2:
+        used = _keyed(directory / "cpu.stat")["usage_usec"] / 1e6
     else:
-        used = int((groups.cpu / "cpuacct.usage").read_text()) / 1e9
-        memory, cache, pids = "memory.usage_in_bytes", "total_inactive_file", "pids.current"
-    # Pages that the kernel can drop on demand do not count as use.
-    held = int((groups.memory / memory).read_text())
-    held -= _keyed(groups.memory / "memory.stat").get(cache, 0)
+        used = int((directory / "cpuacct.usage").read_text()) / 1e9
     try:
-        count = int((groups.pids / pids).read_text())
+        count = int((groups.pids.directory / "pids.current").read_text())
     except FileNotFoundError:
         count = processes
-    return Usage(round(used, 6), 0.0, max(0, held), count)
+    return Usage(round(used, 6), 0.0, _memory(groups.memory), count)
+
+
+def _memory(group: Group) -> int:
+    if group.version == 2:
+        total, cache = "memory.current", "inactive_file"
+    else:
+        total, cache = "memory.usage_in_bytes", "total_inactive_file"
+    held = int((group.directory / total).read_text())
+    # Pages that the kernel can drop on demand do not count as use.
+    return max(0, held - _keyed(group.directory / "memory.stat").get(cache, 0))
 
 
 def _keyed(path: Path) -> dict[str, int]:

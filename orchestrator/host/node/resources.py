@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 
 from orchestrator.host.node.base import Gauged, Load, Resources
-from orchestrator.host.node.processes import THIS_HOST, HostPaths, Usage, find_groups, read_usage
+from orchestrator.host.node.control_groups import HostPaths, find_groups
+from orchestrator.host.node.processes import Usage, read_usage
 
 _CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -38,9 +39,7 @@ def free_bytes(directory: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def gauge(
-    containers: Mapping[str, int | None], state_dir: Path, host: HostPaths = THIS_HOST
-) -> Gauged:
+def gauge(containers: Mapping[str, int | None], state_dir: Path, host: HostPaths) -> Gauged:
     """Reads the control groups of containers, given with their first pid where it is known.
 
     Blocks, so call it in a thread. Raises: OSError if the host can't be read.

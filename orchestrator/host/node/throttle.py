@@ -12,26 +12,43 @@ covers all use of a device only if its users are in the root group, too.
 import os
 from pathlib import Path
 
-_CGROUPS = Path("/sys/fs/cgroup")
+from orchestrator.host.node.control_groups import UNIFIED, Mounts, root_of, this_host
+
 _READ, _WRITE = "blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"
 _DEVICES = Path("/sys/dev/block")
 
 
-def can_throttle(cgroups: Path = _CGROUPS) -> bool:
-    """Whether such rates exist: for a device, in the root group or in the groups below it."""
-    if root_group(cgroups) is not None:
+def can_throttle(mounts: Mounts | None = None) -> bool:
+    """Whether such rates exist: for a device, in the root group or in the groups below it.
+
+    `mounts` are those of control groups, None for this host's.
+    """
+    known = _known(mounts)
+    if root_group(known) is not None:
         return True
+    unified = known.get(UNIFIED)
+    if unified is None:
+        return False
     try:
-        controllers = (cgroups / "cgroup.controllers").read_text().split()
+        controllers = (unified.point / "cgroup.controllers").read_text().split()
+        enabled = (unified.point / "cgroup.subtree_control").read_text().split()
     except OSError:
         return False
-    return "io" in controllers and any(cgroups.glob("*/io.max"))
+    if "io" not in controllers:
+        return False
+    # Some kernels count only. Until the controller is enabled for a group, nothing shows whether
+    # this one does; an engine that then finds no `io.max` starts no container with a rate.
+    return "io" not in enabled or any(unified.point.glob("*/io.max"))
 
 
-def root_group(cgroups: Path = _CGROUPS) -> Path | None:
+def root_group(mounts: Mounts | None = None) -> Path | None:
     """The root group of block devices in version 1, if it is in use."""
-    group = cgroups / "blkio"
-    return group if (group / _WRITE).exists() else None
+    group = root_of(_known(mounts), "blkio")
+    return group if group is not None and (group / _WRITE).exists() else None
+
+
+def _known(mounts: Mounts | None) -> Mounts:
+    return this_host().mounts if mounts is None else mounts
 
 
 def device_of(path: Path) -> str:
@@ -48,9 +65,9 @@ def node_of(device: str, devices: Path = _DEVICES) -> str:
     return f"/dev/{os.path.basename(os.readlink(devices / device))}"
 
 
-def held(device: str, cgroups: Path = _CGROUPS) -> bool:
+def held(device: str, mounts: Mounts | None = None) -> bool:
     """Whether the root group has a rate for it, even one of a sandbox that is gone."""
-    group = root_group(cgroups)
+    group = root_group(mounts)
     if group is None:
         return False
     lines = [line for name in (_READ, _WRITE) for line in (group / name).read_text().splitlines()]

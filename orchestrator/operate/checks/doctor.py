@@ -51,6 +51,7 @@ from orchestrator.operate.checks.host import (
 )
 from orchestrator.operate.checks.levels import level_checks
 from orchestrator.operate.checks.loop import LOOP, check_loop
+from orchestrator.operate.checks.network import UNTRIED, NetworkFacts, network_check, network_facts
 from orchestrator.operate.checks.operator_mounts import MOUNT_LIST, check_mount_list
 from orchestrator.operate.checks.quota import QUOTA, check_quota
 from orchestrator.operate.checks.staging import STAGING, check_staging
@@ -74,8 +75,10 @@ T = TypeVar("T")
 
 # Per check, even on a busy machine. A hung file system or engine must not hang the doctor.
 _SECONDS = 20.0
-# Its helper container takes a second or two.
-_NETWORK_SECONDS = 60.0
+# Of one call to the engine.
+_ENGINE_SECONDS = 60.0
+# Its seven helper containers take a second or two each, but ten and more on a slow machine.
+_NETWORK_SECONDS = 240.0
 _SLOW = "it does not answer in time: check the kernel's log for a hung disk or engine"
 
 
@@ -94,7 +97,7 @@ async def run_checks(
         # A separate instance, so the tests do not touch what the control plane uses.
         secrets.token_hex(4),
         host=settings.docker_host,
-        timeout=min(settings.engine_timeout, _NETWORK_SECONDS),
+        timeout=min(settings.engine_timeout, _ENGINE_SECONDS),
         threads=2,
         resolvers=settings.resolvers,
     )
@@ -109,7 +112,7 @@ async def _examine(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
 ) -> list[Check]:
     state_dir = settings.state_dir
-    facts, stored, first, (image, network, inside) = await asyncio.gather(
+    facts, stored, first, (image, refused, inside) = await asyncio.gather(
         _thread(kernel_facts, KernelFacts("unknown", UNKNOWN_KERNEL, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2),
@@ -137,9 +140,11 @@ async def _examine(
     state, policy, mount_list, port, uids, prompts, loop = others
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
+    network = network_check(refused, await _network_facts(engine))
     checks = [
         engine_found,
         image,
+        network,
         landlock_check(facts),
         seccomp_check(facts),
         facilities_check(facts.kernel if inside is None else facts.kernel.within(inside)),
@@ -167,7 +172,8 @@ async def _examine(
     )
     if inside is not None:
         found = found.within(inside)
-    levels = level_checks(_known(settings), checks, found, network, os.cpu_count() or 1)
+    unkept = network if refused is not None else None
+    levels = level_checks(_known(settings), checks, found, unkept, os.cpu_count() or 1)
     return [*checks, *levels]
 
 
@@ -178,18 +184,26 @@ async def _examine_image(
     inputs = await _thread(image_inputs, None) if image_inputs is not None else None
     image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
     if not image.ok:
-        return image, "without the image it can't be tried", None
+        return image, UNTRIED, None
     rates = any(level.rates.network for level in _known(settings).values())
     tried = check_open_network(engine, settings.image, rates=rates)
     network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
     return image, network, await _inside(settings, engine)
 
 
+async def _network_facts(engine: Engine) -> NetworkFacts:
+    try:
+        info = await within(engine.info(), _ENGINE_SECONDS, None)
+    except PaddockError:
+        info = None  # the engine's check gives the reason
+    return network_facts(None if info is None else info.firewall)
+
+
 async def _inside(settings: Settings, engine: Engine) -> Kernel | None:
     """None if it can't be examined: the engine's check gives the reason, and so do sessions."""
     try:
         looking = engine.kernel(settings.image, settings.runtime)
-        return await within(looking, _NETWORK_SECONDS, None)
+        return await within(looking, _ENGINE_SECONDS, None)
     except PaddockError:
         return None
 

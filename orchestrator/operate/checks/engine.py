@@ -58,6 +58,8 @@ def engine_check(info: EngineInfo, runtime: str | None = None, *, parser: bool =
     start a container.
     """
     detail = f"version {info.version}, cgroup {info.cgroup_version}"
+    if info.containerd_images:
+        detail += ", containerd image store"
     refused = unfit(info)
     if refused is not None:
         return failure(ENGINE, f"{detail}: {refused.reason}", refused.remedy)

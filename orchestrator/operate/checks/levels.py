@@ -34,12 +34,12 @@ def level_checks(
     levels: Mapping[str, Level],
     checks: Iterable[Check],
     facts: Facts,
-    network: str | None,
+    network: Check | None,
     cores: int,
 ) -> list[Check]:
     """One check per level, based on the other checks.
 
-    `network` is why sandboxes with a network can't be kept from the host; None if they can.
+    `network` says why sandboxes with a network can't be kept from the host; None if they can.
     """
     failed = [check for check in checks if check.name in _NEEDED and not check.ok]
     return [_level_check(level, failed, facts, network, cores) for level in levels.values()]
@@ -54,7 +54,7 @@ def _cannot(reasons: Iterable[str]) -> str:
 
 
 def _level_check(
-    level: Level, failed: list[Check], facts: Facts, network: str | None, cores: int
+    level: Level, failed: list[Check], facts: Facts, network: Check | None, cores: int
 ) -> Check:
     name = _name(level.name)
     if failed:
@@ -66,8 +66,8 @@ def _level_check(
     if level.network == "open" and network is not None:
         return failure(
             name,
-            f"can't be enforced: the open network can't be kept from the host: {network}",
-            "the engine's host needs iptables (legacy or nft) for its bridges",
+            f"can't be enforced: the open network can't be kept from the host: {network.detail}",
+            network.remedy or f"fix {network.name}",
         )
     if level.limits.cpus > cores:
         detail = f"can be enforced; it gives {level.limits.cpus:g} cores and this host has {cores}"

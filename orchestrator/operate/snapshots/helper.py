@@ -49,7 +49,8 @@ def _pack(request: dict[str, Any]) -> dict[str, Any]:
         marks = _marks(request, skipped)
         _write(request["marks"], json.dumps(marks, separators=(",", ":")).encode())
     place = Place(request["tree"], links=False)
-    scan = Scan(place, ".", Tally(str))
+    # Names that are not UTF-8 can't be staged; `_marks` has named them.
+    scan = Scan(place, ".", Tally(str), texts="marks" in request)
     packing = Packing(scan, "tar")
     while data := packing.pull(_CHUNK):
         _write(request["archive"], data)

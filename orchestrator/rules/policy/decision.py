@@ -3,14 +3,8 @@
 from collections.abc import Sequence
 
 from orchestrator.rules.policy.levels import Level
-from sandbox_agent.decide.commands import (
-    CommandError,
-    DeniedError,
-    decide,
-    normalize_cwd,
-    parse_command,
-    shell_argv,
-)
+from sandbox_agent.decide.command_words import CommandError, DeniedError, parse_command, shell_argv
+from sandbox_agent.decide.commands import decide, normalize_cwd
 
 # Deciding about a word costs as much as so many characters.
 _WORD_COST = 16

@@ -13,7 +13,7 @@ from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.policy.policy_remedies import remedy_of
 from orchestrator.rules.policy.session_policy import PolicyRefusalError, SessionPolicy
 from paddock.contract.remedies import COMMANDS, shell_remedy
-from sandbox_agent.decide.commands import DeniedError
+from sandbox_agent.decide.command_words import DeniedError
 
 ALLOWED = "allowed"
 

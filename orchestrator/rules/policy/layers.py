@@ -15,7 +15,8 @@ from orchestrator.rules.policy import known_commands
 from orchestrator.rules.policy.levels import Level
 from orchestrator.settings.hosts import Host, HostError, parse_host
 from sandbox_agent.decide.baseline import BASELINE, DEVICES
-from sandbox_agent.decide.commands import WORKSPACE, CommandError, path_intents, resolve
+from sandbox_agent.decide.command_words import CommandError
+from sandbox_agent.decide.commands import WORKSPACE, path_intents, resolve
 
 # Whether a host may be reached at some port.
 Reaches = Callable[[Host], Decision]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from orchestrator.state.pack import Pack, PackFile
 from paddock.contract.pack_form import WORKSPACE, ToolClass
-from sandbox_agent.decide.commands import DeniedError
+from sandbox_agent.decide.command_words import DeniedError
 
 ALLOWLIST = "CTX-ALLOWLIST-001"
 HASH_MISMATCH = "CTX-HASH-MISMATCH-001"

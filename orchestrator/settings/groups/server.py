@@ -14,6 +14,7 @@ from orchestrator.settings.value_types import (
     Domain,
     HostName,
     Origin,
+    PageOrigin,
 )
 from orchestrator.settings.values import NOWHERE, split_address
 
@@ -35,6 +36,12 @@ class ServerSettings(BaseModel):
         default=(),
         description="Additional host names that requests may use, comma-separated, such as "
         "the name of a reverse proxy. The address of `PADDOCK_LISTEN` is always allowed.",
+    )
+    cors_origins: Annotated[tuple[PageOrigin, ...], NoDecode, CommaSeparated] = Field(
+        default=(),
+        max_length=64,
+        description="Origins of other servers whose pages may call the API with a key or handle, "
+        "comma-separated, such as `https://app.example.org`. There is no wildcard.",
     )
     preview_listen: str | None = Field(
         default=None,

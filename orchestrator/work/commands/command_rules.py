@@ -21,7 +21,7 @@ from orchestrator.state.requests import ExecRequest
 from orchestrator.state.session import Session
 from paddock.contract.remedies import shell_remedy
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
-from sandbox_agent.decide.commands import CommandError, DeniedError
+from sandbox_agent.decide.command_words import CommandError, DeniedError
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import allowed_variable, refused_variable
 

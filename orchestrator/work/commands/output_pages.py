@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Iterable
 
-from orchestrator.host.link.messages import Chunk
+from orchestrator.host.link.chunks import Chunk
 
 # Bytes of one page.
 MOST_PAGE = 32 * 1024

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from orchestrator.ground.errors import NotFoundError, PaddockError
-from orchestrator.host.link.messages import Chunk, malformed, parse_page
+from orchestrator.host.link.chunks import Chunk, parse_page
+from orchestrator.host.link.messages import malformed
 from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from sandbox_agent.decide.protocol import CHUNK_BYTES

@@ -18,9 +18,9 @@ from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_stream import FileStream
+from sandbox_agent.decide.files import names
 from sandbox_agent.decide.protocol import Message
 
-_MOST_PATH_BYTES = 4096
 # Those that change nothing.
 _READING = frozenset(
     {"file.read", "file.list", "file.stat", "file.search", "file.pack", "file.watch"}
@@ -72,6 +72,9 @@ class FileRequests:
         sandbox = session.check_open()
         self._recorder.check_room(session)
         check_path(path, name)
+        if session.pack is not None and names.has_escape(path):
+            text = f"{name} is not UTF-8: such names are in no context pack"
+            raise ValidationError(text, field=name)
         await self.firewall.check(principal, session, operation, path, tree=tree)
         relative = inside_path(path)
         if relative is None and session.level.commands is None and session.pack is None:
@@ -124,14 +127,16 @@ def stream_of(link: AgentLink, opened: Message) -> FileStream:
 
 
 def check_path(path: str, name: str = "path") -> None:
-    """Raises ValidationError for a path that is empty, too long or not text."""
+    """Raises ValidationError for a path that is empty, too long or not as lists have it."""
     if not path:
         raise ValidationError(f"{name} must not be empty", field=name)
     if "\0" in path:
         raise ValidationError(f"{name} has a NUL character", field=name)
     try:
-        raw = path.encode()
+        path.encode()
     except UnicodeEncodeError:
         raise ValidationError(f"{name} is not valid Unicode", field=name) from None
-    if len(raw) > _MOST_PATH_BYTES:
-        raise ValidationError(f"{name} is longer than {_MOST_PATH_BYTES} bytes", field=name)
+    if not names.is_shown(path):
+        raise ValidationError(f"{name} {names.NOT_SHOWN}", field=name)
+    if len(names.real(path).encode("utf-8", "surrogateescape")) > names.MOST_BYTES:
+        raise ValidationError(f"{name} is longer than {names.MOST_BYTES} bytes", field=name)

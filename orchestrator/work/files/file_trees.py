@@ -12,12 +12,14 @@ from orchestrator.state.session import Session
 from orchestrator.work.files.file_entries import whole_number
 from orchestrator.work.files.file_requests import FileRequests, stream_of
 from orchestrator.work.files.file_stream import FileStream
-from sandbox_agent.decide import patches, patterns
+from sandbox_agent.decide.files import patches
+from sandbox_agent.decide.files.names import MOST_TEXT
+from sandbox_agent.decide.files.pattern_parser import PatternError
+from sandbox_agent.decide.files.patterns import Pattern
 from sandbox_agent.decide.globs import GlobError, Globs
 from sandbox_agent.decide.protocol import Message
 
 _MOST_CHANGES = 500
-_LONGEST_TEXT = 4096
 _KINDS = frozenset({"create", "write", "delete", "move", "attributes", "overflow"})
 _ACTIONS = frozenset({"create", "write", "delete", "rename", "copy"})
 
@@ -198,8 +200,8 @@ def check_search(text: str, regex: bool, globs: tuple[str, ...]) -> None:
         raise ValidationError("text must not be empty", field="text")
     try:
         if regex:
-            patterns.Pattern(text)
-    except patterns.PatternError as error:
+            Pattern(text)
+    except PatternError as error:
         raise ValidationError(f"text {error}", field="text") from None
     check_globs(globs)
 
@@ -239,7 +241,7 @@ def _items(answer: Message, name: str, most: int) -> list[Any]:
 def _text(value: Any, *, optional: bool = False) -> Any:
     if optional and value is None:
         return None
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+    if not isinstance(value, str) or len(value) > MOST_TEXT:
         raise malformed()
     return value
 

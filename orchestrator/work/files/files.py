@@ -1,16 +1,17 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from orchestrator.ground.errors import ConflictError, RangeNotSatisfiableError, TooLargeError
+from orchestrator.ground.errors import ConflictError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.link.messages import malformed
 from orchestrator.host.workspace.paths import leads_inside
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs.decisions import visible
 from orchestrator.state.session import Session
+from orchestrator.work.files.downloads import FileDownload, MemoryStream, Range, part_of, whole
 from orchestrator.work.files.file_entries import (
     FileEntry,
     Listing,
@@ -25,18 +26,10 @@ from orchestrator.work.files.file_requests import (
     check_path,
     stream_of,
 )
-from orchestrator.work.files.file_stream import FileStream
 from paddock.contract.pack_form import absolute
-from sandbox_agent.decide import ranges
-from sandbox_agent.decide.protocol import CHUNK_BYTES, Message
+from sandbox_agent.decide.protocol import Message
 
 _MOST_ENTRIES = 10_000
-# Bytes of a file that is compared with its hash before it is returned.
-_MOST_HELD_BYTES = 16 * 1024 * 1024
-
-
-# The first and the last byte; without the first one, the number of last bytes.
-Range = tuple[int | None, int | None]
 
 
 class Written(NamedTuple):
@@ -44,59 +37,6 @@ class Written(NamedTuple):
 
     bytes: int
     version: str | None
-
-
-class MemoryStream:
-    """Bytes in memory, in the form of a stream."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The bytes, in chunks."""
-        for start in range(0, len(self._data), CHUNK_BYTES):
-            yield self._data[start : start + CHUNK_BYTES]
-
-    async def close(self) -> None:
-        """Frees the bytes."""
-        self._data = b""
-
-
-class FileDownload:
-    """A file being read: its `size` in bytes when it was opened, and its bytes by iteration.
-
-    `permissions` are its nine bits, or 0o644 if its agent does not report them; `modified` is the
-    time of its last change in seconds, None if that is not reported. `version` is its entity tag.
-    `part`: where the requested range begins, and its length; None: the bytes are all. The caller
-    must close it.
-    """
-
-    def __init__(
-        self,
-        stream: FileStream | MemoryStream,
-        size: int,
-        permissions: int,
-        content_hash: str | None = None,
-        modified: int | None = None,
-        version: str | None = None,
-        part: tuple[int, int] | None = None,
-    ) -> None:
-        self._stream = stream
-        self.version = version
-        self.part = part
-        self.modified = modified
-        self.size = size
-        self.permissions = permissions
-        # Of a file of a context pack.
-        self.content_hash = content_hash
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The file's bytes, in chunks of at most 256 KiB. Raises: SandboxUnavailableError."""
-        return self._stream.chunks()
-
-    async def close(self) -> None:
-        """Releases the stream."""
-        await self._stream.close()
 
 
 class Files:
@@ -154,12 +94,12 @@ class Files:
         file = await firewall.file(principal, session, pack, path, stated)
         opened = await self._open(principal, session, file.path, links=False)
         try:
-            data = await _whole(opened)
+            data = await whole(opened)
         finally:
             await opened.close()
         found = f"sha256:{hashlib.sha256(data).hexdigest()}"
         await firewall.verify(principal, session, pack, file, found)
-        part = None if wanted is None else _part(len(data), wanted)
+        part = None if wanted is None else part_of(len(data), wanted)
         kept = data if part is None else data[part[0] : sum(part)]
         return FileDownload(
             *(MemoryStream(kept), len(data), opened.permissions, found, opened.modified),
@@ -331,21 +271,3 @@ class Files:
         if not leads_inside(path, target):
             raise await self._requests.escape(principal, session, "file.symlink", "target", target)
         await self._requests.ask(link, "file.symlink", {"path": path, "target": target})
-
-
-def _part(size: int, wanted: Range) -> tuple[int, int]:
-    """Raises: RangeNotSatisfiableError."""
-    found = ranges.part(size, *wanted)
-    if found is None:
-        raise RangeNotSatisfiableError(f"the file has {size} bytes")
-    return found
-
-
-async def _whole(opened: FileDownload) -> bytes:
-    """All bytes of the file. Raises: TooLargeError."""
-    data = bytearray()
-    async for chunk in opened.chunks():
-        data += chunk
-        if len(data) > _MOST_HELD_BYTES:
-            raise TooLargeError(f"a file of a context pack is read up to {_MOST_HELD_BYTES} bytes")
-    return bytes(data)

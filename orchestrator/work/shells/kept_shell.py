@@ -26,6 +26,8 @@ _ARGV = (
     *("/bin/sh", "-c"),
     f"command -v bash >/dev/null || exit {NO_BASH}; exec bash --noprofile --norc --noediting -i",
 )
+# The agent gives it an output once it has started, because some print a greeting.
+_SH_ARGV = ("/bin/sh", "-c", "exec /bin/sh -i >/dev/null")
 # How often the agent looks whether a program of the foreground waits for input: soon, then rarely.
 _FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 1000
 
@@ -43,14 +45,17 @@ def record_name(name: str) -> str:
     return _PREFIX + name
 
 
-def kept_spec(settings: ShellSettings, env: Mapping[str, str], limits: ShellLimits) -> TerminalSpec:
+def kept_spec(
+    settings: ShellSettings, env: Mapping[str, str], limits: ShellLimits, *, bash: bool = True
+) -> TerminalSpec:
     """The terminal of a kept shell; `env` are the session's own variables."""
     return shell_spec(_SIZE, {**env, **settings.env}, limits)._replace(
         tool=record_name(settings.name),
-        startup_command="bash --noprofile --norc --noediting -i",
-        argv=_ARGV,
+        startup_command="bash --noprofile --norc --noediting -i" if bash else "sh -i",
+        argv=_ARGV if bash else _SH_ARGV,
         env={**env, "TERM": "dumb", **settings.env},
         kept_cwd=settings.cwd,
+        kept_bash=bash,
     )
 
 

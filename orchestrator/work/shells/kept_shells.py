@@ -92,19 +92,34 @@ class KeptShells:
     async def _open(
         self, principal: Principal, session: Session, settings: ShellSettings
     ) -> OpenTerminal:
-        spec = kept_spec(settings, session.terms.env, self._limits)
+        """A shell with bash, or else with the image's `sh`."""
+        live = await self._opened(principal, session, settings, bash=True)
+        if await self._has_started(live):
+            return live
+        said = _said(live)
+        if live.record.exit_code == NO_BASH and not said:
+            live = await self._opened(principal, session, settings, bash=False)
+            if await self._has_started(live):
+                return live
+            said = _said(live)
+        raise ConflictError(f"the shell does not start: {said}", pty=live.id)
+
+    async def _opened(
+        self, principal: Principal, session: Session, settings: ShellSettings, *, bash: bool
+    ) -> OpenTerminal:
+        spec = kept_spec(settings, session.terms.env, self._limits, bash=bash)
         lifetime = float(self._limits.lifetime_seconds)
         live = await self._terminals.open_shell(principal, session, spec, lifetime)
-        shell = _shell(live)
-        shell.settings = settings
-        if await self._runs.started(live, shell, _START_SECONDS):
-            return live
+        _shell(live).settings = settings
+        return live
+
+    async def _has_started(self, live: OpenTerminal) -> bool:
+        """Whether it runs commands; otherwise it has been ended."""
+        if await self._runs.started(live, _shell(live), _START_SECONDS):
+            return True
         self._terminals.end(live, "failed")
         await live.closed.wait()
-        said = shell.printed.take().text.strip()[-500:]
-        missing = live.record.exit_code == NO_BASH and not said
-        why = "the image has no bash" if missing else f"the shell does not start: {said}"
-        raise ConflictError(why, pty=live.id)
+        return False
 
     async def _check(self, principal: Principal, session: Session, settings: ShellSettings) -> None:
         refused = refused_shell(session)
@@ -197,6 +212,11 @@ class KeptShells:
             for live in self._terminals.live(session)
             if isinstance(live.terminal, KeptShell) and live.reason is None and live.ending is None
         }
+
+
+def _said(live: OpenTerminal) -> str:
+    """The end of what a shell that does not start has printed."""
+    return _shell(live).printed.take().text.strip()[-500:]
 
 
 def _shell(live: OpenTerminal) -> KeptShell:

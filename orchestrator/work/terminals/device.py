@@ -85,7 +85,7 @@ class Device:
             "max_line_bytes": MAX_LINE_BYTES,
             "lifetime_ms": spec.session_timeout_seconds * 1000,
             "idle_ms": spec.idle_timeout_seconds * 1000,
-            "kept": spec.kept_cwd is not None,
+            "kept": spec.kept_cwd is not None and (spec.kept_bash or "sh"),
             "cwd": spec.kept_cwd or "",
         }
         await self._agent.request("pty.open", params)

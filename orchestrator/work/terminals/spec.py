@@ -71,6 +71,8 @@ class TerminalSpec(NamedTuple):
     evidence_name: str | None = None
     # The directory where a shell begins that runs commands one by one; None for all others.
     kept_cwd: str | None = None
+    # Whether such a shell is bash; otherwise it may be any POSIX shell.
+    kept_bash: bool = True
 
     @property
     def is_shell(self) -> bool:

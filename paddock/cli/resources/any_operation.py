@@ -41,7 +41,7 @@ async def api(
 ) -> None:
     """Call an operation of the HTTP API that answers with JSON, and print its answer.
 
-    It reaches what no other command does: docs/openapi.json has all operations.
+    docs/openapi.json has all operations.
     """
     method = method.upper()
     if method not in _METHODS:

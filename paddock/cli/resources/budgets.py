@@ -1,11 +1,11 @@
-"""Session budgets: set at creation, shown at any time, charged by hosts that call models."""
+"""Session budgets: set at creation, and shown at any time."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paddock.cli.connection import remote
-from paddock.cli.options import AsJson, SessionId, example, finite, pairs
+from paddock.cli.options import AsJson, SessionId, example, pairs
 from paddock.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -24,35 +24,16 @@ Amounts = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
     app.command(epilog=example("paddock budget web-1"))(budget)
-    app.command(epilog=example("paddock usage web-1 --tokens 1500 --cost 0.002"))(usage)
 
 
 @remote
 async def budget(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
     """Show a session's budget: limits, what is used, what is left."""
-    _show(await (await paddock.sessions.get(session)).budget(), as_json)
+    show_budget(await (await paddock.sessions.get(session)).budget(), as_json)
 
 
-@remote
-async def usage(
-    paddock: "Paddock",
-    session: SessionId,
-    tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Tokens that were used.")] = 0,
-    cost: Annotated[
-        float,
-        typer.Option(min=0, callback=finite, metavar="DOLLARS", help="What they cost."),
-    ] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Report what your own calls of models used for a session, and show its budget.
-
-    The session ends if its budget is used up.
-    """
-    found = await (await paddock.sessions.get(session)).report_usage(tokens=tokens, cost=cost)
-    _show(found, as_json)
-
-
-def _show(found: "Budget", as_json: bool) -> None:
+def show_budget(found: "Budget", as_json: bool) -> None:
+    """Prints a budget as a table, or as JSON."""
     if as_json:
         print_json(found.raw)
         return

@@ -76,6 +76,25 @@ async def run(
             help="Limit it to this context pack, whose files are uploaded from DIR, or from here.",
         ),
     ] = None,
+    git: Annotated[
+        str | None,
+        typer.Option(
+            "--git",
+            metavar="URL",
+            help="Clone this repository's last commit first; the command begins in it.",
+        ),
+    ] = None,
+    git_branch: Annotated[
+        str | None, typer.Option("--git-branch", metavar="NAME", help="With --git: its branch.")
+    ] = None,
+    git_secret: Annotated[
+        str | None,
+        typer.Option(
+            "--git-secret",
+            metavar="NAME",
+            help="With --git: the secret that is the password, of `paddock secrets set`.",
+        ),
+    ] = None,
     keep: Keep = False,
     session_id: NewId = None,
     label: LabelPairs = None,
@@ -105,6 +124,7 @@ async def run(
     """
     if pack is not None and session_id is not None:
         raise Failure("give one of --pack and --id", status=Status.USAGE)
+    repository = _repository(git, git_branch, git_secret, pack)
     labels, lower = pairs(label, "--label"), limit_amounts(limits)
     request = _request(_line(words, shell), cwd, env, secret, timeout)
     request |= {"merge": merge, "output_file": output_file}
@@ -132,6 +152,9 @@ async def run(
             if upload is not None and limited is None:
                 with working(f"uploading {upload}"):
                     await own_session.upload(session, upload)
+            if repository is not None:
+                place = await own_session.clone(session, repository)
+                request["cwd"] = cwd or place
             return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
         finally:
             if limited is not None and await note_misses(paddock, session.id):
@@ -188,6 +211,19 @@ async def execute(
     stdin = None if no_stdin else piped_input()
     found = await paddock.sessions.get(session)
     return await _attend(found, request, _shown(as_json, raw), stdin, stays=True)
+
+
+def _repository(
+    url: str | None, branch: str | None, secret: str | None, pack: Path | None
+) -> own_session.Repository | None:
+    """What is cloned first. Raises: Failure."""
+    if url is None:
+        if branch is not None or secret is not None:
+            raise Failure("--git-branch and --git-secret go with --git", status=Status.USAGE)
+        return None
+    if pack is not None:
+        raise Failure("give one of --pack and --git", status=Status.USAGE)
+    return own_session.Repository(url, branch, secret)
 
 
 def _input(opened: ExitStack, file: Path | None, no_stdin: bool) -> int | None:

@@ -7,8 +7,9 @@ import typer
 from paddock.cli.connection import remote
 from paddock.cli.egress_rules import rule_of, rule_text, rules_text
 from paddock.cli.exits import Failure, Status
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, SessionId, example, group
-from paddock.cli.output import age, note, print_fields, print_json, print_table, size
+from paddock.cli.output import age, note, print_fields, print_json, size
 
 if TYPE_CHECKING:
     from paddock.client import Paddock, SessionEgress
@@ -39,25 +40,13 @@ async def show(paddock: "Paddock", session: SessionId, as_json: AsJson = False) 
 
 @app.command(epilog=example("paddock egress drafts web-1"))
 @remote
-async def drafts(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+@lists
+async def drafts(paddock: "Paddock", session: SessionId, listing: Listing = TABLE) -> None:
     """List what a session was denied, with the rules that would allow it."""
     found = await (await paddock.sessions.get(session)).egress.drafts()
-    if as_json:
+    if listing.json:
         print_json(found.raw)
         return
-    rows = [
-        (
-            draft.number,
-            f"{draft.host}:{draft.port}",
-            f"{draft.method} {draft.path or ''}",
-            draft.program,
-            draft.count,
-            age(draft.last_seen),
-            draft.rule,
-            draft.reason if draft.proposal is None else rule_text(draft.proposal),
-        )
-        for draft in found.items
-    ]
     columns = (
         ">draft",
         "host",
@@ -68,7 +57,22 @@ async def drafts(paddock: "Paddock", session: SessionId, as_json: AsJson = False
         "denied by",
         "would be allowed by",
     )
-    print_table(columns, rows, nothing="nothing was denied")
+    print_items(
+        found.items,
+        listing,
+        columns,
+        lambda draft: (
+            draft.number,
+            f"{draft.host}:{draft.port}",
+            f"{draft.method} {draft.path or ''}",
+            draft.program,
+            draft.count,
+            age(draft.last_seen),
+            draft.rule,
+            draft.reason if draft.proposal is None else rule_text(draft.proposal),
+        ),
+        nothing="nothing was denied",
+    )
     if found.others:
         note(f"{found.others} more denied requests are not listed")
 

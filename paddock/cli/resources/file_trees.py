@@ -136,6 +136,34 @@ async def cp(
 
 
 @remote
+async def mkdir(paddock: "Paddock", session: SessionId, path: _Directory) -> None:
+    """Make a directory and its missing parents."""
+    await (await paddock.sessions.get(session)).files.mkdir(path)
+
+
+@remote
+async def mv(
+    paddock: "Paddock",
+    session: SessionId,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A path in the workspace.")],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="Its new path.")],
+) -> None:
+    """Move or rename a file, a link or a directory within the workspace."""
+    await (await paddock.sessions.get(session)).files.move(source, destination)
+
+
+@remote
+async def ln(
+    paddock: "Paddock",
+    session: SessionId,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="What the link contains.")],
+    path: _Path,
+) -> None:
+    """Make a symbolic link in the workspace."""
+    await (await paddock.sessions.get(session)).files.symlink(path, target)
+
+
+@remote
 async def chmod(
     paddock: "Paddock",
     session: SessionId,
@@ -193,6 +221,9 @@ def add_to(app: typer.Typer) -> None:
         (search, "paddock files search web-1 TODO src --glob '*.py'"),
         (patch, "paddock files patch web-1 fix.diff --dry-run"),
         (cp, "paddock files cp web-1 src backup/src"),
+        (mkdir, "paddock files mkdir web-1 build/logs"),
+        (mv, "paddock files mv web-1 draft.txt report.txt"),
+        (ln, "paddock files ln web-1 report.txt latest"),
         (chmod, "paddock files chmod web-1 640 report.txt"),
         (watch, "paddock files watch web-1 src"),
     ):

@@ -13,8 +13,9 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, Raw, SessionId, example, group
-from paddock.cli.output import note, print_foreign, print_json, print_table, size, working
+from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.options import Raw, SessionId, example, group
+from paddock.cli.output import note, print_foreign, print_json, size, working
 
 if TYPE_CHECKING:
     from paddock.client import Async, Paddock, Transfer
@@ -33,6 +34,7 @@ _Path = Annotated[str, typer.Argument(metavar="PATH", help="A path in the worksp
 
 @app.command(epilog=example("paddock files ls web-1 src --depth 3"))
 @remote
+@lists
 async def ls(
     paddock: "Paddock",
     session: SessionId,
@@ -42,25 +44,28 @@ async def ls(
         typer.Option(min=1, max=64, help="Number of levels to list; 1, or 64 with --glob."),
     ] = None,
     glob: Glob = None,
-    as_json: AsJson = False,
+    listing: Listing = TABLE,
 ) -> None:
-    """List a directory of the workspace."""
-    listing = await (await paddock.sessions.get(session)).files.list(path, depth=depth, glob=glob)
-    if as_json:
-        print_json(listing.raw)
+    """List a directory of the workspace; with -q only paths."""
+    found = await (await paddock.sessions.get(session)).files.list(path, depth=depth, glob=glob)
+    if listing.json:
+        print_json(found.raw)
         return
-    rows = [
-        (
+    print_items(
+        found.items,
+        listing,
+        ("mode", ">size", "modified", "path"),
+        lambda entry: (
             entry.mode,
             size(entry.size) if entry.type == "file" else None,
             datetime.fromtimestamp(entry.modified, UTC).astimezone().strftime("%Y-%m-%d %H:%M"),
             entry.path + _SUFFIXES.get(entry.type, ""),
-        )
-        for entry in listing.items
-    ]
-    print_table(("mode", ">size", "modified", "path"), rows, nothing=f"{path} is empty")
-    if listing.truncated:
-        note(f"only the first {len(listing.items)} entries")
+        ),
+        nothing=f"{path} is empty",
+        name=lambda entry: entry.path,
+    )
+    if found.truncated:
+        note(f"only the first {len(found.items)} entries")
 
 
 @app.command(epilog=example("paddock files cat web-1 report.txt"))

@@ -1,5 +1,6 @@
 """The long-term memory: listed, searched, written and removed."""
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -8,8 +9,8 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.listing import TABLE, Listing, lists, print_items
-from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, print_done
+from paddock.cli.options import AsJson, SessionId, example, group
+from paddock.cli.output import age, note, print_done, print_foreign, print_json
 
 if TYPE_CHECKING:
     from paddock.client import MemoryEntry, Paddock
@@ -93,6 +94,56 @@ async def remove_one(paddock: "Paddock", entry: _Entry, as_json: AsJson = False)
     """Forget an entry."""
     removed = await paddock.memory.remove(entry)
     print_done(removed, as_json, f"the entry {entry} is removed")
+
+
+@app.command(epilog=example('paddock memory search web-1 "run tests"'))
+@remote
+@lists
+async def search(
+    paddock: "Paddock",
+    session: SessionId,
+    query: Annotated[
+        str, typer.Argument(metavar="[WORDS]", help="Entries have one of them; else the newest.")
+    ] = "",
+    namespace: _Namespace = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=50, metavar="N", help="The most; by default 10.")
+    ] = None,
+    listing: Listing = TABLE,
+) -> None:
+    """Find what a session may remember, the best first."""
+    of_session = (await paddock.sessions.get(session)).memory
+    _print(await of_session.search(query, namespace=namespace, limit=limit), listing=listing)
+
+
+@app.command(epilog=example("paddock memory write web-1 'The tests need PYTHONPATH=src.'"))
+@remote
+async def write(
+    paddock: "Paddock",
+    session: SessionId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="At most 8 KiB.")],
+    namespace: _Namespace = None,
+    tag: _Tags = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a note as a session at high does, for later sessions of its key."""
+    of_session = (await paddock.sessions.get(session)).memory
+    _print([await of_session.write(text, namespace=namespace, tags=tag)], listing=as_json)
+
+
+@app.command(epilog=example("paddock memory bootstrap web-1"))
+@remote
+async def bootstrap(
+    paddock: "Paddock", session: SessionId, namespace: _Namespace = None, as_json: AsJson = False
+) -> None:
+    """Show the text with which a session begins."""
+    found = await (await paddock.sessions.get(session)).memory.bootstrap(namespace=namespace)
+    if as_json:
+        print_json(found.raw)
+    elif found.text:
+        print_foreign(found.text.rstrip("\n") + "\n", sys.stdout)
+    else:
+        note(f"{session} begins with nothing: `paddock memory add --kind sop TEXT`")
 
 
 def _print(found: "Sequence[MemoryEntry]", *, listing: "bool | Listing") -> None:

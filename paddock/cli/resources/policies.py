@@ -10,6 +10,7 @@ from paddock.cli.connection import remote
 from paddock.cli.egress_rules import rules_text
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_level
+from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import (
     TAKES_COMMAND,
     AsJson,
@@ -24,7 +25,6 @@ from paddock.cli.output import (
     print_fields,
     print_json,
     print_line,
-    print_table,
     seconds,
     size,
 )
@@ -42,14 +42,18 @@ app = group("Permission levels, and explanations of their rules.")
 
 @app.command("list", epilog=example("paddock policies list"))
 @remote
-async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
-    """List the permission levels, lowest first, and the policies that sessions may have."""
+@lists
+async def list_all(paddock: "Paddock", listing: Listing = TABLE) -> None:
+    """List the permission levels, lowest first, and the policies that sessions may have.
+
+    -q, --format and --json are about the levels alone.
+    """
     levels, policies = await paddock.policies.list(), await paddock.policies.sessions()
-    if as_json:
-        print_json([level.raw for level in levels])
-        return
-    rows = [
-        (
+    print_items(
+        levels,
+        listing,
+        ("level", ">commands", "network", ">cpus", ">memory", ">processes", "time-out / most"),
+        lambda level: (
             level.name,
             "any" if level.commands is None else len(level.commands),
             level.network,
@@ -57,13 +61,12 @@ async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
             size(level.limits.memory_bytes),
             level.limits.pids,
             f"{seconds(level.timeout_default)} / {seconds(level.timeout_max)}",
-        )
-        for level in levels
-    ]
-    columns = ("level", ">commands", "network", ">cpus", ">memory", ">processes", "time-out / most")
-    print_table(columns, rows, nothing="no levels")
-    print_line()
-    print_policies(policies)
+        ),
+        nothing="no levels",
+    )
+    if listing == TABLE:
+        print_line()
+        print_policies(policies)
 
 
 @app.command(epilog=example("paddock policies show low"))

@@ -9,7 +9,7 @@ from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import ApprovalWait, AsJson, Incarnation, Raw, SessionId, example, group
-from paddock.cli.output import age, note, print_foreign, print_json
+from paddock.cli.output import age, note, print_fields, print_foreign, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Interaction, Paddock, Terminal
@@ -61,6 +61,34 @@ async def list_all(
             info.reason,
         ),
         nothing=f"no terminals: `paddock ptys open {session} TOOL`",
+    )
+
+
+@app.command(epilog=example('paddock ptys show web-1 "$pty"'))
+@remote
+async def show(
+    paddock: "Paddock",
+    session: SessionId,
+    pty: _Pty,
+    incarnation: Incarnation = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one terminal: its tool, and how far it has come."""
+    terminals = paddock.sessions.terminals(session, incarnation=incarnation)
+    found = (await terminals.get(pty)).info
+    if as_json:
+        print_json(found.raw)
+        return
+    print_fields(
+        (
+            ("terminal", found.id),
+            ("tool", found.tool),
+            ("status", found.status),
+            ("state", found.session_state),
+            ("lines", found.interaction_count),
+            ("age", age(found.opened_at)),
+            ("ended of", found.reason),
+        )
     )
 
 

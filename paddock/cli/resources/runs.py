@@ -11,11 +11,18 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import AsJson, OptionalLevel, SessionId, TurnTimeLimit, example
-from paddock.cli.output import complain, note, print_foreign, print_json_line, print_line
+from paddock.cli.options import AsJson, JsonLines, OptionalLevel, SessionId, TurnTimeLimit, example
+from paddock.cli.output import (
+    complain,
+    note,
+    print_foreign,
+    print_json,
+    print_json_line,
+    print_line,
+)
 
 if TYPE_CHECKING:
-    from paddock.client import Paddock, Run
+    from paddock.client import Paddock, Run, TimelineEntry
     from paddock.client.run_events import RunEvent
 
 E = TypeVar("E", bound="RunEvent")
@@ -33,8 +40,11 @@ MostTicks = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Adds the commands."""
     app.command(epilog=example('paddock send web-1 "What is in this workspace?"'))(send)
+    app.command(epilog=example('paddock queue web-1 "Also update the docs."'))(queue)
+    app.command(epilog=example("paddock render web-1"))(render)
+    app.command(epilog=example("paddock timeline web-1"))(timeline)
 
 
 @remote
@@ -57,13 +67,9 @@ async def send(
     Shows its text and its calls of tools as they come. The exit status is 0 if the outcome is `ok`
     or `proposed`, and 1 otherwise.
     """
-    from paddock.client import Run
-
     message = message_of(text)
     own = None if tools is None else _tools_of(tools)
     found = await paddock.sessions.get(session)
-    ended: Run | None = None
-    shown = RunView()
     stream = found.send_stream(
         message,
         model=model,
@@ -72,7 +78,81 @@ async def send(
         tools=own,
         timeout=timeout,
     )
-    async for event in shown.followed(stream, as_json):
+    return await _to_end(stream, as_json)
+
+
+@remote
+async def render(
+    paddock: "Paddock",
+    session: SessionId,
+    model: ModelName = None,
+    max_ticks: MostTicks = None,
+    level: OptionalLevel = None,
+    timeout: TurnTimeLimit = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a model with what was said before and what is queued; else like `send`."""
+    found = await paddock.sessions.get(session)
+    stream = found.render_stream(
+        model=model, max_ticks=max_ticks, permission_level=level, timeout=timeout
+    )
+    return await _to_end(stream, as_json)
+
+
+@remote
+async def queue(
+    paddock: "Paddock",
+    session: SessionId,
+    texts: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Messages; - is the input.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Keep messages for a session's next run, and run nothing."""
+    messages = [message_of(text) for text in texts]
+    waiting = await (await paddock.sessions.get(session)).queue(*messages)
+    print_json({"queued": waiting}) if as_json else note(f"{waiting} wait for the next run")
+
+
+@remote
+async def timeline(
+    paddock: "Paddock",
+    session: SessionId,
+    after: Annotated[
+        int, typer.Option(min=0, metavar="SEQ", help="Only entries after this one.")
+    ] = 0,
+    as_json: JsonLines = False,
+) -> None:
+    """Show what was said to models in a session, by them and by tools."""
+    found = await paddock.sessions.get(session)
+    place: int | None = after
+    while place is not None:
+        page = await found.timeline(after=place)
+        for entry in page.items:
+            if as_json:
+                print_json_line(entry.raw)
+            else:
+                _show_entry(entry)
+        place = page.next
+
+
+def _show_entry(entry: "TimelineEntry") -> None:
+    head = f"{entry.seq:>4}  {entry.role:9} "
+    for call in entry.tool_calls:
+        print_line((head, "dim"), (f"{call.name} ", "bold"), (_short(call.arguments), "dim"))
+    if entry.role == "tool":
+        print_line((head, "dim"), (_short(entry.content), "dim"))
+    elif entry.content:
+        print_line((head, "dim"))
+        print_foreign(entry.content.rstrip("\n") + "\n", sys.stdout)
+
+
+async def _to_end(stream: "AsyncGenerator[RunEvent, None]", as_json: bool) -> int:
+    """Shows a run until it has ended, and returns our exit status."""
+    from paddock.client import Run
+
+    ended: Run | None = None
+    async for event in RunView().followed(stream, as_json):
         if isinstance(event, Run):
             ended = event
     if ended is None or ended.outcome is None:

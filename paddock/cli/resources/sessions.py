@@ -138,34 +138,44 @@ async def create(
     work: Annotated[
         str | None, typer.Option("--work", metavar="ID", help="Your name for its work.")
     ] = None,
+    ensure: Annotated[
+        bool, typer.Option("--ensure", help="If the one of --id lives, only show it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a session; its handle, with which an agent uses it, is shown only once."""
+    from paddock.client.session_terms import SessionTerms
+
+    if ensure and session_id is None:
+        raise Failure("--ensure goes with --id", status=Status.USAGE)
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
     secrets = secret_values(secret)
     total, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
     lower = limit_amounts(limits)
+    terms = SessionTerms(
+        permission_level=level,
+        image=image,
+        labels=labels,
+        env=variables,
+        secrets=secrets or None,
+        idle_timeout=idle_timeout,
+        idle_action=idle_action,
+        wall_timeout=wall_timeout,
+        budget=total,
+        limits=lower,
+        mounts=mount,
+        volumes=volume_uses(volume),
+        role=role,
+        tools=tool,
+        policy=rules,
+        egress=egress,
+        work_id=work,
+    )
     with working("starting a sandbox"):
-        session = await paddock.sessions.create(
-            id=session_id,
-            permission_level=level,
-            image=image,
-            labels=labels,
-            env=variables,
-            secrets=secrets or None,
-            idle_timeout=idle_timeout,
-            idle_action=idle_action,
-            wall_timeout=wall_timeout,
-            budget=total,
-            limits=lower,
-            mounts=mount,
-            volumes=volume_uses(volume),
-            role=role,
-            tools=tool,
-            policy=rules,
-            egress=egress,
-            work_id=work,
-        )
+        if ensure and session_id is not None:
+            session = await paddock.sessions.ensure(session_id, **terms)
+        else:
+            session = await paddock.sessions.create(id=session_id, **terms)
     inspection.print_new(session, as_json)
 
 

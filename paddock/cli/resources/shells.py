@@ -19,7 +19,7 @@ from paddock.cli.options import (
     group,
     pairs,
 )
-from paddock.cli.output import age, note, print_done, print_foreign, print_json
+from paddock.cli.output import age, note, print_done, print_fields, print_foreign, print_json
 
 if TYPE_CHECKING:
     from paddock.client import Async, Paddock, Shell, ShellAnswer
@@ -76,6 +76,27 @@ async def list_all(paddock: "Paddock", session: SessionId, listing: Listing = TA
             each.pty,
         ),
         nothing=f"no shells: `paddock shells create {session}`",
+    )
+
+
+@app.command(epilog=example("paddock shells show web-1 --name build"))
+@remote
+async def show(
+    paddock: "Paddock", session: SessionId, name: _Name = _DEFAULT, as_json: AsJson = False
+) -> None:
+    """Show one shell: its directory, and whether it runs a command."""
+    found = (await (await paddock.sessions.get(session)).shells.get(name)).info
+    if as_json:
+        print_json(found.raw)
+        return
+    print_fields(
+        (
+            ("shell", found.name),
+            ("directory", found.cwd),
+            ("state", "runs a command" if found.running else "ready"),
+            ("age", age(found.opened_at)),
+            ("terminal", found.pty),
+        )
     )
 
 

@@ -8,7 +8,18 @@ import typer
 
 from paddock.cli.connection import remote
 from paddock.cli.exits import Failure, Status
-from paddock.cli.options import ApprovalWait, AsJson, Raw, SessionId, TimeLimit, example, pairs
+from paddock.cli.levels import complete_session
+from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.options import (
+    ApprovalWait,
+    AsJson,
+    OptionalLevel,
+    Raw,
+    SessionId,
+    TimeLimit,
+    example,
+    pairs,
+)
 from paddock.cli.output import print_json, print_table, print_written
 from paddock.cli.resources.processes import ended
 from paddock.cli.server import server
@@ -78,6 +89,48 @@ async def arguments(
     ]
     columns = ("argument", "required", "values", "what it is")
     print_table(columns, rows, nothing=f"{tool} takes no arguments")
+
+
+@app.command(epilog=example("paddock tools offered web-1"))
+@remote
+@lists
+async def offered(
+    paddock: "Paddock",
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SESSION]",
+            help="What this session may use; by default what one at --level may.",
+            autocompletion=complete_session,
+        ),
+    ] = None,
+    level: OptionalLevel = None,
+    listing: Listing = TABLE,
+) -> None:
+    """List the control plane's tools, command by command, and what refuses them.
+
+    `paddock tools list` shows those of this machine.
+    """
+    if session is not None and level is not None:
+        raise Failure("give one of SESSION and --level", status=Status.USAGE)
+    if session is None:
+        found = await paddock.tools.list(level=level)
+    else:
+        found = await (await paddock.sessions.get(session)).tools()
+    print_items(
+        found,
+        listing,
+        ("tool", "risk", "approval", "allowed", "refused by", "what it does"),
+        lambda tool: (
+            tool.name,
+            tool.risk_tier,
+            "yes" if tool.human_approval else "no",
+            "yes" if tool.allowed else "no",
+            tool.rule,
+            tool.description,
+        ),
+        nothing="no tools",
+    )
 
 
 async def _oneshot(paddock: "Paddock", session: str, tool: str) -> "Tool":

@@ -1,7 +1,10 @@
 """Which names and links an archive may have: pure functions.
 
-A name is UTF-8, relative, and has no `..`. Everything is checked before anything is created.
+A name is relative and has no `..`; its bytes need not be UTF-8. Everything is checked before
+anything is created.
 """
+
+import os
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.files.places import RULE
@@ -19,10 +22,7 @@ def entry_path(name: bytes) -> str:
 
     Raises: AgentError.
     """
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        raise refused(name, "is not UTF-8") from None
+    text = os.fsdecode(name)
     if "\0" in text:
         raise refused(name, "has a NUL character")
     if text.startswith("/"):
@@ -31,8 +31,8 @@ def entry_path(name: bytes) -> str:
     if ".." in parts:
         raise leads_out(name, "has `..` in its path")
     path = "/".join(parts)
-    too_long = any(len(part.encode()) > _LONGEST_NAME for part in parts)
-    if too_long or len(path.encode()) > _LONGEST_PATH:
+    too_long = any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts)
+    if too_long or len(os.fsencode(path)) > _LONGEST_PATH:
         raise refused(name, "is too long")
     if len(parts) > _DEEPEST:
         raise refused(name, f"is more than {_DEEPEST} directories deep")
@@ -43,10 +43,7 @@ def entry_path(name: bytes) -> str:
 
 def link_target(path: str, target: bytes) -> str:
     """The target of a symbolic link at `path`. Raises: AgentError if it leads out."""
-    try:
-        text = target.decode()
-    except UnicodeDecodeError:
-        raise refused(path, "leads to a name that is not UTF-8") from None
+    text = os.fsdecode(target)
     if not leads_inside(path, text):
         raise leads_out(path, "is a symbolic link that leads out of the directory")
     return text
@@ -62,7 +59,7 @@ def leads_inside(path: str, target: str) -> bool:
     up = 0
     while up < len(steps) and steps[up] == "..":
         up += 1
-    fits = 0 < len(target.encode("utf-8", "surrogateescape")) <= _LONGEST_PATH
+    fits = 0 < len(os.fsencode(target)) <= _LONGEST_PATH
     return (
         fits
         and "\0" not in target

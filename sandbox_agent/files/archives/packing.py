@@ -1,5 +1,6 @@
 """Packs a directory into a tar or zip archive, piece by piece as the caller pulls them."""
 
+import os
 from collections.abc import Iterator
 
 from sandbox_agent.files.archives import tar_headers as tar
@@ -32,9 +33,9 @@ class Packing:
 
 def _tar(scan: Scan) -> Iterator[bytes]:
     for found in scan.entries:
-        name = found.path.encode()
+        name = os.fsencode(found.path)
         if found.kind == "symlink":
-            target = found.target.encode()
+            target = os.fsencode(found.target)
             yield tar.write(Header(tar.SYMBOLIC_LINK, name, target, 0, 0o777, found.modified))
             continue
         with scan.reopened(found) as reopened:

@@ -40,15 +40,17 @@ def content(opened: int, found: Found, size: int) -> Iterator[bytes]:
 class Scan:
     """The entries beneath a directory, in order: each directory comes before its entries.
 
-    The scan leaves out links that lead out of the directory, FIFOs, sockets, devices, names that
-    are not UTF-8, and what it may not read. So everything in an archive can be unpacked again.
+    The scan leaves out links that lead out of the directory, FIFOs, sockets, devices, and what it
+    may not read; with `texts`, also names that are not UTF-8, for which some formats have no form.
+    So everything in an archive can be unpacked again.
     """
 
-    def __init__(self, place: Place, path: str, tally: Tally) -> None:
+    def __init__(self, place: Place, path: str, tally: Tally, *, texts: bool = False) -> None:
         """Raises: AgentError, OSError."""
         self.root = open_in(place, path, os.O_RDONLY | os.O_DIRECTORY)
         self._image = place.image
         self._tally = tally
+        self._texts = texts
         self.skipped = Skipped()
         self.entries: list[Found] = list(self._walk())
 
@@ -104,10 +106,10 @@ class Scan:
 
     def _entry(self, path: str, entry: "os.DirEntry[str]", directory: int) -> Found | None:
         """The entry, or None if it is left out."""
-        if not names.is_text(path):
+        if self._texts and not names.is_text(path):
             return None
         try:
-            names.entry_path(path.encode())
+            names.entry_path(os.fsencode(path))
             status = entry.stat(follow_symlinks=False)
             kind = _KINDS.get(stat.S_IFMT(status.st_mode))
             target = os.readlink(entry.name, dir_fd=directory) if kind == "symlink" else ""
@@ -116,7 +118,9 @@ class Scan:
         if kind is None:
             return None
         if kind == "symlink":
-            if not (names.is_text(target) and names.leads_inside(path, target)):
+            if self._texts and not names.is_text(target):
+                return None
+            if not names.leads_inside(path, target):
                 return None
         elif not os.access(
             entry.name, os.R_OK | (os.X_OK if kind == "directory" else 0), dir_fd=directory

@@ -6,6 +6,7 @@ from typing import Any
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.excerpts import LONGEST_PATHS, MOST_PATHS, json_size, text
+from sandbox_agent.decide.files.names import shown
 from sandbox_agent.files.archives import names
 
 # The most entries of one archive.
@@ -75,7 +76,7 @@ class Tally:
         self.bytes += size
         self._counts[_KINDS[kind]] += 1
         self._last = path
-        recorded = self._cut(path).encode("utf-8", "backslashreplace")
+        recorded = self._cut(shown(path)).encode()
         self._digest.update(recorded + b"\0")
         kept = text(recorded.decode())
         # The list is the beginning of all paths: after one that was left out, it gets no more.

@@ -198,6 +198,8 @@ def write(header: Header) -> bytes:
         records[b"linkpath"] = header.link
     if header.size > _LARGEST_OCTAL:
         records[b"size"] = str(header.size).encode()
+    if not all(map(_is_text, records.values())):
+        records = {b"hdrcharset": b"BINARY", **records}
     seconds = header.modified // _BILLION
     if not 0 <= seconds <= _LARGEST_OCTAL:
         records[b"mtime"] = str(seconds).encode()
@@ -207,6 +209,14 @@ def write(header: Header) -> bytes:
     data = b"".join(_record(key, value) for key, value in records.items())
     extended = Header(PAX, b"PaxHeader", b"", len(data), 0o644)
     return _block(extended) + padded(data) + block
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def padded(data: bytes) -> bytes:

@@ -12,10 +12,12 @@ from collections.abc import Callable
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.enforce.syscalls import open_beneath
-from sandbox_agent.files import files
 from sandbox_agent.files.archives import names
 from sandbox_agent.files.archives.tally import Tally
+from sandbox_agent.files.directories import make_directory, replaceable
 from sandbox_agent.files.places import Place, open_in
+from sandbox_agent.files.refusals import refusal
+from sandbox_agent.files.writing import write_all
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_MODE = 0o755
@@ -41,7 +43,7 @@ class Tree:
     def _opened_root(self) -> int:
         if self._root is None:
             if self._path != ".":
-                files.make_directory(self._place, self._path)
+                make_directory(self._place, self._path)
             self._root = open_in(self._place, self._path, _DIRECTORY)
         return self._root
 
@@ -197,7 +199,7 @@ class NewFile:
         """Adds content."""
         self._tree.spend(self._path, len(data))
         try:
-            files.write_all(self._descriptor, data)
+            write_all(self._descriptor, data)
         except OSError as error:
             raise _refusal(error, self._path) from None
         self._size += len(data)
@@ -234,7 +236,7 @@ def _made(root: int, path: str, note: Callable[[], None]) -> int:
 
 def _check_free(directory: int, name: str, path: str) -> None:
     """Raises: AgentError, OSError if something has that name and can't be replaced."""
-    mode = files.replaceable(directory, name)
+    mode = replaceable(directory, name)
     if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         raise _taken(path)
 
@@ -264,5 +266,5 @@ def _refusal(error: OSError, path: str, *, on_the_way: bool = False) -> AgentErr
     name = names.entry(path)
     if error.errno in (errno.ELOOP, errno.ENOTDIR) and on_the_way:
         return AgentError("conflict", f"{name}: a link or a file is on the way to it")
-    refused = files.refusal(error, names.printable(path))
+    refused = refusal(error, names.printable(path))
     return AgentError(refused.code, f"{name}: {os.strerror(error.errno or 0)}", refused.rule)

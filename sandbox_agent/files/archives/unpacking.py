@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.files import files
 from sandbox_agent.files.archives.tree import Tree
 from sandbox_agent.files.archives.untar import Untar
 from sandbox_agent.files.places import Place
+from sandbox_agent.files.refusals import refusal
 
 
 class Unpacking:
@@ -67,7 +67,7 @@ class Unpacking:
         try:
             return step()
         except OSError as error:
-            failure = files.refusal(error, self._path)
+            failure = refusal(error, self._path)
         except AgentError as error:
             failure = error
         except MemoryError:

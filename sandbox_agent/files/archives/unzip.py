@@ -11,11 +11,11 @@ from collections.abc import Generator
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import CHUNK_BYTES
-from sandbox_agent.files import files
 from sandbox_agent.files.archives import names, zip_entries
 from sandbox_agent.files.archives.tally import MOST_ENTRIES
 from sandbox_agent.files.archives.tree import NewFile, Tree
 from sandbox_agent.files.places import Place, open_in
+from sandbox_agent.files.writing import write_all
 
 _Steps = Generator[None, None, None]
 # How long one call of `finish` unpacks; the control plane then asks for the next one.
@@ -40,7 +40,7 @@ class Unzip:
 
     def push(self, data: bytes) -> None:
         """Takes the next bytes."""
-        files.write_all(self._stored.fileno(), data)
+        write_all(self._stored.fileno(), data)
 
     def finish(self) -> bool:
         """Unpacks for some time; returns whether everything is done."""

@@ -40,7 +40,7 @@ interface AnyArguments {
 }
 
 /** The longest time that the container engine may need, in seconds. */
-export const ENGINE_SECONDS = 120;
+export const ENGINE_SECONDS = 300;
 /** For a stream of bytes: seconds between two pieces. */
 const SILENCE_SECONDS = 60;
 const TRANSFER_SECONDS = 3600;

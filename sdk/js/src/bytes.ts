@@ -30,10 +30,17 @@ export async function sent<T>(
   }
   const source = content instanceof ReadableStream ? piecesOf(content) : content;
   try {
-    return await send(streamOf(heeded(source)));
+    const stream = streamOf(heeded(source));
+    return await send(hasStreamedRequests() ? stream : await new Response(stream).blob());
   } catch (error) {
     throw failure ? failure.error : error;
   }
+}
+
+/** Browsers send no stream over HTTP/1.1: they keep its content first, on disk if it is large. */
+function hasStreamedRequests(): boolean {
+  const scope = globalThis as { process?: { versions?: Record<string, string> } };
+  return scope.process?.versions?.["node"] !== undefined;
 }
 
 /** The pieces of a standard stream, which not every runtime can iterate. */

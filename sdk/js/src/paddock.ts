@@ -48,12 +48,15 @@ export class Paddock {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
   readonly secrets: Secrets;
+  /** The control plane's URL. */
+  readonly url: string;
   readonly #api: Api;
 
   constructor(options: ClientOptions = {}) {
+    this.url = baseUrl(options.url ?? variable("PADDOCK_URL"));
     this.#api = new Api(
       {
-        url: baseUrl(options.url ?? variable("PADDOCK_URL")),
+        url: this.url,
         timeout: options.timeout ?? 30,
         retry: { gets: options.getRetries ?? 2, capacity: options.capacityWait ?? 0 },
         reconnect: options.reconnect ?? 60,

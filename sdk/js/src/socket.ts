@@ -5,6 +5,9 @@ import { ConnectionLostError, NoAnswerError, PaddockError } from "./errors.js";
 import type { CallOptions } from "./http.js";
 import { connectInNode } from "./node-socket.js";
 
+/** As in the standard. */
+const OPEN = 1;
+
 /** An open WebSocket: bytes, and JSON as text. */
 export interface Socket {
   /** The next frame. Throws `ConnectionLostError` once it is closed, with the reason. */
@@ -53,8 +56,15 @@ function standard(
       deadline.signal.removeEventListener("abort", abort);
       resolve({
         receive: () => frames.next(),
-        send: (frame) => socket.send(frame as Uint8Array<ArrayBuffer> | string),
-        close: () => socket.close(1000),
+        send: (frame) => {
+          // The standard one drops what is sent too late.
+          if (socket.readyState !== OPEN) throw new ConnectionLostError("the WebSocket is closed");
+          socket.send(frame as Uint8Array<ArrayBuffer> | string);
+        },
+        close: () => {
+          frames.end(new ConnectionLostError("the WebSocket is closed"));
+          socket.close(1000);
+        },
       });
     };
     socket.onclose = ({ reason }) => {

@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, withQuery } from "../api.js";
 import { Choice, DECISIONS, Empty, Failure } from "../parts.js";
 import { number } from "../format.js";
+import { save } from "./downloads.js";
 import { Event } from "./session_event.js";
 
 const FIELDS = [
@@ -22,21 +23,13 @@ const MOST_SAVED = 100_000;
 const moment = (local) => (local ? new Date(local).toISOString() : "");
 const conditions = ({ from, to, ...rest }) => ({ ...rest, from: moment(from), to: moment(to) });
 
-function download(parts) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(parts, { type: "application/jsonl" }));
-  link.download = "audit.jsonl";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-}
-
 /** Reads every page of what is asked for, and saves it as one JSON text per line. */
 function Save({ asked }) {
   const [saved, setSaved] = useState(null);
   const [error, setError] = useState(null);
   const stop = useRef(null);
   useEffect(() => () => stop.current?.abort(), []);
-  async function save() {
+  async function saveAll() {
     stop.current = new AbortController();
     setError(null);
     const parts = [];
@@ -48,13 +41,13 @@ function Save({ asked }) {
         parts.push(...page.items.map((event) => `${JSON.stringify(event)}\n`));
         cursor = page.next;
       } while (cursor && parts.length < MOST_SAVED);
-      download(parts);
+      save(new Blob(parts, { type: "application/jsonl" }), "audit.jsonl");
     } catch (failed) { if (failed.name !== "AbortError") setError(failed); }
     setSaved(null);
   }
-  return html`${saved === null ? html`<button onClick=${save}>Save all as JSON lines</button>`
+  return html`${saved === null ? html`<button onClick=${saveAll}>Save all as JSON lines</button>`
     : html`<button onClick=${() => stop.current.abort()}>Stop at ${number(saved)} events</button>`}
-    ${error && html`<${Failure} error=${error} again=${save} />`}`;
+    ${error && html`<${Failure} error=${error} again=${saveAll} />`}`;
 }
 
 function Form({ asked, onChange, onSearch, busy }) {

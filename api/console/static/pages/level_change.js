@@ -3,6 +3,7 @@
 import { html, useRef, useState } from "../vendor/preact.js";
 import { get, ofSession, withQuery } from "../api.js";
 import { Confirm, Raw } from "../parts.js";
+import { keptName } from "./kept_shells.js";
 import { bytes, seconds, words } from "../format.js";
 
 const MOST_NAMED = 12;
@@ -28,6 +29,8 @@ function gained(from, to) {
   return permissions(to).map((row, at) => [row[0], before[at][1], row[1], row[2] > before[at][2]]).filter((row) => row[3]);
 }
 
+const named = (terminal) => (terminal.kind === "shell" ? { kind: "shell", name: keptName(terminal) ?? "" } : { kind: "terminal", name: terminal.tool });
+
 /** What runs in the session now, as `{key, kind, name}`: a change ends all of it. */
 export async function running(id) {
   const [session, terminals] = await Promise.all([get(ofSession(id)), get(ofSession(id, "ptys"))]);
@@ -36,8 +39,7 @@ export async function running(id) {
   return [
     ...turns.items.filter(({ status }) => status === "running").map(({ turn_number: turn }) => ({ key: `turn ${turn}`, kind: "turn", name: `${turn}` })),
     ...session.commands.filter(({ status }) => status === "running").map(({ command_id: key, argv }) => ({ key, kind: "command", name: words(argv) })),
-    ...terminals.items.filter(({ ended_at: ended }) => !ended).map(({ id: key, kind, tool }) =>
-      ({ key, kind: kind === "shell" ? "shell" : "terminal", name: kind === tool ? "" : tool })),
+    ...terminals.items.filter(({ ended_at: ended }) => !ended).map((terminal) => ({ key: terminal.id, ...named(terminal) })),
   ];
 }
 

@@ -4,17 +4,18 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, ofSession, send } from "../api.js";
 import { Failure, Loading, Raw, useLoaded } from "../parts.js";
 import { bytes } from "../format.js";
+import { LimitsAndBudget, limited } from "./new_session_limits.js";
 import { droppedFiles, ROOT, upload } from "./uploads.js";
 
 const LEVEL = "medium";
 const MINUTE = 60;
 
 /** The request's body of what was typed and chosen; what is empty is left to the control plane. */
-export function newSession({ id, level, image, policy, idle, wall }) {
-  const body = { id, permission_level: level, image, policy };
+export function newSession({ id, level, image, policy, idle, wall, limits, budget }) {
+  const body = { id, permission_level: level, image, policy, ...limited({ limits, budget }) };
   if (idle) body.idle_timeout = Math.round(Number(idle) * MINUTE);
   if (wall) body.wall_timeout = Math.round(Number(wall) * MINUTE);
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value));
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }
 
 /** `{levels, policies, images}` that a new session may have. */
@@ -62,7 +63,8 @@ function Fields({ known, given, change }) {
     <${Among} label="Image" value=${given.image} onChoose=${set("image")} rows=${[["", "the default"], ...known.images.map(image)]} />
     <${Among} label="Policy of its turns" value=${given.policy} onChoose=${set("policy")}
       rows=${[["", "the default"], ...known.policies.map(({ name }) => [name, name])]} />
-    ${input("idle", "Ends when idle for, minutes", minutes)}${input("wall", "Ends in any case after, minutes", { ...minutes, placeholder: "never" })}</div>`;
+    ${input("idle", "Ends when idle for, minutes", minutes)}${input("wall", "Ends in any case after, minutes", { ...minutes, placeholder: "never" })}</div>
+    <${LimitsAndBudget} level=${known.levels.find(({ name }) => name === given.level)} given=${given} change=${change} />`;
 }
 
 /** What `create` does, and how far it is: `{busy, failed, created}`. */
@@ -88,7 +90,7 @@ function useCreation(given, files, change) {
 
 function Form({ known, onClose }) {
   const first = known.levels.find(({ name, allowed }) => allowed && name === LEVEL) ?? known.levels.find(({ allowed }) => allowed);
-  const [given, setGiven] = useState({ id: "", level: first?.name ?? "", image: "", policy: "", idle: "", wall: "" });
+  const [given, setGiven] = useState({ id: "", level: first?.name ?? "", image: "", policy: "", idle: "", wall: "", limits: {}, budget: {} });
   const [files, setFiles] = useState(new Map());
   const { busy, failed, created, create, fail } = useCreation(given, files, setFiles);
   const submit = (event) => { event.preventDefault(); create(); };

@@ -7,6 +7,7 @@ import { Badge, Empty, Failure, Loading, Raw, StatusBadge, Time } from "../parts
 import { bytes, number, percent } from "../format.js";
 import { NewSession } from "./new_session.js";
 import { LiveSessions, link } from "./overview_sessions.js";
+import { RestoreSession } from "./snapshots.js";
 import { subject } from "./session_event.js";
 
 export { link };
@@ -68,15 +69,17 @@ const Panel = ({ title, children }) => html`<section class="card panel" aria-lab
 
 export function Overview({ live, query }) {
   useLive(live);
-  const [creating, setCreating] = useState(false);
+  const [asking, setAsking] = useState(null);
+  const close = () => setAsking(null);
   if (live.error && !live.loaded) return html`<${Failure} error=${live.error} again=${() => location.reload()} />`;
   if (!live.loaded) return html`<${Loading} what="sessions" />`;
   const all = [...live.sessions.values()];
   const sessions = all.filter((session) => LIVE.includes(session.status));
   const ended = all.filter((session) => !LIVE.includes(session.status))
     .sort((a, b) => b.termination.terminated_at.localeCompare(a.termination.terminated_at));
-  return html`<div class="head"><h1>Sessions</h1><button class="primary" onClick=${() => setCreating(true)}>New session</button></div>
-    ${creating && html`<${NewSession} onClose=${() => setCreating(false)} />`}<${Tiles} live=${live} sessions=${sessions} />
+  return html`<div class="head"><h1>Sessions</h1><p class="actions"><button onClick=${() => setAsking("restore")}>Restore</button>
+      <button class="primary" onClick=${() => setAsking("new")}>New session</button></p></div>
+    ${asking === "new" && html`<${NewSession} onClose=${close} />`}${asking === "restore" && html`<${RestoreSession} onClose=${close} />`}<${Tiles} live=${live} sessions=${sessions} />
     <${LiveSessions} sessions=${sessions} usage=${live.usage} query=${query} />
     <div class="panels"><${Panel} title="Denied most"><${Denied} groups=${live.denials.values()} /><//>
       <${Panel} title="Waiting for approval"><${Pending} pending=${live.pending} /><//>

@@ -15,10 +15,11 @@ import { Processes } from "./session_processes.js";
 import { Proposals } from "./session_proposals.js";
 import { SessionRun } from "./session_run.js";
 import { Ends, TimeDialog } from "./session_time.js";
+import { TakeSnapshot } from "./snapshots.js";
 import { SessionTurns } from "./session_turns.js";
 
 const TABS = [
-  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"], ["code", "Code"],
+  ["activity", "Activity"], ["run", "Run"], ["turns", "Turns"], ["proposals", "Proposals"], ["processes", "Processes"], ["terminals", "Terminals"], ["shell", "Shell"], ["shells", "Named shells"], ["code", "Code"],
   ["files", "Files"], ["level", "Level and policy"], ["raw", "Raw"],
 ];
 
@@ -44,11 +45,13 @@ function Actions({ session, refresh }) {
       : html`<button onClick=${() => act("POST", "resume")}>Resume</button>`}
     <button onClick=${() => act("POST", "interrupt")}>Interrupt</button>
     <button onClick=${() => setAsking("time")}>Extend time</button>
+    ${session.status === "active" && !session.consume && html`<button onClick=${() => setAsking("snapshot")}>Snapshot</button>`}
     <button onClick=${() => setAsking("complete")}>Complete</button>
     <button class="danger" onClick=${() => setAsking("abort")}>Abort</button></p>
     ${error && html`<${Failure} error=${error} />`}
     ${asking === "time" && html`<${TimeDialog} session=${session} onChanged=${refresh} onClose=${() => setAsking(null)} />`}
-    ${asking && asking !== "time" && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
+    ${asking === "snapshot" && html`<${TakeSnapshot} session=${session} onClose=${() => setAsking(null)} />`}
+    ${["complete", "abort"].includes(asking) && html`<${Confirm} title="End ${session.id}?" yes=${asking === "abort" ? "Abort" : "Complete"}
       onYes=${() => act("POST", asking)} onNo=${() => setAsking(null)}>
       <p>Everything that runs is ended, and its sandbox is removed. The workspace and the record stay.</p><//>`}`;
 }
@@ -93,8 +96,9 @@ function Head({ session, state, brief, refresh }) {
     ${live(session) && !brief && html`<${Figures} session=${session} />`}</section>`;
 }
 
-// The code of terminals is large, so it is loaded when one is opened first.
+// Loaded when they are opened first: the code of terminals is large, and not every session has shells.
 const terminals = async () => (await import("./session_terminals.js")).Terminals;
+const namedShells = async () => (await import("./session_shells.js")).NamedShells;
 const shell = async () => (await import("./session_shell.js")).Shell;
 
 function Later({ load, ...members }) {
@@ -111,6 +115,7 @@ function Tab({ tab, found, query }) {
   if (tab === "processes") return html`<${Processes} session=${session} query=${query} />`;
   if (tab === "terminals") return html`<${Later} key=${tab} load=${terminals} session=${session} query=${query} />`;
   if (tab === "shell") return html`<${Later} key=${tab} load=${shell} session=${session} query=${query} />`;
+  if (tab === "shells") return html`<${Later} key=${tab} load=${namedShells} session=${session} query=${query} />`;
   if (tab === "code") return html`<${Code} session=${session} />`;
   if (tab === "files") return html`<${Files} found=${found} query=${query} />`;
   if (tab === "level") return html`<${LevelAndPolicy} session=${session} reload=${found.refresh} />`;
@@ -122,7 +127,7 @@ export function Session({ live: all, id, tab = "activity", query }) {
   const found = useSession(id, all);
   const { session, error } = found;
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
-  return html`<${Head} session=${session} state=${found.state} refresh=${found.refresh} brief=${["run", "shell"].includes(tab)} />
+  return html`<${Head} session=${session} state=${found.state} refresh=${found.refresh} brief=${["run", "shell", "shells"].includes(tab)} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
     <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>

@@ -1,9 +1,9 @@
 // Code cells: an editor, what came of the cells, and their contexts.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { credential, get } from "../api.js";
-import { Badge, Choice, Empty, Failure, Loading, Raw, useLoaded } from "../parts.js";
+import { Badge, Choice, Empty, Failure, Raw } from "../parts.js";
 import { number, seconds } from "../format.js";
+import { AnyCommand } from "./any_command.js";
 import { Cells, unshown } from "./code_cells.js";
 import { Text, Value } from "./code_value.js";
 
@@ -81,16 +81,6 @@ function Notebook({ session }) {
       <p class="hint">${fixed ? `Code needs an active session; this one is ${session.status}.` : "Ctrl+Enter runs it. Leaving this tab interrupts what runs."}</p></section>`;
 }
 
-export function Code({ session }) {
-  const own = credential().session;
-  const [levels, error, reload] = useLoaded(async () => (own ? [] : (await get("/api/policies")).items), [session.id]);
-  if (error) return html`<${Failure} error=${error} again=${reload} />`;
-  if (!levels) return html`<${Loading} what="the level" />`;
-  const level = levels.find(({ name }) => name === session.permission_level);
-  if (level?.commands) {
-    return html`<section class="card no-shell"><h2>The level ${level.name} has no code cells</h2>
-      <p>A cell could run any program, and this level permits only some.</p>
-      <p class="actions"><a class="button" href="#/sessions/${encodeURIComponent(session.id)}/level">Raise the level</a></p></section>`;
-  }
-  return html`<${Notebook} session=${session} />`;
-}
+const WHY = "A cell could run any program, and this level permits only some.";
+
+export const Code = ({ session }) => html`<${AnyCommand} session=${session} what="code cells" why=${WHY}><${Notebook} session=${session} /><//>`;

@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { ofSession, send, withQuery } from "../api.js";
 import { Confirm, Empty, Failure, Loading, Raw, Time } from "../parts.js";
 import { bytes } from "../format.js";
+import { save } from "./downloads.js";
 import { ROOT, droppedFiles, join, upload } from "./uploads.js";
 import { View, nameOf, opened } from "./file_view.js";
 import { useWatch } from "./file_watch.js";
@@ -12,14 +13,6 @@ import { Ask, Tree, useTree } from "./file_tree.js";
 const CHANGES = new Set(["file.write", "file.delete", "file.move", "file.mkdir", "command.exit"]);
 
 const parent = (path) => path.split("/").slice(0, -1).join("/") || ROOT;
-
-async function download(session, path) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await (await opened(session, path)).blob());
-  link.download = nameOf(path);
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-}
 
 /** What can be done with the chosen entry and its directory, by what the person asks for. */
 function useWork(session, tree, choose) {
@@ -43,7 +36,7 @@ function useWork(session, tree, choose) {
       choose(null);
     }, [parent(source), parent(destination)]),
     mkdir: (path) => act(`Making ${path}`, () => send("POST", ofSession(session, "files", "mkdir"), { path }), [parent(path)]),
-    download: (path) => act(`Downloading ${path}`, () => download(session, path), []),
+    download: (path) => act(`Downloading ${path}`, async () => save(await (await opened(session, path)).blob(), nameOf(path)), []),
   };
 }
 

@@ -2,19 +2,10 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, get, ofSession, send } from "../api.js";
-import { Empty, Failure, Loading, Raw, useLoaded } from "../parts.js";
+import { Empty, Failure, Loading, useLoaded } from "../parts.js";
+import { A_SHELL, AnyCommand } from "./any_command.js";
+import { keptName } from "./kept_shells.js";
 import { LiveTerminal } from "./live_terminal.js";
-
-/** Why there is no shell, and what to do. */
-function NoShell({ session }) {
-  const [answer, error] = useLoaded(() => send("POST", "/api/policies/explain", { session: session.id, argv: ["sh"] }), [session.id, session.permission_level]);
-  if (error) return html`<${Failure} error=${error} />`;
-  return html`<section class="card no-shell"><h2>The level ${session.permission_level} has no shell</h2>
-    <p>A shell could run any program, and this level permits only some.</p>
-    ${answer && html`<p class="hint"><${Raw} text=${answer.message} /></p>`}
-    <p class="actions"><a class="button" href="#/sessions/${encodeURIComponent(session.id)}/level">Raise the level</a>
-      <span class="hint">or run single commands with <code>paddock exec</code>.</span></p></section>`;
-}
 
 const address = (session, pty) => `#/sessions/${encodeURIComponent(session.id)}/shell${pty ? `?pty=${encodeURIComponent(pty)}` : ""}`;
 
@@ -24,7 +15,7 @@ function Shells({ session, query }) {
   const [shown, show] = useState(query.get("pty") ? { pty: query.get("pty"), key: query.get("pty") } : null);
   const [failed, setFailed] = useState(null);
   if (!list) return error ? html`<${Failure} error=${error} again=${reload} />` : html`<${Loading} what="shells" />`;
-  const open = list.items.filter((terminal) => terminal.kind === "shell" && !terminal.ended_at);
+  const open = list.items.filter((terminal) => terminal.kind === "shell" && !terminal.ended_at && keptName(terminal) === null);
   const now = shown ?? (open.length ? { pty: open.at(-1).id, key: open.at(-1).id } : null);
   const choose = (next) => { show(next); history.replaceState(null, "", address(session, next?.pty)); };
   const opened = (id) => { if (now.pty !== id) choose({ ...now, pty: id }); reload(); };
@@ -41,13 +32,7 @@ function Shells({ session, query }) {
 }
 
 export function Shell({ session, query }) {
-  const own = credential().session;
-  const [levels, error, reload] = useLoaded(async () => (own ? [] : (await get("/api/policies")).items), [session.id]);
-  if (own) return html`<${Empty}>A shell is for people with an API key: sign in with one.<//>`;
-  if (error) return html`<${Failure} error=${error} again=${reload} />`;
-  if (!levels) return html`<${Loading} what="the level" />`;
+  if (credential().session) return html`<${Empty}>A shell is for people with an API key: sign in with one.<//>`;
   if (session.status !== "active") return html`<${Empty}>A shell needs an active session; this one is ${session.status}.<//>`;
-  const level = levels.find((each) => each.name === session.permission_level);
-  if (level?.commands) return html`<${NoShell} session=${session} />`;
-  return html`<${Shells} session=${session} query=${query} />`;
+  return html`<${AnyCommand} session=${session} ...${A_SHELL}><${Shells} session=${session} query=${query} /><//>`;
 }

@@ -4,6 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { credential, get, ofSession, request, send } from "../api.js";
 import { Badge, Confirm, Empty, Failure, Loading, Raw, Time, useLoaded } from "../parts.js";
 import { bytes, seconds } from "../format.js";
+import { keptName } from "./kept_shells.js";
 import { LiveTerminal } from "./live_terminal.js";
 import { Replay } from "./replay.js";
 
@@ -37,6 +38,13 @@ function Facts({ terminal }) {
     <code class="hint">${terminal.id}</code></p>`;
 }
 
+/** The page in which a shell is used. */
+function use({ id }, terminal) {
+  const name = keptName(terminal);
+  const page = name === null ? `shell?${new URLSearchParams({ pty: terminal.id })}` : `shells?${new URLSearchParams({ name })}`;
+  return `#/sessions/${encodeURIComponent(id)}/${page}`;
+}
+
 function Terminal({ session, terminal, view, watched, onView, onEnd }) {
   const own = credential().session;
   const known = views(terminal, own);
@@ -47,7 +55,7 @@ function Terminal({ session, terminal, view, watched, onView, onEnd }) {
       <p><code><${Raw} text=${terminal.startup_command} /></code></p></div>
       <p class="actions">${known.map(([name, title]) => html`<button key=${name} aria-pressed=${shown === name}
           onClick=${() => onView(shown === name ? null : name)}>${title}</button>`)}
-        ${terminal.kind === "shell" && !terminal.ended_at && !own && html`<a href="#/sessions/${encodeURIComponent(session.id)}/shell?pty=${terminal.id}">Use</a>`}
+        ${terminal.kind === "shell" && !terminal.ended_at && !own && html`<a href=${use(session, terminal)}>Use</a>`}
         ${!terminal.ended_at && html`<button class="danger" onClick=${onEnd}>End</button>`}</p></div>
     <${Facts} terminal=${terminal} />
     ${shown === "live" && html`<${LiveTerminal} session=${session.id} pty=${terminal.id} />`}

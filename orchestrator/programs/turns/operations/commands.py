@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from orchestrator.host.link.messages import Chunk
+from orchestrator.host.link.chunks import Chunk
 from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.kept_shell import in_kept_shell
 from orchestrator.programs.turns.operations.turn_operation import Done, StagedChange, turn_operation

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sandbox_agent.decide import patches
+from sandbox_agent.decide.files import patches
 
 # What is read at once, on the event loop.
 MOST_PATCH = 256 * 1024

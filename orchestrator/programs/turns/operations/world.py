@@ -10,8 +10,8 @@ from orchestrator.programs.turns.operations.patched import MOST_PATCH, patched_r
 from orchestrator.programs.turns.operations.turn_operation import Done, StagedChange, turn_operation
 from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
+from orchestrator.work.files.downloads import FileDownload
 from orchestrator.work.files.file_entries import FileEntry
-from orchestrator.work.files.files import FileDownload
 from sandbox_agent.decide.protocol import CHUNK_BYTES
 
 # Of a file that a program reads as a whole.

@@ -1002,7 +1002,11 @@ export type FileCopied = {
   skipped: number;
 };
 
-/** A file, directory or link; `path` is relative to the workspace. */
+/**
+ * A file, directory or link; `path` is relative to the workspace.
+ *
+ * A byte of a name that is not UTF-8 is `\x` and two hex digits, as in `\xff`.
+ */
 export type FileEntry = {
   path: string;
   /** `file`, `directory`, `symlink` or `other`. */
@@ -1013,7 +1017,7 @@ export type FileEntry = {
   mode: string;
   /** Seconds since 1970-01-01. */
   modified: number;
-  /** The target of a symbolic link; null for other types, and if it is not UTF-8. */
+  /** The target of a symbolic link; null for other types. */
   target: string | null;
 };
 
@@ -1092,7 +1096,7 @@ export type FileStat = {
   mode: string;
   /** Seconds since 1970-01-01. */
   modified: number;
-  /** The target of a symbolic link; null for other types, and if it is not UTF-8. */
+  /** The target of a symbolic link; null for other types. */
   target: string | null;
   /** It changes with the content, the name and the mode. */
   etag: string;

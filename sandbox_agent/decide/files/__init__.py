@@ -1,0 +1,1 @@
+"""What requests about files say: names, ranges, patches, patterns of searches. Pure."""

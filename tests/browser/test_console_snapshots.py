@@ -1,0 +1,106 @@
+"""Snapshots in the console: saved by one control plane's page, restored by another's."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, FilePayload, expect
+
+from orchestrator.state.requests import ExecRequest
+from tests.support.accessibility import violations
+from tests.support.box import TESTER
+from tests.support.console_page import PATIENCE_MS, Console, opened
+from tests.support.fake_agent import Play
+from tests.support.served_plane import KEY, ServedPlane, served_plane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
+FITS = "(dialog) => dialog.scrollWidth <= dialog.clientWidth && dialog.offsetWidth <= innerWidth"
+DROP = """(element, text) => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], "drop.tar"));
+  element.dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true}));
+}"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served() -> AsyncIterator[ServedPlane]:
+    async with served_plane() as served:
+        served.agents.plays["tail"] = Play(holds=True)
+        yield served
+
+
+async def sign_in(console: Console) -> None:
+    await console.page.get_by_label("API key").fill(KEY)
+    await console.page.keyboard.press("Enter")
+    state = console.page.get_by_text("live", exact=True)
+    await expect(state).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def test_a_session_moves_to_another_control_plane(
+    browser: Browser, served: ServedPlane, tmp_path: Path
+) -> None:
+    session = await served.session(id="moving", idle_timeout=1234, permission_level="medium")
+    running = await served.plane.executions.start(
+        TESTER, session, ExecRequest(argv=["tail", "-f", "log"], background=True)
+    )
+    async with opened(browser, served.address) as console:
+        await sign_in(console)
+        page, dialog = console.page, console.page.get_by_role("dialog")
+        console.expected += ("409",)
+        await console.go("sessions/moving/activity")
+        await page.get_by_role("button", name="Snapshot").click(timeout=PATIENCE_MS)
+        await expect(dialog).to_contain_text("Secrets, terminals and the output of commands")
+        assert await violations(page) == []
+        # Nothing may run meanwhile, and what runs is not ended for it.
+        take = dialog.get_by_role("button", name="Take and save")
+        await take.click()
+        await expect(dialog.get_by_role("alert")).to_be_visible(timeout=PATIENCE_MS)
+        assert not running.ended
+        await dialog.get_by_role("button", name="Cancel").click()
+        await expect(dialog).to_have_count(0)
+        await page.get_by_role("button", name="Interrupt").click()
+        await console.shows("command.exit")
+        await page.get_by_role("button", name="Snapshot").click()
+        async with page.expect_download() as saving:
+            await take.click()
+        saved = await saving.value
+        assert saved.suggested_filename == "moving.tar"
+        await saved.save_as(tmp_path / "moving.tar")
+        await expect(dialog.get_by_role("status").first).to_contain_text(
+            "Saved as moving.tar", timeout=PATIENCE_MS
+        )
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(page.get_by_role("heading", name="moving")).to_be_visible()
+    async with served_plane() as other, opened(browser, other.address) as console:
+        await sign_in(console)
+        page, dialog = console.page, console.page.get_by_role("dialog")
+        console.expected += ("400", "409")
+        await page.get_by_role("button", name="Restore").click()
+        restore = dialog.get_by_role("button", name="Restore")
+        await expect(restore).to_be_disabled()
+        await dialog.get_by_role("group", name="snapshot").evaluate(DROP, "no archive")
+        await expect(dialog).to_contain_text("drop.tar, 10 B")
+        await restore.click()
+        await expect(dialog.get_by_role("alert")).to_be_visible(timeout=PATIENCE_MS)
+        assert other.plane.sessions.finder.list(TESTER) == []
+        assert await violations(page) == []
+        await page.set_viewport_size({"width": 360, "height": 740})
+        await page.wait_for_function(PHONE_IS_FULL)
+        assert await dialog.evaluate(FITS)
+        archive = (tmp_path / "moving.tar").read_bytes()
+        given = FilePayload(name="moving.tar", mimeType="application/x-tar", buffer=archive)
+        await dialog.get_by_label("Snapshot", exact=True).set_input_files(given)
+        await restore.click()
+        heading = page.get_by_role("heading", name="moving")
+        await expect(heading).to_be_visible(timeout=PATIENCE_MS)
+        restored = other.plane.sessions.finder.find(TESTER, "moving")
+        assert (restored.level.name, restored.terms.idle_timeout) == ("medium", 1234)
+        # A control plane that knows the id refuses it.
+        await console.go("sessions")
+        await page.get_by_role("button", name="Restore").click(timeout=PATIENCE_MS)
+        await dialog.get_by_label("Snapshot", exact=True).set_input_files(given)
+        await restore.click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("moving", timeout=PATIENCE_MS)

@@ -223,6 +223,7 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
         {"name": "more", "path": "/data/more", "read_only": False},
         {"name": "cache", "path": "/data/cache", "read_only": True},
     ]
+    assert "more:/data/more cache:/data/cache:ro" in await said("sessions", "show", "fix")
     assert "fix:ro" in await said("volumes", "list")
     assert "1.0 GiB" in await said("volumes", "show", "more")
     assert "NAME:PATH" in await said("sessions", "create", "--volume", "more", status=2)
@@ -230,3 +231,20 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
     await said("sessions", "close", "fix")
     await said("volumes", "remove", "more")
     assert await names(api, OPERATOR_KEY) == [("operator", "cache")]
+
+
+async def test_an_explanation_knows_where_they_are(api: Api) -> None:
+    await made(api)
+    use = {**USE, "read_only": True}
+    for number, (uses, writes) in enumerate((([], False), ([use], False), ([USE], True))):
+        session = f"box-{number}"
+        await api.session(key=OPERATOR_KEY, id=session, permission_level="low", volumes=uses)
+        for command, allow in (
+            ("cat /data/cache/a", bool(uses)),
+            ("cp a /data/cache/b", writes),
+            ("cat /data/other", False),
+        ):
+            body = {"session": session, "command": command}
+            path = "/api/policies/explain"
+            answer = await api.json("POST", path, json=body, key=OPERATOR_KEY)
+            assert (answer["allow"], answer["layers"] == []) == (allow, allow), (uses, command)

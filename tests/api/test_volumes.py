@@ -1,5 +1,6 @@
 """Volumes over HTTP: whose they are, what is refused, how they count, and what is on record."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,24 @@ BODY: dict[str, Any] = {"name": "cache", "size_bytes": 16 * MIB}
 USE: dict[str, Any] = {"name": "cache", "path": "/data/cache"}
 
 
+LOW = Path(__file__).parents[2] / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
+
+
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Plain directories, which need no device."""
-    most = 64 * 1024 * MIB
-    return settings.model_copy(update={"workspace_quota": "none", "key_max_workspace_bytes": most})
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """Plain directories, which need no device, and two more levels."""
+    text = LOW.read_text()
+    reads = text.replace("[confinement]", '[confinement]\nread = ["/srv/model"]')
+    slow = f"{text}\n[rates]\ndisk_write = 4194304\n"
+    for name, rank, level in (("slow", 110, slow), ("model", 120, reads)):
+        (tmp_path / f"{name}.toml").write_text(level.replace("rank = 100", f"rank = {rank}"))
+    return settings.model_copy(
+        update={
+            "workspace_quota": "none",
+            "key_max_workspace_bytes": 64 * 1024 * MIB,
+            "levels_dir": tmp_path,
+        }
+    )
 
 
 async def made(api: Api, key: str = OPERATOR_KEY, **more: Any) -> dict[str, Any]:
@@ -248,3 +262,29 @@ async def test_an_explanation_knows_where_they_are(api: Api) -> None:
             path = "/api/policies/explain"
             answer = await api.json("POST", path, json=body, key=OPERATOR_KEY)
             assert (answer["allow"], answer["layers"] == []) == (allow, allow), (uses, command)
+
+
+@each(
+    ("members", "reason"),
+    [
+        ({"permission_level": "slow"}, "limits the rate"),
+        ({"permission_level": "model", "volumes": [{**USE, "path": "/srv"}]}, "overlaps with"),
+        ({"consume": {"entries": []}}, "can't be given with consume"),
+    ],
+)
+async def test_sessions_that_can_have_none(api: Api, members: dict[str, Any], reason: str) -> None:
+    body = {"id": "refused", "volumes": [USE], **members}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert (problem["field"], reason in problem["detail"]) == ("volumes", True), problem
+    assert (await api.json("GET", "/api/sessions"))["items"] == []
+
+
+async def test_a_level_that_can_not_have_it_changes_nothing(api: Api) -> None:
+    await made(api, ADMIN_KEY)
+    await api.session(id="fix", permission_level="low", volumes=[USE])
+    settings = {"settings": {"permission_level": "slow"}}
+    path = "/api/sessions/fix/settings"
+    await api.problem(400, "validation_error", "PUT", path, json=settings)
+    shown = await api.json("GET", "/api/sessions/fix")
+    assert (shown["permission_level"], shown["status"]) == ("low", "active")
+    await api.json("POST", "/api/sessions/fix/exec", json={"argv": ["ls"]})

@@ -124,10 +124,7 @@ def _check_host(context: Context) -> None:
 
 
 class _Judges(NamedTuple):
-    """The level, what decides about hosts, where writable mounts and volumes are, and all volumes.
-
-    Mounts and volumes are targets in the sandbox.
-    """
+    """The level, what decides about hosts, and where writable mounts and all volumes are."""
 
     level: levels.Level
     reaches: Reaches
@@ -146,11 +143,10 @@ def _judges(
     listed = settings.mounts
     if body.session is not None:
         session = sessions.finder.find(context.principal, body.session)
-        writable = writable_targets(listed, (*session.level.mounts, *session.terms.mounts))
-        used = session.terms.volumes
-        mounts = (*writable, *(use.path for use in used if not use.read_only))
-        volumes = tuple(use.path for use in used)
-        return _Judges(session.level, session.egress_rules.decide_any_port, mounts, volumes)
+        terms, reaches = session.terms, session.egress_rules.decide_any_port
+        mounts = writable_targets(listed, (*session.level.mounts, *terms.mounts))
+        mounts += terms.written_volumes
+        return _Judges(session.level, reaches, mounts, terms.volume_paths)
     _check_host(context)
     named = known.named(body.level or "")
     return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
@@ -158,7 +154,7 @@ def _judges(
 
 def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:
     if body.path is not None:
-        return explanation.explain_path(judges.level, body.path)
+        return explanation.explain_path(judges.level, body.path, judges.mounts, judges.volumes)
     try:
         return explanation.explain_command(
             *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts),

@@ -99,7 +99,7 @@ FLOORS = {
         "options",
         "errors",
         "egress_rules",
-        "volume_options",
+        "mount_options",
         "description",
         "output",
         "listing",

@@ -9,6 +9,7 @@ from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_session
 from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.mount_options import Mounts, VolumeUses, volume_uses
 from paddock.cli.options import (
     AsJson,
     Image,
@@ -31,7 +32,6 @@ from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
 from paddock.cli.several import confirm, each_of
-from paddock.cli.volume_options import VolumeUses, volume_uses
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -121,9 +121,7 @@ async def create(
         int | None, typer.Option(min=1, metavar="SECONDS", help="Maximum lifetime.")
     ] = None,
     budget: Amounts = None,
-    mount: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A mount from the operator's list.")
-    ] = None,
+    mount: Mounts = None,
     volume: VolumeUses = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
@@ -148,9 +146,8 @@ async def create(
     if ensure and session_id is None:
         raise Failure("--ensure goes with --id", status=Status.USAGE)
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
-    secrets = secret_values(secret)
     total, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
-    lower = limit_amounts(limits)
+    secrets, lower = secret_values(secret), limit_amounts(limits)
     terms = SessionTerms(
         permission_level=level,
         image=image,

@@ -52,5 +52,5 @@ export const REMEDIES: Readonly<Record<string, string>> = {
   "policy-execution": "Do without it, or create the session with a policy that allows it in `execution_rules`.",
   "parent-level": "Spawn the child at its parent's level, or at a lower one.",
   "parent-policy": "Leave the policy out: the child has its parent's then.",
-  "foreign-origin": "Use the console of this control plane, or a program instead of a page; a reverse proxy must pass on the client's `Host`.",
+  "foreign-origin": "Use the console of this control plane, or a program instead of a page; the operator can add a page's origin to `PADDOCK_CORS_ORIGINS`; a reverse proxy must pass on the client's `Host`.",
 };

@@ -97,7 +97,7 @@ class Agent:
         else:
             self._serve(session)
             # Only now: a sandbox that can't confine commands must not count as started.
-            reply({})
+            session.recover(lambda: reply({}))
             # Everything that exists now stays forever. The collector would write to its memory,
             # which forks could then no longer share.
             gc.freeze()

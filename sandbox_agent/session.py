@@ -81,6 +81,10 @@ class Session:
         for name in operations.NAMES:
             self.methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
+    def recover(self, done: Callable[[], None]) -> None:
+        """Completes what an earlier sandbox has left unfinished in the workspace."""
+        self._transfers.recover(done)
+
     def prepare(self) -> None:
         """Opens the way out, if there is one, and starts the first guard in advance."""
         if self._forwarder is not None:

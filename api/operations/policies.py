@@ -67,6 +67,7 @@ def _level(context: Context, known: levels.Levels, shown: levels.Level) -> Level
     examples={
         "command": {"level": "low", "command": "curl example.org"},
         "argv": {"level": "medium", "argv": ["cat", "../etc/passwd"], "cwd": "src"},
+        "shell": {"level": "high", "shell": "cd a && make | tail"},
         "path": {"level": "low", "path": "/etc/passwd"},
         "operation": {
             "policy": "SAFE_EDIT",
@@ -100,7 +101,7 @@ async def explain_policy(
             args.network,
         )
     else:
-        size = command_size(body.command, body.argv)
+        size = command_size(body.command, body.argv, body.shell)
         judges = _judges(context, settings, sessions, known, body)
         explained = await aside.call(size, partial(_explained, judges, body))
     shown = asdict(explained)
@@ -157,6 +158,7 @@ def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:
     try:
         return explanation.explain_command(
             *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts),
+            shell=body.shell,
             volumes=judges.volumes,
         )
     except CommandError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.files import names
 from sandbox_agent.decide.protocol import Entry
-from sandbox_agent.files import directories, listing
+from sandbox_agent.files import directories, journal, listing
 from sandbox_agent.files.condition import Condition
 from sandbox_agent.files.directories import change_mode, make_directory, make_link
 from sandbox_agent.files.places import Place, Places
@@ -49,11 +49,13 @@ class FileMethods:
         self._target: Writer | Appender | None = None
         self._unpacking: Unpacking | None = None
         self._watching: Watching | None = None
+        # How many files were changed because a worker before this one was killed.
+        self._recovered: int | None = None
         # The methods that have no path, or several.
         self._without_place: dict[str, Callable[[_Members], _Members]] = {
             **{"commit": self._commit, "finish": self._finish, "unpacked": self._stop},
             **{"move": self._move, "copy": self._copy, "patch": self._patch},
-            **{"digest": self._digest, "changes": self._changes},
+            **{"digest": self._digest, "changes": self._changes, "recover": self._recover},
         }
         self._at_place: dict[str, Callable[[Place, str, _Members], _Members]] = {
             **{"read": self._read, "write": self._write, "append": self._append},
@@ -66,6 +68,8 @@ class FileMethods:
     def perform(self, request: _Members) -> _Members:
         """The answer's members."""
         method = request["method"]
+        if self._recovered is None:
+            self._recovered = journal.recover(self._places, Condition(lock=self._lock))
         if method in self._without_place:
             return self._without_place[method](request)
         if method not in self._at_place:
@@ -100,6 +104,9 @@ class FileMethods:
         self._target = None
         version = {"version": writer.version} if isinstance(writer, Writer) else {}
         return {"bytes": writer.size, **version}
+
+    def _recover(self, _request: _Members) -> _Members:
+        return {"files": self._recovered}
 
     def _finish(self, _request: _Members) -> _Members:
         return self._unpacked(finishes=True)

@@ -1,6 +1,7 @@
 """Applies a patch to files, all or nothing. Runs in a file worker."""
 
 import os
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -9,9 +10,10 @@ from sandbox_agent.decide.files import hunks, patches
 from sandbox_agent.decide.files.hunks import Reject
 from sandbox_agent.decide.files.patches import FilePatch
 from sandbox_agent.decide.files.ranges import ANY
-from sandbox_agent.files import directories
+from sandbox_agent.files import directories, journal
 from sandbox_agent.files.condition import Condition
 from sandbox_agent.files.directories import replaceable
+from sandbox_agent.files.journal import Step
 from sandbox_agent.files.places import Place, Places, open_parent
 from sandbox_agent.files.reading import Reader
 from sandbox_agent.files.writing import Writer
@@ -154,24 +156,60 @@ class Patching:
             for path, content in changed.items()
             if content is not None
         }
+        removed = changed.keys() - writers.keys()
+        with self._together.held():
+            journal.recover_alone(self._places)
+            self._check(changed, removed)
+            if len(changed) == 1:
+                self._write_one(next(iter(changed)), writers)
+            else:
+                self._write_together(writers, removed)
+
+    def _check(self, changed: Iterable[str], removed: Iterable[str]) -> None:
+        """Whether all are still what was read, and may be removed. Raises: AgentError, OSError."""
+        try:
+            for path in changed:
+                self._unchanged(path).check(*self._find(path))
+        except AgentError as error:
+            if error.code != "precondition_failed":
+                raise
+            text = "a file changed while the patch was applied: repeat the request"
+            raise AgentError("conflict", text) from None
+        for path in removed:
+            _check_removable(*self._find(path))
+
+    def _write_one(self, path: str, writers: dict[str, Writer]) -> None:
+        if path in writers:
+            writers[path].commit()
+        else:
+            directories.delete(*self._find(path))
+
+    def _write_together(self, writers: dict[str, Writer], removed: Iterable[str]) -> None:
+        """Changes all files, even if this process is killed in the middle."""
+        versions = {path: self._version(path) for path in removed}
+        steps = journal.Journal(self._places, versions, list(writers))
+
+        def prepare(step: Step) -> None:
+            assert step.content is not None  # noqa: S101 - others are not prepared
+            writers[step.path].stage(step.content)
+
+        steps.write(prepare)
         done: list[str] = []
         try:
-            with self._together.held():
-                for path in changed:
-                    self._unchanged(path).check(*self._find(path))
-                for path, writer in writers.items():
-                    writer.commit()
-                    done.append(path)
-                for path in changed.keys() - writers.keys():
-                    _delete(*self._find(path))
-                    done.append(path)
-        except BaseException as error:
+            for step in steps.steps:
+                steps.take(step)
+                done.append(step.path)
+        except BaseException:
+            # The directory of a file has become something else.
+            steps.drop()
             for path in reversed(done):
                 self._restore(path)
-            if isinstance(error, AgentError) and error.code == "precondition_failed":
-                text = "a file changed while the patch was applied: repeat the request"
-                raise AgentError("conflict", text) from None
             raise
+        steps.drop()
+
+    def _version(self, path: str) -> str:
+        before = self._before[path]
+        return "" if before is None else before.version
 
     def _writer(self, path: str, content: _Content) -> Writer:
         writer = Writer(*self._find(path), content.mode, parents=True)
@@ -193,11 +231,10 @@ class Patching:
         self._writer(path, before).commit()
 
 
-def _delete(place: Place, path: str) -> None:
-    """Removes a file unless its mode protects it. Raises: OSError."""
+def _check_removable(place: Place, path: str) -> None:
+    """Raises: OSError if the file's mode protects it."""
     directory, name = open_parent(place, path)
     try:
         replaceable(directory, name)
-        os.unlink(name, dir_fd=directory)
     finally:
         os.close(directory)

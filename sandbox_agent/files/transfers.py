@@ -17,7 +17,8 @@ from sandbox_agent.decide.protocol import (
     Message,
 )
 from sandbox_agent.enforce.reads.pack_files import Held
-from sandbox_agent.files import operations
+from sandbox_agent.enforce.syscalls import borrow_file_identity
+from sandbox_agent.files import journal, operations
 from sandbox_agent.files.file_helper import FileHelper
 from sandbox_agent.files.stream_requests import (
     FACTS,
@@ -112,6 +113,30 @@ class Transfers:
             reply(error or answer)
 
         helper.ask(request, answered)
+
+    def recover(self, done: Callable[[], None]) -> None:
+        """Completes a patch in whose last step an earlier sandbox was killed; calls back then."""
+        borrow_file_identity(self._uid)
+        try:
+            left = os.path.lexists(f"{WORKSPACE_DIR}/{journal.NAME}")
+        finally:
+            borrow_file_identity(0)
+        try:
+            helper = self._helper() if left else None
+        except AgentError:
+            helper = None  # the next operation does it
+        if helper is None:
+            done()
+            return
+
+        def answered(answer: Message, _data: bytes) -> None:
+            helper.close()
+            error = error_of(answer)
+            if error is not None or answer.get("files"):
+                self._record("file.patch", {"path": "."}, operations.result(answer), error)
+            done()
+
+        helper.ask({"method": "recover"}, answered)
 
     def digest(self, permitted: Held, params: Message, reply: Reply) -> None:
         """Answers with the digests of some files; this is not recorded. Raises: AgentError.
@@ -228,13 +253,8 @@ class Transfers:
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
         stream = self._ready(params)
-        limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
-
-        def answered(answer: Message, data: bytes) -> None:
-            error = error_of(answer)
-            reply(error or {"data": data})
-
-        stream.helper.ask({"method": "pull", "limit": limit}, answered)
+        request = {"method": "pull", "limit": min(given.number(params, "limit", 1), CHUNK_BYTES)}
+        stream.helper.ask(request, lambda answer, data: reply(error_of(answer) or {"data": data}))
 
     def changes(self, params: Message, reply: Reply) -> None:
         """Answers with the next changes of a watch. Raises: AgentError."""
@@ -244,11 +264,7 @@ class Transfers:
             "limit": min(given.number(params, "limit", 1), _MOST_CHANGES),
             "wait_ms": min(given.number(params, "wait_ms"), _LONGEST_WAIT_MS),
         }
-
-        def answered(answer: Message, _data: bytes) -> None:
-            reply(error_of(answer) or answer)
-
-        stream.helper.ask(request, answered)
+        stream.helper.ask(request, lambda answer, _: reply(error_of(answer) or answer))
 
     def push(self, params: Message, reply: Reply) -> None:
         """Writes more bytes to an open file. Raises: AgentError."""

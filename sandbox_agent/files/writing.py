@@ -105,6 +105,15 @@ class Writer(_Upload):
         finally:
             os.close(directory)
 
+    def stage(self, name: str) -> None:
+        """Gives the content this name, beside the file that it is to replace. Raises: OSError."""
+        self._make_parents()
+        directory, _ = open_parent(self._workspace, self._path)
+        try:
+            os.link(f"/proc/self/fd/{self._fd}", name, dst_dir_fd=directory)
+        finally:
+            os.close(directory)
+
     def _put(self, directory: int, name: str) -> None:
         """Gives the content its name, in place of what has it now."""
         # /proc/self/fd is the only way to name an O_TMPFILE without a capability.

@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import json
 import os
 from collections.abc import AsyncIterator
 
@@ -17,6 +18,8 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.work.files.file_requests import Conditions
 from orchestrator.work.files.file_trees import SearchResult
+from sandbox_agent.files import journal
+from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -271,3 +274,30 @@ async def test_a_tree_is_removed_however_deep(high: Box) -> None:
     removed = await high.plane.files.delete(TESTER, high.session, "tree", recursive=True)
     assert removed == 1402
     assert os.listdir(high.workspace) == ["kept"]
+
+
+def unfinished() -> str:
+    """Makes what is left of a patch whose sandbox was killed after it had been decided."""
+    steps = [["one.txt", f".paddock-{'a' * 16}", None], ["two.txt", f".paddock-{'b' * 16}", None]]
+    said = json.dumps({"decided": True, "steps": steps})
+    contents = f"echo new > .paddock-{'a' * 16}; echo new > .paddock-{'b' * 16}"
+    return f"echo old > one.txt; echo old > two.txt; {contents}; echo '{said}' > {journal.NAME}"
+
+
+async def test_a_patch_is_completed_by_the_next_operation(high: Box) -> None:
+    await clear(high)
+    assert (await high.bash(unfinished())).exit_code == 0
+    assert await high.paths() == ["one.txt", "two.txt"]
+    assert await high.read("one.txt") == await high.read("two.txt") == b"new\n"
+
+
+async def test_a_patch_is_completed_when_a_sandbox_starts(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    assert (await box.bash(unfinished())).exit_code == 0
+    before = len(await box.events("file.patch"))
+    await box.plane.sessions.changes.set_level(TESTER, box.session, "medium", {})
+    shown = await box.run("cat one.txt two.txt")
+    assert shown.stdout == "new\nnew\n"
+    (event,) = (await box.events("file.patch"))[before:]
+    assert (event["decision"], event["result"]["files"]) == ("allow", 2)
+    assert sorted(os.listdir(box.workspace)) == ["one.txt", "two.txt"]

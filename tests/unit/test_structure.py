@@ -104,6 +104,7 @@ FLOORS = {
         "output",
         "listing",
         "own_session",
+        "several",
         "contexts",
         "global_options",
         "terminal",
@@ -116,12 +117,11 @@ FLOORS = {
 # Folders with one file a resource; all others are small.
 OF_RESOURCES = {"api/operations", "paddock/contract", "paddock/client", "paddock/cli/resources"}
 MOST_MODULES = 26
-MOST_LINES = 320
+MOST_LINES = 330
 # Modules of one idea that is longer.
 LONG = {
     "orchestrator/ground/events.py",
     "orchestrator/host/engine/docker.py",
-    "paddock/client/files.py",
     "sandbox_agent/enforce/reads/opener.py",
     "sandbox_agent/pty/terminal.py",
     "sandbox_agent/run/executor.py",

@@ -104,6 +104,7 @@ FLOORS = {
         "output",
         "listing",
         "own_session",
+        "several",
         "contexts",
         "global_options",
         "terminal",

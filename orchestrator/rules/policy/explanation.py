@@ -43,17 +43,19 @@ def explain_command(
     cwd: str | None,
     reaches: Reaches | None = None,
     mounts: Sequence[str] = (),
+    shell: str | None = None,
+    volumes: Sequence[str] = (),
 ) -> Explanation:
     """The level's decision about a command; `reaches` and `mounts` as in `command_stops`.
 
-    Raises: CommandError if it is malformed.
+    Other arguments are those of `check_command`. Raises: CommandError if it is malformed.
     """
     stops: list[Stop] = []
     try:
-        words, directory = read_command(level, command, argv, cwd)
+        words, directory = read_command(level, command, argv, cwd, shell)
         if words and words[0]:
             stops = command_stops(level, words, directory, reaches, mounts)
-        check_command(level, command, argv, cwd, mounts)
+        check_command(level, command, argv, cwd, mounts, shell, volumes)
     except DeniedError as error:
         remedy = shell_remedy(error.rule, permitted=level.commands is None)
         return _denied(error.rule, error.message, stops, remedy)

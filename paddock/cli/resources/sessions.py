@@ -1,7 +1,5 @@
 """Sessions: list, show, create, pause, resume and end them."""
 
-import sys
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,10 +26,11 @@ from paddock.cli.options import (
     pairs,
     secret_values,
 )
-from paddock.cli.output import age, complain, note, print_json, working
+from paddock.cli.output import age, note, print_json, working
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
+from paddock.cli.several import confirm, each_of
 from paddock.cli.volume_options import VolumeUses, volume_uses
 
 if TYPE_CHECKING:
@@ -206,7 +205,7 @@ async def close(
         raise Failure("give one of SESSION..., --label and --all", status=Status.USAGE)
     chosen = sessions or await _live(paddock, label)
     if not sessions and chosen and not yes:
-        _confirm(f"end {len(chosen)} sessions ({', '.join(chosen)})")
+        confirm(f"end {len(chosen)} sessions ({', '.join(chosen)})")
     await each_of(chosen, lambda one: paddock.sessions.close(one, purge=purge))
     done = f"{'is' if len(chosen) == 1 else 'are'} closed{' with all files' if purge else ''}"
     note(f"{' '.join(chosen)} {done}" if chosen else "there are no such sessions")
@@ -296,28 +295,7 @@ async def episode(
     note(f"{session} has {'no episode' if name is None else f'the episode {name}'}")
 
 
-async def each_of(sessions: Sequence[str], act: Callable[[str], Awaitable[object]]) -> None:
-    """Acts on each session, also if it fails for others. Raises: the first failure, at the end."""
-    failed: Exception | None = None
-    for session in sessions:
-        try:
-            await act(session)
-        except Exception as error:  # noqa: BLE001 - raised when the others are done
-            if failed is not None:
-                complain(str(failed))
-            failed = error
-    if failed is not None:
-        raise failed
-
-
 async def _live(paddock: "Paddock", label: str | None) -> list[str]:
     wanted = pairs([label], "--label", ":") if label else {}
     found = await paddock.sessions.list(label=next(iter(wanted.items()), None))
     return [each.id for each in found if each.info.live]
-
-
-def _confirm(what: str) -> None:
-    """Raises: Failure unless a person agrees."""
-    if not sys.stdin.isatty():
-        raise Failure(f"it would {what}", "--yes does it without asking", Status.USAGE)
-    typer.confirm(f"{what}?", abort=True, err=True)

@@ -11,17 +11,14 @@ from api.shape.answers import (
     JSON,
     Answer,
     Attached,
-    Download,
     Empty,
     Event,
     EventStream,
     Exchange,
     Lines,
-    Packed,
-    Printed,
-    Recording,
     Text,
 )
+from api.shape.byte_answers import Download, Packed, Printed, PrintedPart, Recording
 from paddock.contract.base import Model
 
 # Clients refuse headers of more than 8 KiB.
@@ -50,8 +47,10 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             return await _packed(request, answer)
         case Lines():
             return await _lines(request, answer)
-        case Recording() | Printed():
+        case Recording():
             return await _bytes(request, answer)
+        case Printed():
+            return await _printed(request, answer)
         case Attached():
             return await terminal_socket.serve(request, answer)
         case Exchange():
@@ -95,7 +94,15 @@ async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamRespon
     )
 
 
-async def _bytes(request: web.Request, answer: Recording | Printed) -> web.StreamResponse:
+async def _printed(request: web.Request, answer: Printed) -> web.StreamResponse:
+    headers = {"Content-Type": answer.MEDIA, **answer.headers}
+    response = web.StreamResponse(status=answer.STATUS, headers=headers)
+    if isinstance(answer, PrintedPart):
+        response.content_length = answer.size
+    return await _pieces(request, response, answer.held, answer.chunks)
+
+
+async def _bytes(request: web.Request, answer: Recording) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
     return await _pieces(request, response, answer.held, answer.chunks)
 

@@ -19,7 +19,7 @@ from api.operations.files import (
     stat_file,
     write_file,
 )
-from api.shape.answers import Download
+from api.shape.byte_answers import Download
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.file_trees import CopyBody, FileMatches, ModeBody, PatchBody, SearchQuery
 from paddock.contract.files import (

@@ -67,7 +67,7 @@ _HEADERS = {
     "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", True),
     "X-Paddock-Modified": ("When the file was changed last: seconds since 1970-01-01.", False),
     "ETag": ("The version, in quotes; of a context pack's file the sha256.", False),
-    "Accept-Ranges": ("Always `bytes`.", True),
+    "Accept-Ranges": ("`bytes`; `none`: no part of it can be requested.", True),
     "Content-Range": ("Which bytes these are, and of how many.", True),
     "X-Paddock-Skipped": ("How many entries are left out of the archive.", True),
     "X-Paddock-Skipped-Names": ("The first of them, as a JSON array of strings.", True),

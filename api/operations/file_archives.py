@@ -3,7 +3,8 @@
 from contextlib import ExitStack
 
 from api.shape.access import Access
-from api.shape.answers import Packed, Upload
+from api.shape.answers import Upload
+from api.shape.byte_answers import Packed
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from orchestrator.work.files.file_archives import FileArchives

@@ -4,7 +4,8 @@ from contextlib import ExitStack
 
 from api.shape import preconditions
 from api.shape.access import Access
-from api.shape.answers import Described, Download, Made, NotModified, PartialDownload, Upload
+from api.shape.answers import Described, Made, NotModified, Upload
+from api.shape.byte_answers import Download, PartialDownload
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.shape.preconditions import IF_MATCH, IF_NONE_MATCH, RANGE

@@ -121,6 +121,16 @@ async def printed(
     _check_no_gap(position, result.output_bytes)
 
 
+async def first(chunks: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    """So many bytes; what follows is not read."""
+    async with aclosing(chunks) as found:
+        async for data in found:
+            yield data[:count]
+            count -= len(data)
+            if count <= 0:
+                return
+
+
 def _check_no_gap(position: int, offset: int) -> None:
     if offset > position:
         raise SandboxUnavailableError(f"the output from byte {position} to {offset} is not kept")

@@ -4,7 +4,8 @@ from contextlib import ExitStack
 
 from api.operations.sessions import created
 from api.shape.access import Access
-from api.shape.answers import Created, Download
+from api.shape.answers import Created
+from api.shape.byte_answers import Download
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.packs import pack_of, pack_state

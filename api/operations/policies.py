@@ -67,6 +67,7 @@ def _level(context: Context, known: levels.Levels, shown: levels.Level) -> Level
     examples={
         "command": {"level": "low", "command": "curl example.org"},
         "argv": {"level": "medium", "argv": ["cat", "../etc/passwd"], "cwd": "src"},
+        "shell": {"level": "high", "shell": "cd a && make | tail"},
         "path": {"level": "low", "path": "/etc/passwd"},
         "operation": {
             "policy": "SAFE_EDIT",
@@ -100,7 +101,7 @@ async def explain_policy(
             args.network,
         )
     else:
-        size = command_size(body.command, body.argv)
+        size = command_size(body.command, body.argv, body.shell)
         judges = _judges(context, settings, sessions, known, body)
         explained = await aside.call(size, partial(_explained, judges, body))
     shown = asdict(explained)
@@ -123,11 +124,12 @@ def _check_host(context: Context) -> None:
 
 
 class _Judges(NamedTuple):
-    """The level, what decides about hosts, and where writable mounts are."""
+    """The level, what decides about hosts, and where writable mounts and all volumes are."""
 
     level: levels.Level
     reaches: Reaches
     mounts: tuple[str, ...]
+    volumes: tuple[str, ...] = ()
 
 
 def _judges(
@@ -141,8 +143,10 @@ def _judges(
     listed = settings.mounts
     if body.session is not None:
         session = sessions.finder.find(context.principal, body.session)
-        mounts = writable_targets(listed, (*session.level.mounts, *session.terms.mounts))
-        return _Judges(session.level, session.egress_rules.decide_any_port, mounts)
+        terms, reaches = session.terms, session.egress_rules.decide_any_port
+        mounts = writable_targets(listed, (*session.level.mounts, *terms.mounts))
+        mounts += terms.written_volumes
+        return _Judges(session.level, reaches, mounts, terms.volume_paths)
     _check_host(context)
     named = known.named(body.level or "")
     return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
@@ -150,10 +154,12 @@ def _judges(
 
 def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:
     if body.path is not None:
-        return explanation.explain_path(judges.level, body.path)
+        return explanation.explain_path(judges.level, body.path, judges.mounts, judges.volumes)
     try:
         return explanation.explain_command(
-            *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts)
+            *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts),
+            shell=body.shell,
+            volumes=judges.volumes,
         )
     except CommandError as error:
         field = command_field(error, body.command)

@@ -4,11 +4,13 @@ from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
 
 from api.operations import output
-from api.shape import stops
+from api.shape import preconditions, stops
 from api.shape.access import Access
-from api.shape.answers import Event, EventStream, Printed
+from api.shape.answers import Event, EventStream
+from api.shape.byte_answers import Printed, PrintedPart
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, Events, operation
+from api.shape.preconditions import RANGE
 from api.views.commands import command as view
 from api.views.commands import command_members
 from orchestrator.ground.errors import NotFoundError, PaddockError
@@ -16,6 +18,7 @@ from orchestrator.state.command import Command
 from orchestrator.state.session import Session
 from orchestrator.work.commands import running_command
 from orchestrator.work.commands.execution import Executions
+from orchestrator.work.files.downloads import part_of
 from paddock.contract.command_requests import OutputQuery, PrintedQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
     COMMAND_EVENTS,
@@ -83,16 +86,21 @@ async def read_process(
     Access.READ,
     tag=TAG,
     summary="Read a command's output as bytes",
-    answers="The bytes, as they are printed; if the connection breaks off, some are missing.",
-    errors=("permission_denied", "sandbox_unavailable"),
+    answers={
+        200: "The bytes, as they are printed; if the connection breaks off, some are missing.",
+        206: "The bytes of the range.",
+    },
+    errors=("permission_denied", "sandbox_unavailable", "range_not_satisfiable"),
+    headers=(RANGE,),
 )
 async def read_output(
     context: Context, executions: Executions, command_id: str, query: PrintedQuery
-) -> Printed:
+) -> Printed | PrintedPart:
     """Everything that a command prints and has printed, to its end, exactly as it was written.
 
     Of long output, what is stored is read, too. The connection is cut before bytes that are not
-    kept; `after` begins after them.
+    kept; `after` begins after them. `Range` is about what follows `after`. It is ignored while the
+    command runs, with `stream`, and in another form or with several ranges.
     """
     session, command = _find(context, command_id)
     context.work.follow()
@@ -103,8 +111,17 @@ async def read_output(
         )
         if first.lost and not (command.ended and command.output_bytes <= query.after):
             raise NotFoundError("the output is not kept any more")
-        chunks = output.printed(context, executions, session, command, query.after, query.stream)
-        return Printed(chunks, held.pop_all())
+        whole = command.ended and query.stream is None
+        total = max(0, command.output_bytes - query.after)
+        version = f"{command.id}-{query.after}-{total}" if whole else None
+        wanted = preconditions.wanted_range(context.preconditions, version) if whole else None
+        start, size = (0, None) if wanted is None else part_of(total, wanted, "output")
+        after = query.after + start
+        chunks = output.printed(context, executions, session, command, after, query.stream)
+        if size is None:
+            return Printed(chunks, held.pop_all(), version)
+        pieces = output.first(chunks, size)
+        return PrintedPart(pieces, held.pop_all(), version, size, start, total)
 
 
 async def watch(

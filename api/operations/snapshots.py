@@ -7,7 +7,8 @@ from typing import Any
 
 from api.operations.sessions import CREATING
 from api.shape.access import Access
-from api.shape.answers import Created, Packed, Upload
+from api.shape.answers import Created, Upload
+from api.shape.byte_answers import Packed
 from api.shape.context import Context
 from api.shape.objects import validated
 from api.shape.operation import SESSION, SESSIONS, operation

@@ -4,7 +4,8 @@ from contextlib import ExitStack
 
 from api.shape import stops
 from api.shape.access import Access
-from api.shape.answers import Accepted, Created, Recording, Text
+from api.shape.answers import Accepted, Created, Text
+from api.shape.byte_answers import Recording
 from api.shape.context import Context
 from api.shape.operation import SESSION, WORK_ERRORS, operation
 from api.views.terminals import interaction, terminal

@@ -17,17 +17,14 @@ from api.shape.answers import (
     NOTHING,
     Answer,
     Attached,
-    Download,
     Empty,
     EventStream,
     Exchange,
     Lines,
-    Packed,
-    Printed,
-    Recording,
     Text,
     Upload,
 )
+from api.shape.byte_answers import Download, Packed, Printed, Recording
 from orchestrator.rules.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.requests import Body, Query
@@ -268,13 +265,13 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return origin.STATUS, Reply("", media_type=NOTHING, headers=origin.HEADERS)
     if issubclass(origin, Answer):
         return origin.STATUS, Reply("", models, headers=origin.HEADERS)
-    if issubclass(origin, Download):
+    if issubclass(origin, Download | Printed):
         return origin.STATUS, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Packed):
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Attached | Exchange):
         return origin.STATUS, Reply("", models)
-    if issubclass(origin, Text | Lines | Recording | Printed):
+    if issubclass(origin, Text | Lines | Recording):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
     return HTTPStatus.OK, Reply("", (kind,))
 

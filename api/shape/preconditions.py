@@ -28,14 +28,14 @@ def conditions(headers: Mapping[str, str]) -> Conditions:
     )
 
 
-def wanted_range(headers: Mapping[str, str]) -> Range | None:
-    """The one range of `Range`; None: the whole file.
+def wanted_range(headers: Mapping[str, str], version: str | None = None) -> Range | None:
+    """The one range of `Range`; None: everything.
 
     As HTTP has it, a header in another form or with several ranges is ignored, and so is one with
-    `If-Range`.
+    `If-Range`, unless that names the `version`, which is None where it is not known yet.
     """
     found = _BYTES.fullmatch(headers.get(RANGE, "")[:_LONGEST])
-    if found is None or _IF_RANGE in headers:
+    if found is None or (_IF_RANGE in headers and headers[_IF_RANGE].strip() != f'"{version}"'):
         return None
     first = int(found[1]) if found[1] else None
     last = int(found[2]) if found[2] else None

@@ -39,6 +39,16 @@ class Terms:
     policy_resolved_ref: str | None = None
     episode_id: str | None = None
 
+    @property
+    def volume_paths(self) -> tuple[str, ...]:
+        """Where its volumes are in the sandbox."""
+        return tuple(use.path for use in self.volumes)
+
+    @property
+    def written_volumes(self) -> tuple[str, ...]:
+        """Where those are that it may write to."""
+        return tuple(use.path for use in self.volumes if not use.read_only)
+
     @classmethod
     def names(cls) -> set[str]:
         """The names of all terms."""

@@ -137,6 +137,7 @@ class _Client(Face[F]):
         level: str | None = None,
         command: str | None = None,
         argv: Sequence[str] | None = None,
+        shell: str | None = None,
         path: str | None = None,
         cwd: str | None = None,
         policy: str | Mapping[str, Any] | None = None,
@@ -145,12 +146,13 @@ class _Client(Face[F]):
     ) -> Explanation:
         """Explains how a session's or a level's rules decide a command or a path; nothing is run.
 
-        Give one of `session` and `level`, and one of `command`, `argv` and `path`. For an
+        Give one of `session` and `level`, and one of `command`, `argv`, `shell` and `path`. For an
         `operation` of a turn and its `args`, such as `ref`, give one of `session` and `policy`.
         """
         body = given(
             command=command,
             argv=argv,
+            shell=shell,
             path=path,
             cwd=cwd,
             session=session,

@@ -119,14 +119,15 @@ class Session(SessionCommands[F], SessionCode[F], SessionRuns[F], SessionSpawnin
         *,
         command: str | None = None,
         argv: Sequence[str] | None = None,
+        shell: str | None = None,
         path: str | None = None,
         cwd: str | None = None,
     ) -> Explanation:
         """Explains how the session's level decides a command or a path; nothing is run.
 
-        Exactly one of `command`, `argv` and `path` is required.
+        Exactly one of `command`, `argv`, `shell` and `path` is required.
         """
-        body = given(command=command, argv=argv, path=path, cwd=cwd, session=self.id)
+        body = given(command=command, argv=argv, shell=shell, path=path, cwd=cwd, session=self.id)
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @method

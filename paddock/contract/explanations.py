@@ -93,7 +93,7 @@ class Explanation(Model):
 class ExplainBody(Body):
     """The body of `POST /api/policies/explain`: whose rules to use, and what to explain.
 
-    Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `path` and
+    Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `shell`, `path` and
     `operation`. An operation is decided by a session or a policy, the others by a session or level.
     """
 
@@ -103,7 +103,7 @@ class ExplainBody(Body):
         json_schema_extra={
             "allOf": [
                 exactly_one("session", "level", "policy"),
-                exactly_one("command", "argv", "path", "operation"),
+                exactly_one("command", "argv", "shell", "path", "operation"),
             ]
         }
     )
@@ -117,6 +117,9 @@ class ExplainBody(Body):
     )
     command: CommandLine | None = Field(default=None, description=LINE_DESCRIPTION)
     argv: Argv | None = Field(default=None, description="The words of a command.")
+    shell: CommandLine | None = Field(
+        default=None, description="A line for bash, as in `POST …/exec`."
+    )
     path: WorkspacePath | None = Field(default=None, description="A path of the file operations.")
     cwd: Directory | None = Field(default=None, description=CWD_DESCRIPTION)
     operation: OperationName | None = Field(default=None, description="An operation of a turn.")
@@ -125,7 +128,7 @@ class ExplainBody(Body):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_one(self, "session", "level", "policy")
-        check_one(self, "command", "argv", "path", "operation")
+        check_one(self, "command", "argv", "shell", "path", "operation")
         if self.cwd is not None and (self.path is not None or self.operation is not None):
             raise sentence("cwd goes with a command: paths are relative to the workspace")
         if self.operation is not None and self.level is not None:

@@ -64,14 +64,13 @@ class Result:
         return None
 
     def after(self, earlier: "Result") -> "Result":
-        """This run, with what only the earlier one said."""
-        return replace(
-            self,
-            run=f"{self.run}; before: {earlier.run}",
-            steps=earlier.steps | self.steps,
-            seconds=earlier.seconds | self.seconds,
-            tests=earlier.tests | self.tests,
-        )
+        """This run with what only the earlier one said; of a run cut short, its tests only."""
+        run = f"{self.run}; before: {earlier.run}"
+        tests = earlier.tests | self.tests
+        if not self.complete:
+            return replace(earlier, run=run, tests=tests) if self.tests else earlier
+        steps, seconds = earlier.steps | self.steps, earlier.seconds | self.seconds
+        return replace(self, run=run, steps=steps, seconds=seconds, tests=tests)
 
     def faults(self) -> list[str]:
         """Everything that isn't as it must be; empty if the system is well."""
@@ -89,16 +88,15 @@ class Result:
 def kept(
     known: Mapping[str, Result], found: Mapping[str, Result], *, add: bool
 ) -> dict[str, Result]:
-    """The new results that are worth storing: what was cut short replaces nothing.
+    """The new results that are worth storing: what was cut short replaces no other result.
 
     `add`: only some topics were tested, so the known outcomes of all others stay.
     """
-    whole = {name: result for name, result in found.items() if result.complete or name not in known}
     if not add:
-        return whole
+        return {name: it for name, it in found.items() if it.complete or name not in known}
     return {
         name: result.after(known[name]) if name in known else result
-        for name, result in whole.items()
+        for name, result in found.items()
     }
 
 

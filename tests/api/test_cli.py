@@ -642,7 +642,11 @@ async def test_policies(api: Api, session: str) -> None:
     assert (await run_beside(*explain, "--command", "ls | wc")).status == 4
     assert (await run_beside(*explain, "--path", "../x")).status == 4
     assert (await run_beside(*explain, "--session", session, "--", "reboot")).status == 0
-    for wrong in ((), ("-c", "a", "--", "b"), ("-s", "x", "-l", "low", "--", "ls")):
+    line = "cd a && make | tail"
+    allowed = await run_beside(*explain, "-l", "high", "-s", line)
+    assert (allowed.status, line in allowed.out) == (0, True)
+    assert (await run_beside(*explain, "-l", "low", "-s", line)).status == Status.REFUSED
+    for wrong in ((), ("-c", "a", "--", "b"), ("--session", "x", "-l", "low", "--", "ls")):
         assert (await run_beside(*explain, *wrong)).status == 2
     assert (await api.json("GET", f"/api/sessions/{session}/audit"))["items"][1:] == []
 

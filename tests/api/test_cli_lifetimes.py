@@ -94,7 +94,8 @@ async def test_a_new_handle_and_another_episode(api: Api) -> None:
 async def test_a_handle_explains_its_own_session(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = (await api.session(id="web-1", permission_level="low"))["handle"]
     monkeypatch.setenv("PADDOCK_KEY", handle)
-    explained = await run_beside("policies", "explain", "-s", "web-1", "--json", "--", "curl", "x")
+    words = ("--session", "web-1", "--json", "--", "curl", "x")
+    explained = await run_beside("policies", "explain", *words)
     assert explained.status == 4
     assert json.loads(explained.out)["allow"] is False
 

@@ -30,6 +30,8 @@ async def test_by_level(api: Api) -> None:
     answer = await api.json("POST", EXPLAIN, json=body)
     assert (answer["allow"], answer["rule"], answer["remedy"]) == (True, "allowed", None)
     assert (answer["layer"], answer["layers"]) == ("parser", [])
+    body = {"level": "high", "shell": "cd a && make | tail"}
+    assert (await api.json("POST", EXPLAIN, json=body))["allow"] is True
     body = {"level": "high", "argv": ["strace", "ls"]}
     answer = await api.json("POST", EXPLAIN, json=body)
     assert (answer["allow"], answer["layer"], answer["remedy"]) == (True, "seccomp", None)
@@ -49,6 +51,9 @@ async def test_by_level(api: Api) -> None:
     [
         {"command": "ls"},
         {"command": "ls | wc"},
+        {"shell": "ls | wc"},
+        {"shell": "ls | wc", "cwd": "/etc"},
+        {"shell": " "},
         {"argv": ["find", ".", "-exec", "id"]},
         {"argv": ["cat", "../a"], "cwd": "src"},
         {"argv": ["cat", "../a"]},
@@ -99,6 +104,8 @@ async def test_whose_session(api: Api) -> None:
         ({"level": "low", "session": "x", "command": "ls"}, None),
         ({"level": "low", "command": "ls", "path": "x"}, None),
         ({"level": "low", "path": "x", "cwd": "y"}, None),
+        ({"level": "low", "shell": "ls", "command": "ls"}, None),
+        ({"level": "low", "shell": "a\0"}, "shell"),
         ({"level": "root", "command": "ls"}, "level"),
         ({"level": "low", "path": ""}, "path"),
         ({"level": "low", "path": "a\0"}, "path"),

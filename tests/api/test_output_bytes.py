@@ -72,11 +72,64 @@ async def test_a_download_has_exactly_the_bytes(api: Api, path: str) -> None:
         assert await response.read() == wanted, query
 
 
+async def test_a_part_of_a_download(api: Api, path: str) -> None:
+    command = await api.json("POST", path + "/exec", json={"command": "cat"})
+    url = f"{path}/processes/{command['command_id']}/output"
+    total = len(BYTES)
+    whole = await api.call("GET", url)
+    tag = whole.headers["ETag"]
+    assert whole.headers["Accept-Ranges"] == "bytes"
+    for query, wanted, start, end in (
+        ("", "bytes=5-9", 5, 10),
+        ("", "bytes=0-0", 0, 1),
+        ("", "bytes=500-", 500, total),
+        ("", "bytes=-3", total - 3, total),
+        ("", "bytes=510-9999", 510, total),
+        ("?after=10", "bytes=5-9", 5, 10),
+    ):
+        response = await api.call("GET", url + query, headers={"Range": wanted})
+        skipped = 10 if query else 0
+        assert response.status == 206, wanted
+        assert await response.read() == BYTES[skipped + start : skipped + end], wanted
+        said = f"bytes {start}-{end - 1}/{total - skipped}"
+        assert response.headers["Content-Range"] == said
+        assert response.content_length == end - start
+    for headers in (
+        {"Range": "bytes=0-1,4-5"},
+        {"Range": "lines=1-2"},
+        {"Range": "bytes=0-1", "If-Range": '"another"'},
+    ):
+        response = await api.call("GET", url, headers=headers)
+        assert (response.status, await response.read()) == (200, BYTES)
+    response = await api.call("GET", url, headers={"Range": "bytes=0-1", "If-Range": tag})
+    assert (response.status, await response.read()) == (206, BYTES[:2])
+    response = await api.call("GET", url + "?stream=stdout", headers={"Range": "bytes=0-1"})
+    assert (response.status, await response.read()) == (200, BYTES)
+    assert response.headers["Accept-Ranges"] == "none"
+    beyond = {"Range": f"bytes={total}-"}
+    await api.problem(416, "range_not_satisfiable", "GET", url, headers=beyond)
+
+
+async def test_a_part_of_a_download_is_cut_where_bytes_are_missing(api: Api, path: str) -> None:
+    command = await api.json("POST", path + "/exec", json={"command": "cat"})
+    url = f"{path}/processes/{command['command_id']}/output"
+    chunks = [["stdout", at, base64.b64encode(b"\xff").decode()] for at in (0, 9)]
+    answer = {"ended": True, "next": len(BYTES), "chunks": chunks}
+    api.agent.overrides["output"] = lambda _params: answer
+    response = await api.call("GET", url, headers={"Range": "bytes=0-3"})
+    assert response.status == 206
+    with pytest.raises(ClientPayloadError):
+        await response.read()
+
+
 async def test_a_download_follows_to_the_end(api: Api, path: str) -> None:
     api.agents.plays["tail"] = Play(b"\xff", holds=True)
     body = {"command": "tail", "background": True}
     command_id = (await api.json("POST", path + "/exec", json=body, status=202))["command_id"]
-    response = await api.call("GET", f"{path}/processes/{command_id}/output")
+    # Until the command has ended, nobody knows how many bytes a range would be of.
+    headers = {"Range": "bytes=0-0"}
+    response = await api.call("GET", f"{path}/processes/{command_id}/output", headers=headers)
+    assert response.status == 200
     assert await response.content.readexactly(1) == b"\xff"
     api.agent.print(command_id, "stdout", b"\xfe")
     api.agent.end(command_id, 0)

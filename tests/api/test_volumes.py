@@ -1,5 +1,6 @@
 """Volumes over HTTP: whose they are, what is refused, how they count, and what is on record."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,24 @@ BODY: dict[str, Any] = {"name": "cache", "size_bytes": 16 * MIB}
 USE: dict[str, Any] = {"name": "cache", "path": "/data/cache"}
 
 
+LOW = Path(__file__).parents[2] / "orchestrator" / "rules" / "policy" / "levels" / "low.toml"
+
+
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Plain directories, which need no device."""
-    most = 64 * 1024 * MIB
-    return settings.model_copy(update={"workspace_quota": "none", "key_max_workspace_bytes": most})
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """Plain directories, which need no device, and two more levels."""
+    text = LOW.read_text()
+    reads = text.replace("[confinement]", '[confinement]\nread = ["/srv/model"]')
+    slow = f"{text}\n[rates]\ndisk_write = 4194304\n"
+    for name, rank, level in (("slow", 110, slow), ("model", 120, reads)):
+        (tmp_path / f"{name}.toml").write_text(level.replace("rank = 100", f"rank = {rank}"))
+    return settings.model_copy(
+        update={
+            "workspace_quota": "none",
+            "key_max_workspace_bytes": 64 * 1024 * MIB,
+            "levels_dir": tmp_path,
+        }
+    )
 
 
 async def made(api: Api, key: str = OPERATOR_KEY, **more: Any) -> dict[str, Any]:
@@ -223,6 +237,7 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
         {"name": "more", "path": "/data/more", "read_only": False},
         {"name": "cache", "path": "/data/cache", "read_only": True},
     ]
+    assert "more:/data/more cache:/data/cache:ro" in await said("sessions", "show", "fix")
     assert "fix:ro" in await said("volumes", "list")
     assert "1.0 GiB" in await said("volumes", "show", "more")
     assert "NAME:PATH" in await said("sessions", "create", "--volume", "more", status=2)
@@ -230,3 +245,46 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
     await said("sessions", "close", "fix")
     await said("volumes", "remove", "more")
     assert await names(api, OPERATOR_KEY) == [("operator", "cache")]
+
+
+async def test_an_explanation_knows_where_they_are(api: Api) -> None:
+    await made(api)
+    use = {**USE, "read_only": True}
+    for number, (uses, writes) in enumerate((([], False), ([use], False), ([USE], True))):
+        session = f"box-{number}"
+        await api.session(key=OPERATOR_KEY, id=session, permission_level="low", volumes=uses)
+        for command, allow in (
+            ("cat /data/cache/a", bool(uses)),
+            ("cp a /data/cache/b", writes),
+            ("cat /data/other", False),
+        ):
+            body = {"session": session, "command": command}
+            path = "/api/policies/explain"
+            answer = await api.json("POST", path, json=body, key=OPERATOR_KEY)
+            assert (answer["allow"], answer["layers"] == []) == (allow, allow), (uses, command)
+
+
+@each(
+    ("members", "reason"),
+    [
+        ({"permission_level": "slow"}, "limits the rate"),
+        ({"permission_level": "model", "volumes": [{**USE, "path": "/srv"}]}, "overlaps with"),
+        ({"consume": {"entries": []}}, "can't be given with consume"),
+    ],
+)
+async def test_sessions_that_can_have_none(api: Api, members: dict[str, Any], reason: str) -> None:
+    body = {"id": "refused", "volumes": [USE], **members}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert (problem["field"], reason in problem["detail"]) == ("volumes", True), problem
+    assert (await api.json("GET", "/api/sessions"))["items"] == []
+
+
+async def test_a_level_that_can_not_have_it_changes_nothing(api: Api) -> None:
+    await made(api, ADMIN_KEY)
+    await api.session(id="fix", permission_level="low", volumes=[USE])
+    settings = {"settings": {"permission_level": "slow"}}
+    path = "/api/sessions/fix/settings"
+    await api.problem(400, "validation_error", "PUT", path, json=settings)
+    shown = await api.json("GET", "/api/sessions/fix")
+    assert (shown["permission_level"], shown["status"]) == ("low", "active")
+    await api.json("POST", "/api/sessions/fix/exec", json={"argv": ["ls"]})

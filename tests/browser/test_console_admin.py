@@ -28,7 +28,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PAGES = ("sessions", "approvals", "audit", "policies", "keys", "system")
+PAGES = ("sessions", "approvals", "audit", "policies", "volumes", "keys", "system")
 GIB = 2**30
 # More than any page has of links, buttons and fields; a page of events has a hundred.
 MOST_STOPS = 300

@@ -21,7 +21,7 @@ from tests.chaos.run import ROOM_FOR_FEW, Chaos, Kill, chaos
 # Points that an operation passes more than once, and how often.
 VISITS = {
     FaultPoint.START_TAKEN_UP: 3,
-    FaultPoint.CREATE_PART_OPENED: 13,
+    FaultPoint.CREATE_PART_OPENED: 14,
     FaultPoint.SPAWN_RECORDED: 3,
     FaultPoint.SPAWN_JOINED: 3,
     FaultPoint.SPAWN_ENDING: 2,
@@ -47,7 +47,7 @@ VISITS = {
     FaultPoint.COMMIT_RECORDED: 2,
     FaultPoint.COMMIT_APPLIED: 2,
     FaultPoint.COMMIT_ENDED: 2,
-    FaultPoint.CLOSE_PART_CLOSED: 13,
+    FaultPoint.CLOSE_PART_CLOSED: 14,
 }
 
 

@@ -278,6 +278,8 @@ async def _end(clients: Clients, done: Chaos, descriptors: int) -> None:
     """Closes everything: nothing may be left."""
     for session in list(clients.sessions):
         await clients.server.ok("DELETE", f"/api/sessions/{session}?purge=true")
+    for volume in (await clients.server.ok("GET", "/api/volumes?limit=1000"))["items"]:
+        await clients.server.ok("DELETE", f"/api/volumes/{volume['name']}")
     process, state_dir = psutil.Process(clients.server.pid), clients.server.state_dir
     now = await asyncio.to_thread(process.num_fds)
     if now > descriptors + _DESCRIPTORS:

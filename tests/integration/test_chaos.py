@@ -21,6 +21,7 @@ KILLS = [
     Kill(FaultPoint.COMMIT_APPLIED, 2),
     Kill(FaultPoint.CLOSE_RECORDED),
     Kill(FaultPoint.PURGE_UNMOUNTED),
+    Kill(FaultPoint.VOLUME_MADE),
     Kill(FaultPoint.START_SWEPT),
 ]
 

@@ -273,6 +273,20 @@ async def test_what_the_document_says_works(
     assert _git(bare, "log", "-1", "--format=%an %s", "hello-sh") == "Ada Say hello\n"
 
 
+async def test_a_run_begins_in_a_repository(
+    plane: ControlPlane, client: Paddock, url: str, upstream: GitServer
+) -> None:
+    await client.secrets.set("runs", TOKEN, hosts=[HOST])
+    key = (plane.settings.state_dir / "admin.key").read_text().strip()
+    repository = ("--git", _repository(upstream), "--git-branch", "other", "--git-secret", "runs")
+    words = ("--level", "build", *repository, "--", "git", "log", "--format=%D %s")
+    done = await run_beside("run", "--url", url, "--key", key, *words)
+    assert done.status == 0, done.err
+    assert "HEAD -> other, " in done.out
+    assert done.out.endswith(" greeting 1\n")
+    await client.secrets.remove("runs")
+
+
 async def test_the_command_line_clones_commits_and_pushes(
     plane: ControlPlane, url: str, session: Session, upstream: GitServer, bare: Path
 ) -> None:

@@ -27,6 +27,7 @@ PLAYS = {
     "raw": Play(b"\xff\x00\xfe"),
     "build": Play(b"one\n", holds=True),
 }
+PACKED = {"notes": b"read me\n", "plan": b"next\n"}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=names())
@@ -36,6 +37,7 @@ async def test_against_a_control_plane(
 ) -> None:
     async with served_plane() as served, model_server() as model:
         served.agents.plays.update(PLAYS)
+        served.agents.files.update(PACKED)
         served.plane.models.configured["small"] = OperatorModel.model_validate(model.setting())
         url = served.address.rstrip("/")
         command = runtime.command(f"./tests/{path.name}", test=True)

@@ -81,6 +81,7 @@ async def test_a_denied_host_is_drafted_applied_and_then_reached(
 
     drafts = await run_beside("egress", "drafts", session.id, *remote)
     assert f"other.example:{server.port}" in drafts.out
+    assert (await run_beside("egress", "drafts", session.id, "-q", *remote)).out == "1\n"
     # The agent can't allow it to itself.
     own = await run_beside("egress", "allow", session.id, "--draft", "1", *remote[:3], handle)
     assert own.status == 4

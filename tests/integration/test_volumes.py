@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,21 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError, NotFoundError, PermissionDeniedError
 from orchestrator.ground.limits import KeyLimits
 from orchestrator.host.workspace.mounts import mounts_under
+from orchestrator.operate.backups.backup import take
+from orchestrator.operate.backups.restoration import restore
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.state.volume_use import VolumeUse
 from tests.support.box import TESTER, Box, mount_options
-from tests.support.leaks import NOTHING, left_behind
+from tests.support.leaks import (
+    NO_WORKSPACES,
+    NOTHING,
+    engine_client,
+    left_behind,
+    workspaces_left,
+)
 from tests.support.new_session import new_session
 from tests.support.plane import clear, opened, running, state
+from tests.support.server import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -192,3 +202,54 @@ async def test_restarts_and_changes_of_the_level(sandbox_image: str) -> None:
             assert await said(box, "cat", f"{PLACE}/file") == "one\n"
             await clear(plane)
         assert mounts_under(str(settings.state_dir)) == []
+
+
+async def test_a_kill_leaves_no_mount_and_loses_nothing(sandbox_image: str, tmp_path: Path) -> None:
+    """One session is taken up with its volume; the end of the other releases its volume."""
+    async with serving(tmp_path / "state", PADDOCK_IMAGE=sandbox_image) as server:
+        for name in ("kept", "lost"):
+            body = {"name": name, "size_bytes": 16 * MIB}
+            await server.ok("POST", "/api/volumes", body)
+            uses = [{"name": name, "path": PLACE}]
+            await server.ok("POST", "/api/sessions", {"id": name, "volumes": uses})
+            await server.ok("POST", f"/api/sessions/{name}/exec", {"argv": ["mkdir", f"{PLACE}/d"]})
+        lost = await server.ok("GET", "/api/sessions/lost")
+        await server.kill()
+        with closing(engine_client()) as client:
+            client.remove_container(f"paddock-{lost['sandbox']['id']}", force=True)
+        await server.start()
+        shown = (await server.ok("GET", "/api/volumes"))["items"]
+        assert {each["name"]: [use["id"] for use in each["sessions"]] for each in shown} == {
+            "kept": ["kept"],
+            "lost": [],
+        }
+        left = left_behind(server.state_dir)
+        assert len(left["mounts"]) == 2, left  # of the session that goes on
+        done = await server.ok("POST", "/api/sessions/kept/exec", {"argv": ["ls", PLACE]})
+        assert done["stdout"] == "d\n"
+        await server.ok("DELETE", "/api/volumes/lost")
+        await server.ok("DELETE", "/api/sessions/kept?purge=true")
+        await server.ok("DELETE", "/api/sessions/lost?purge=true")
+        await server.ok("DELETE", "/api/volumes/kept")
+        assert left_behind(server.state_dir) == NOTHING
+        assert workspaces_left(server.state_dir) == NO_WORKSPACES
+
+
+async def test_a_backup_has_what_is_in_it(sandbox_image: str, tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar"
+    with state(image=sandbox_image) as settings:
+        async with running(settings) as plane:
+            await made(plane, "kept")
+            box = await Box.create(plane, "high", **at("kept"))
+            await box.bash(f"echo one > {PLACE}/file")
+            await box.close()
+        taken = take(settings, file, lambda _text: None, workspaces=True)
+        assert (taken.workspaces, taken.left_out) == (1, {})
+        async with running(settings) as plane:
+            await clear(plane)
+    with state(image=sandbox_image) as settings:
+        await restore(settings, file, lambda _text: None)
+        async with running(settings) as plane:
+            box = await Box.create(plane, "low", **at("kept"))
+            assert await said(box, "cat", f"{PLACE}/file") == "one\n"
+            await clear(plane)

@@ -20,6 +20,7 @@ OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")}
 SERVER = OURS - {"tests", "scripts"}
 # Programs that are run and never imported: a file that runs each one, and how.
 PROGRAMS = {
+    "basedpyright": ("tests/unit/test_typed_client.py", '"basedpyright"'),
     "mypy": ("Makefile", "-m mypy"),
     "pytest-xdist": ("Makefile", "--dist"),
     "ruff": ("Makefile", "-m ruff"),

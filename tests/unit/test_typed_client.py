@@ -1,6 +1,8 @@
 """What a user's own type checker sees of the client: types in both interfaces."""
 
 import inspect
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,57 +18,25 @@ from tests.support.limits import PROGRAM_SECONDS
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PROJECT = """
-import asyncio
-from datetime import datetime
-from typing import assert_type
-
-import paddock
-from paddock import CommandResult, Paddock, PaddockSync, Session, Sync
-
-
-def blocking() -> str:
-    with paddock.session(permission_level="low", idle_timeout=60) as s:
-        assert_type(s, Session[Sync])
-        s.files.write("a.txt", "hello")
-        result = s.exec("cat a.txt")
-        assert_type(result, CommandResult)
-        kept = s.keep_alive(60)
-        assert_type(kept.deadlines.idle_at, datetime | None)
-        return result.stdout
-
-
-async def awaited() -> None:
-    async with paddock.session() as s:
-        assert_type(await s.exec("ls"), CommandResult)
-    async with Paddock() as client:
-        async with await client.sessions.create(labels={"a": "b"}) as made:
-            async for event in made.exec_stream("ls"):
-                print(event)
-            print((await made.set_timeout(idle=60)).idle_timeout)
-
-
-def both() -> None:
-    with PaddockSync(context="work") as client:
-        for each in client.sessions.list():
-            print(each.id)
-    asyncio.run(awaited())
-"""
+PROJECT = (ROOT / "tests" / "fixtures" / "user_project.py").read_text()
 WRONG = """
 import paddock
 
-with paddock.session(colour="red") as s:
+paddock.session(colour="red")
+with paddock.session() as s:
     s.exec(1)
     s.keep_alive("long")
     s.nothing()
 """
 
 
-def checked(directory: Path, text: str) -> "subprocess.CompletedProcess[str]":
+def checked(directory: Path, text: str, *program: str) -> "subprocess.CompletedProcess[str]":
     (directory / "project.py").write_text(text)
     (directory / "mypy.ini").write_text(f"[mypy]\nstrict = True\nmypy_path = {ROOT}\n")
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["project.py"]}
+    (directory / "pyrightconfig.json").write_text(json.dumps(settings))
     return subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", str(directory / "cache"), "project.py"],
+        [sys.executable, "-m", *program],
         cwd=directory,
         capture_output=True,
         text=True,
@@ -75,14 +45,29 @@ def checked(directory: Path, text: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_project_is_strictly_typed(tmp_path: Path) -> None:
-    right = checked(tmp_path, PROJECT)
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        (
+            ("mypy", "--cache-dir", "cache", "project.py"),
+            {"call-arg", "arg-type", "attr-defined"},
+        ),
+        (
+            ("basedpyright", "--pythonpath", sys.executable),
+            {"reportCallIssue", "reportArgumentType", "reportAttributeAccessIssue"},
+        ),
+    ],
+    ids=["mypy", "pyright"],
+)
+def test_a_project_is_strictly_typed(
+    tmp_path: Path, program: tuple[str, ...], wanted: set[str]
+) -> None:
+    right = checked(tmp_path, PROJECT, *program)
     assert right.returncode == 0, right.stdout
-    wrong = checked(tmp_path, WRONG)
-    found = {
-        line.split("[")[-1].rstrip("]") for line in wrong.stdout.splitlines() if "error" in line
-    }
-    assert {"call-arg", "arg-type", "attr-defined"} <= found, wrong.stdout
+    wrong = checked(tmp_path, WRONG, *program)
+    # Each program writes its own name of what is wrong at the end of a line, in brackets.
+    named = set(re.findall(r"[\[(]([\w-]+)[\])]$", wrong.stdout, re.MULTILINE))
+    assert wanted <= named, wrong.stdout
 
 
 def calls() -> Iterator[tuple[str, Any]]:

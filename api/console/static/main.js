@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from "./vendor/preact.js";
 import { credential, keepCredential } from "./api.js";
 import { Live, useLive } from "./live.js";
+import { Later, useStrip } from "./parts.js";
 import { SignIn } from "./pages/sign_in.js";
 import { Overview } from "./pages/overview.js";
 import { Session } from "./pages/session.js";
@@ -12,9 +13,11 @@ import { Keys } from "./pages/keys.js";
 import { Policies } from "./pages/policies.js";
 import { System } from "./pages/system.js";
 
+const volumes = async () => (await import("./pages/volumes.js")).Volumes;
+
 const PAGES = [
   ["sessions", "Sessions"], ["approvals", "Approvals"], ["audit", "Audit"],
-  ["policies", "Policies"], ["keys", "Keys"], ["system", "System"],
+  ["policies", "Policies"], ["volumes", "Volumes"], ["keys", "Keys"], ["system", "System"],
 ];
 
 /** The parts of the address behind `#/`, and its query. */
@@ -46,6 +49,7 @@ function Page({ live, parts, query }) {
   if (page === "approvals") return html`<${Approvals} live=${live} query=${query} />`;
   if (page === "audit") return html`<${Audit} key=${key} query=${query} />`;
   if (page === "policies") return html`<${Policies} key=${key} query=${query} />`;
+  if (page === "volumes") return html`<${Later} load=${volumes} />`;
   if (page === "keys") return html`<${Keys} />`;
   if (page === "system") return html`<${System} live=${live} />`;
   return html`<p class="state">There is no such page. <a href="#/sessions">See the sessions</a>.</p>`;
@@ -79,7 +83,8 @@ const Brand = ({ href }) => html`<a class="skip" href="#" onClick=${skip}>Skip t
 
 function Navigation({ live, page }) {
   useLive(live);
-  return html`<nav aria-label="Pages">${PAGES.map(([name, title]) => html`
+  const strip = useStrip(page);
+  return html`<nav ref=${strip} aria-label="Pages">${PAGES.map(([name, title]) => html`
     <a href="#/${name}" aria-current=${page === name ? "page" : undefined}>${title}${
       name === "approvals" && live.approvals ? html` <span class="count">${live.approvals}</span>` : ""}</a>`)}</nav>`;
 }

@@ -1,6 +1,6 @@
 // Parts of which pages are made.
 
-import { html, useEffect, useState } from "./vendor/preact.js";
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { exact, pieces, relative } from "./format.js";
 
 const TICK_MS = 5000;
@@ -83,6 +83,23 @@ export function useLoaded(load, inputs) {
     return () => { current = false; };
   }, [...inputs, round]);
   return [state.value, state.error, () => setRound((number) => number + 1)];
+}
+
+/** A reference for a strip of links, whose current one is brought into sight when `current` changes. */
+export function useStrip(current) {
+  const strip = useRef(null);
+  useEffect(() => {
+    const link = strip.current?.querySelector("[aria-current]");
+    if (link) strip.current.scrollLeft += link.getBoundingClientRect().left - strip.current.getBoundingClientRect().left - (strip.current.clientWidth - link.clientWidth) / 2;
+  }, [current]);
+  return strip;
+}
+
+/** A part of a page that `load` fetches when it is shown first. */
+export function Later({ load, ...members }) {
+  const [found, error, reload] = useLoaded(async () => ({ Page: await load() }), []);
+  if (error) return html`<${Failure} error=${error} again=${reload} />`;
+  return found ? html`<${found.Page} ...${members} />` : html`<${Loading} what="the page" />`;
 }
 
 /**

@@ -5,6 +5,7 @@ the volume with a map from the one to the other. Nothing is changed on the disk,
 sessions can have maps at the same time.
 """
 
+import errno
 import os
 import select
 import subprocess
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orchestrator.ground.file_handles import opened
-from orchestrator.host.workspace.mounts import explained
+from orchestrator.host.workspace.mounts import MountError, explained
 
 # Only a process with one thread can get a namespace of its own, so a child does. It ends when its
 # input ends, also if this process is killed.
@@ -47,6 +48,11 @@ def namespace(stored: int, shown: int) -> Iterator[int]:
             finally:
                 child.kill()
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise MountError(
+                "a volume's files can't be given to a session: this host lets nobody have a user "
+                "namespace; raise user.max_user_namespaces"
+            ) from error
         raise explained("a volume's files can't be given to a session", error) from error
     try:
         yield handle

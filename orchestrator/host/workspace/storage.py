@@ -111,17 +111,9 @@ class Storage:
             return data
 
         data = await self._call(workspace, prepare, _LONG_SECONDS)
-        if workspace.quota is Quota.IMAGE:
+        if workspace.quota is Quota.IMAGE and not workspace.is_volume:
             self._expect(size)
         return data
-
-    async def make_volume(self, volume: Workspace, size: int) -> None:
-        """Creates the files of a volume, limited to `size` bytes; none are made ahead for others.
-
-        Raises: as `prepare`.
-        """
-        driver, slot = self._drivers[volume.quota], self._slot(volume)
-        await self._call(volume, lambda: driver.open(slot, volume.uid, size), _LONG_SECONDS)
 
     def expect(self, size: int) -> None:
         """Prepares a slot, because a new workspace of that size may be needed."""

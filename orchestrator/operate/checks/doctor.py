@@ -8,6 +8,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from orchestrator.ground.check import Check, CheckStatus, failure, healthy
@@ -140,7 +141,7 @@ async def _examine(
     state, policy, mount_list, port, uids, prompts, loop = others
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
-    network = network_check(refused, await _network_facts(engine))
+    network = network_check(refused, await _network_facts(engine, asked=refused != UNTRIED))
     checks = [
         engine_found,
         image,
@@ -191,11 +192,12 @@ async def _examine_image(
     return image, network, await _inside(settings, engine)
 
 
-async def _network_facts(engine: Engine) -> NetworkFacts:
-    try:
-        info = await within(engine.info(), _ENGINE_SECONDS, None)
-    except PaddockError:
-        info = None  # the engine's check gives the reason
+async def _network_facts(engine: Engine, *, asked: bool) -> NetworkFacts:
+    """`asked`: what the engine filters by, too; one that hangs is not asked once more."""
+    info = None
+    if asked:
+        with suppress(PaddockError):  # the engine's check gives the reason
+            info = await within(engine.info(), _ENGINE_SECONDS, None)
     return network_facts(None if info is None else info.firewall)
 
 

@@ -43,31 +43,36 @@ def explain_command(
     cwd: str | None,
     reaches: Reaches | None = None,
     mounts: Sequence[str] = (),
+    shell: str | None = None,
+    volumes: Sequence[str] = (),
 ) -> Explanation:
-    """The level's decision about a command; `reaches` and `mounts` as in `command_stops`.
+    """The level's decision about a command; the last three as in `command_stops`.
 
-    Raises: CommandError if it is malformed.
+    Other arguments are those of `check_command`. Raises: CommandError if it is malformed.
     """
     stops: list[Stop] = []
     try:
-        words, directory = read_command(level, command, argv, cwd)
+        words, directory = read_command(level, command, argv, cwd, shell)
         if words and words[0]:
-            stops = command_stops(level, words, directory, reaches, mounts)
-        check_command(level, command, argv, cwd, mounts)
+            stops = command_stops(level, words, directory, reaches, mounts, volumes)
+        check_command(level, command, argv, cwd, mounts, shell, volumes)
     except DeniedError as error:
         remedy = shell_remedy(error.rule, permitted=level.commands is None)
         return _denied(error.rule, error.message, stops, remedy)
     return _allowed(f"allowed at permission level {level.name}", stops)
 
 
-def explain_path(level: Level, path: str) -> Explanation:
+def explain_path(
+    level: Level, path: str, mounts: Sequence[str] = (), volumes: Sequence[str] = ()
+) -> Explanation:
     """Whether file operations accept a path.
 
-    The layers are those that would stop a command of the level that reads or writes the path.
+    The layers are those that would stop a command of the level that reads or writes the path;
+    `mounts` and `volumes` as in `command_stops`.
     """
     if inside_path(path) is not None:
         return _allowed("the path is inside the workspace", [])
-    stops = path_stops(level, path)
+    stops = path_stops(level, path, mounts, volumes)
     if level.commands is None and outside_path(path, writes=False) is not None:
         writes = outside_path(path, writes=True) is not None
         return _allowed(f"the path can be read{' and written to' if writes else ''}", stops)

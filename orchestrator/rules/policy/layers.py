@@ -49,25 +49,29 @@ def command_stops(
     cwd: str,
     reaches: Reaches | None = None,
     mounts: Sequence[str] = (),
+    volumes: Sequence[str] = (),
 ) -> list[Stop]:
     """The refusals of a command, in order; `cwd` is absolute.
 
     `reaches` decides about hosts of the way out; None: the level's rules decide. `mounts` are the
-    targets of the session's writable mounts.
+    targets of the session's writable mounts and volumes, `volumes` those of all its volumes.
     """
     return [
         *_program(level, words[0], cwd),
-        *_paths(level, words, cwd, mounts),
+        *_paths(level, words, cwd, mounts, volumes),
         *_calls(level, words),
         *_network(level, words, reaches or level.egress.decide_any_port),
     ]
 
 
-def path_stops(level: Level, path: str) -> list[Stop]:
+def path_stops(
+    level: Level, path: str, mounts: Sequence[str] = (), volumes: Sequence[str] = ()
+) -> list[Stop]:
     """The refusals of a command that reads or writes a workspace-relative or absolute path."""
     absolute = resolve(path, WORKSPACE)
     # The layer that denies reading a path also denies writing it.
-    stops = {stop.layer: stop for stop in (*_written(level, absolute), *_read(level, absolute))}
+    found = (*_written(level, absolute, mounts), *_read(level, absolute, volumes))
+    stops = {stop.layer: stop for stop in found}
     return list(stops.values())
 
 
@@ -100,7 +104,13 @@ def _executable(level: Level, program: str) -> bool:
     return listed or _within(program, level.confinement.execute)
 
 
-def _paths(level: Level, words: Sequence[str], cwd: str, mounts: Sequence[str]) -> Iterator[Stop]:
+def _paths(
+    level: Level,
+    words: Sequence[str],
+    cwd: str,
+    mounts: Sequence[str],
+    volumes: Sequence[str],
+) -> Iterator[Stop]:
     try:
         intents = path_intents(words)
     except CommandError:
@@ -112,7 +122,7 @@ def _paths(level: Level, words: Sequence[str], cwd: str, mounts: Sequence[str]) 
     yield from next(
         (stops for path in writes if (stops := list(_written(level, path, mounts)))), []
     )
-    yield from next((stops for path in reads if (stops := list(_read(level, path)))), [])
+    yield from next((stops for path in reads if (stops := list(_read(level, path, volumes)))), [])
 
 
 def _guessed(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -125,9 +135,9 @@ def _guessed(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return ([], paths) if name in _WRITE else (paths, [])
 
 
-def _read(level: Level, path: str) -> Iterator[Stop]:
+def _read(level: Level, path: str, volumes: Sequence[str] = ()) -> Iterator[Stop]:
     confinement = level.confinement
-    if not confinement.paths or _within(path, (*_OWN, *DEVICES, *BASELINE)):
+    if not confinement.paths or _within(path, (*_OWN, *DEVICES, *BASELINE, *volumes)):
         return
     if _within(path, (*confinement.read, *confinement.execute)) or _executable(level, path):
         return

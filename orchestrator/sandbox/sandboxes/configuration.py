@@ -30,10 +30,9 @@ def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
 
 def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
     level, limits, budget = plan.level, plan.limits, plan.session.budget
-    volumes = plan.session.terms.volumes
-    targets = [mount.target for mount in plan.mounts.values()] + [use.path for use in volumes]
-    writable = [mount.target for mount in plan.mounts.values() if not mount.read_only]
-    writable += [use.path for use in volumes if not use.read_only]
+    terms, mounts = plan.session.terms, plan.mounts.values()
+    targets = [*(mount.target for mount in mounts), *terms.volume_paths]
+    writable = (mount.target for mount in mounts if not mount.read_only)
     confinement = level.confinement
     own_processes = _OWN_PROCESSES + (_BROKERS if plan.session.pack is not None else 0)
     return Configuration(
@@ -52,8 +51,8 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         cpu_budget_us=budget.own_limit(Kind.CPU_SECONDS),
         output_used_bytes=budget.own(Kind.OUTPUT_BYTES),
         output_budget_bytes=budget.own_limit(Kind.OUTPUT_BYTES),
-        writable=tuple(writable),
-        volumes=tuple(use.path for use in volumes),
+        writable=(*writable, *terms.written_volumes),
+        volumes=terms.volume_paths,
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
         variables=_variables(level, pip_index),

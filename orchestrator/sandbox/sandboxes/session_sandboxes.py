@@ -70,9 +70,15 @@ class Sandboxes:
     async def check_level(self, session: Session, level: Level) -> None:
         """Raises UnmetError if this host can't enforce the level, before anything begins.
 
-        Raises: ValidationError if a volume of the session is where the level has something.
+        Raises: ValidationError if the level can't have the session's volumes.
         """
         check_uses(session.terms.volumes, self._taken(session, level))
+        if session.terms.volumes and level.rates.disk:
+            raise ValidationError(
+                f"level {level.name} limits the rate of the workspace's disk, and no volume's: "
+                "its sessions have none",
+                field="volumes",
+            )
         await self._suitability.check_level(level, packed=session.pack is not None)
 
     def look_up(self, image: str) -> asyncio.Task[str]:

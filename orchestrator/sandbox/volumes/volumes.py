@@ -63,7 +63,7 @@ class Volumes:
         """An empty volume of the caller, limited to `size` bytes.
 
         Raises: ConflictError if there is one with that name, or too many; RateLimitedError if it
-        exceeds the quota; AuditUnavailableError, and the errors of `Storage.make_volume`.
+        exceeds the quota; AuditUnavailableError, and the errors of `Storage.prepare`.
         """
         return await self._changes.shield(self._create(principal, name, size, quota))
 
@@ -85,7 +85,7 @@ class Volumes:
         FaultPoint.VOLUME_RECORDED.reached()
         volume = added[0]
         try:
-            await self._storage.make_volume(volume.files, size)
+            await self._storage.prepare(volume.files, size)
             FaultPoint.VOLUME_MADE.reached()
             await self._database.write(partial(volume_rows.made, volume=volume))
         except BaseException as error:

@@ -47,12 +47,12 @@ class AccessSettings(BaseModel):
     )
     # Kept workspaces would fill the disk without a session.
     key_max_workspaces: int = Field(
-        default=256, ge=0, description="Workspaces of one key, including kept ones."
+        default=256, ge=0, description="Workspaces of one key, including kept ones and volumes."
     )
     key_max_workspace_bytes: int = Field(
         default=512 * 1024**3,
         ge=0,
-        description="Total size of a key's workspaces, including kept ones.",
+        description="Total size of a key's workspaces, including kept ones and volumes.",
     )
     key_max_audit_bytes: int | None = Field(
         default=None,

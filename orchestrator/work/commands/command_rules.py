@@ -58,8 +58,7 @@ class CommandRules:
                 **request.secrets,
             }
             listed = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
-            volumes = session.terms.volumes
-            mounts = (*listed, *(use.path for use in volumes if not use.read_only))
+            mounts = (*listed, *session.terms.written_volumes)
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv, request.shell),
                 partial(
@@ -69,7 +68,7 @@ class CommandRules:
                     request,
                     variables,
                     mounts,
-                    [use.path for use in volumes],
+                    session.terms.volume_paths,
                 ),
             )
         except CommandError as error:

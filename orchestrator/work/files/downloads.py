@@ -66,11 +66,11 @@ class FileDownload:
         await self._stream.close()
 
 
-def part_of(size: int, wanted: Range) -> tuple[int, int]:
+def part_of(size: int, wanted: Range, what: str = "file") -> tuple[int, int]:
     """Where a range of so many bytes begins, and its length. Raises: RangeNotSatisfiableError."""
     found = ranges.part(size, *wanted)
     if found is None:
-        raise RangeNotSatisfiableError(f"the file has {size} bytes")
+        raise RangeNotSatisfiableError(f"the {what} has {size} bytes")
     return found
 
 

@@ -11,6 +11,7 @@ from paddock.cli import own_session
 from paddock.cli.connection import remote
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
+from paddock.cli.mount_options import VolumeUses, volume_uses
 from paddock.cli.options import (
     TAKES_COMMAND,
     AsJson,
@@ -42,7 +43,6 @@ from paddock.cli.output import note, print_json, working
 from paddock.cli.resources.packs import files_of, load_pack, note_misses, stage
 from paddock.cli.resources.processes import ended
 from paddock.cli.terminal.command_output import Collected, Printed
-from paddock.cli.volume_options import VolumeUses, volume_uses
 
 if TYPE_CHECKING:
     from paddock.client import CommandResult, ExitData, Paddock, Session

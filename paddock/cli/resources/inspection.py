@@ -38,6 +38,7 @@ def show(info: "InspectedSession") -> None:
             ("parent", info.parent),
             ("children", " ".join(info.children) or None),
             ("workspace", info.workspace.root_dir),
+            ("volumes", _volumes(info)),
             ("sandbox", _sandbox(info)),
             ("followed by", _streams(info)),
         )
@@ -67,6 +68,11 @@ def show(info: "InspectedSession") -> None:
             for denial in info.denials
         ]
         print_table((">seq", ">age", "rule", "what"), refused, nothing="", title="Denials")
+
+
+def _volumes(info: "InspectedSession") -> str | None:
+    shown = (f"{use.name}:{use.path}{':ro' if use.read_only else ''}" for use in info.volumes)
+    return " ".join(shown) or None
 
 
 def _show_use(info: "InspectedSession") -> None:

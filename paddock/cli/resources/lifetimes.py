@@ -7,7 +7,7 @@ import typer
 from paddock.cli.connection import remote
 from paddock.cli.options import AsJson, OptionalLevel, SessionId, SessionIds, example
 from paddock.cli.output import note, print_fields, print_json
-from paddock.cli.resources.sessions import each_of
+from paddock.cli.several import each_of
 
 if TYPE_CHECKING:
     from paddock.client import Paddock

@@ -9,7 +9,7 @@ import typer
 from paddock.cli.connection import remote
 from paddock.cli.egress_rules import rules_text
 from paddock.cli.exits import Failure, Status
-from paddock.cli.levels import complete_level
+from paddock.cli.levels import complete_level, complete_session
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import (
     TAKES_COMMAND,
@@ -150,10 +150,19 @@ async def explain(
     ] = None,
     level: OptionalLevel = None,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Use the rules of this session.")
+        str | None,
+        typer.Option(
+            "--session",
+            help="Use the rules of this session.",
+            autocompletion=complete_session,
+        ),
     ] = None,
     line: Annotated[
         str | None, typer.Option("--command", "-c", metavar="LINE", help="A command as one line.")
+    ] = None,
+    shell: Annotated[
+        str | None,
+        typer.Option("--shell", "-s", metavar="LINE", help="A line for bash, as of `exec -s`."),
     ] = None,
     path: Annotated[
         str | None, typer.Option("--path", metavar="PATH", help="A path of the file operations.")
@@ -176,19 +185,25 @@ async def explain(
 ) -> None:
     """Show whether something would be allowed, what stops it, and what to do instead.
 
-    It may be a command, a path, or an operation of a turn. Nothing is run or recorded. By default,
-    the rules of level medium apply, and SAFE_ANALYSIS for operations. The exit status is 4 if it
-    would be refused.
+    It may be a command, a line for bash, a path, or an operation of a turn. Nothing is run or
+    recorded. By default, the rules of level medium apply, and SAFE_ANALYSIS for operations. The
+    exit status is 4 if it would be refused.
     """
-    if sum(thing is not None for thing in (words or None, line, path, operation)) != 1:
+    if sum(thing is not None for thing in (words or None, line, shell, path, operation)) != 1:
         raise Failure(
-            "give one of -- COMMAND, --command LINE, --path PATH and --operation NAME",
+            "give one of -- COMMAND, --command, --shell, --path and --operation",
             "see `paddock policies explain --help`",
             Status.USAGE,
         )
     if sum(whose is not None for whose in (level, session, policy)) > 1:
         raise Failure("give one of --level, --session and --policy", status=Status.USAGE)
-    asked: dict[str, Any] = {"command": line, "argv": words or None, "path": path, "cwd": cwd}
+    asked: dict[str, Any] = {
+        "command": line,
+        "argv": words or None,
+        "shell": shell,
+        "path": path,
+        "cwd": cwd,
+    }
     whose: dict[str, Any] = {"session": session} if session else {"level": level or _DEFAULT_LEVEL}
     if operation is not None:
         asked = {"operation": operation, "args": {"ref": ref} if ref is not None else None}
@@ -198,7 +213,7 @@ async def explain(
     if as_json:
         print_json(found.raw)
     else:
-        what = operation or path or line or shlex.join(words or [])
+        what = operation or path or line or shell or shlex.join(words or [])
         mark = "✓ allowed" if found.allow else "✗ refused"
         print_line((mark, f"bold {STYLES[found.verdict]}"), ("  ", ""), (what, "bold"))
         print_fields((("rule", found.rule), ("because", found.message), ("instead", found.remedy)))

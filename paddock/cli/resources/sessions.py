@@ -1,7 +1,5 @@
 """Sessions: list, show, create, pause, resume and end them."""
 
-import sys
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +9,7 @@ from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_session
 from paddock.cli.listing import TABLE, Listing, lists, print_items
+from paddock.cli.mount_options import Mounts, VolumeUses, volume_uses
 from paddock.cli.options import (
     AsJson,
     Image,
@@ -28,11 +27,11 @@ from paddock.cli.options import (
     pairs,
     secret_values,
 )
-from paddock.cli.output import age, complain, note, print_json, working
+from paddock.cli.output import age, note, print_json, working
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
-from paddock.cli.volume_options import VolumeUses, volume_uses
+from paddock.cli.several import confirm, each_of
 
 if TYPE_CHECKING:
     from paddock.client import Paddock
@@ -122,9 +121,7 @@ async def create(
         int | None, typer.Option(min=1, metavar="SECONDS", help="Maximum lifetime.")
     ] = None,
     budget: Amounts = None,
-    mount: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A mount from the operator's list.")
-    ] = None,
+    mount: Mounts = None,
     volume: VolumeUses = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
@@ -149,9 +146,8 @@ async def create(
     if ensure and session_id is None:
         raise Failure("--ensure goes with --id", status=Status.USAGE)
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
-    secrets = secret_values(secret)
     total, egress, rules = amounts(budget), narrowing(reach), policy_of(policy)
-    lower = limit_amounts(limits)
+    secrets, lower = secret_values(secret), limit_amounts(limits)
     terms = SessionTerms(
         permission_level=level,
         image=image,
@@ -206,7 +202,7 @@ async def close(
         raise Failure("give one of SESSION..., --label and --all", status=Status.USAGE)
     chosen = sessions or await _live(paddock, label)
     if not sessions and chosen and not yes:
-        _confirm(f"end {len(chosen)} sessions ({', '.join(chosen)})")
+        confirm(f"end {len(chosen)} sessions ({', '.join(chosen)})")
     await each_of(chosen, lambda one: paddock.sessions.close(one, purge=purge))
     done = f"{'is' if len(chosen) == 1 else 'are'} closed{' with all files' if purge else ''}"
     note(f"{' '.join(chosen)} {done}" if chosen else "there are no such sessions")
@@ -296,28 +292,7 @@ async def episode(
     note(f"{session} has {'no episode' if name is None else f'the episode {name}'}")
 
 
-async def each_of(sessions: Sequence[str], act: Callable[[str], Awaitable[object]]) -> None:
-    """Acts on each session, also if it fails for others. Raises: the first failure, at the end."""
-    failed: Exception | None = None
-    for session in sessions:
-        try:
-            await act(session)
-        except Exception as error:  # noqa: BLE001 - raised when the others are done
-            if failed is not None:
-                complain(str(failed))
-            failed = error
-    if failed is not None:
-        raise failed
-
-
 async def _live(paddock: "Paddock", label: str | None) -> list[str]:
     wanted = pairs([label], "--label", ":") if label else {}
     found = await paddock.sessions.list(label=next(iter(wanted.items()), None))
     return [each.id for each in found if each.info.live]
-
-
-def _confirm(what: str) -> None:
-    """Raises: Failure unless a person agrees."""
-    if not sys.stdin.isatty():
-        raise Failure(f"it would {what}", "--yes does it without asking", Status.USAGE)
-    typer.confirm(f"{what}?", abort=True, err=True)

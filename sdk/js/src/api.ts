@@ -6,6 +6,7 @@ import type { Operations, Problem } from "./generated/contract.js";
 import { OPERATIONS } from "./generated/operations.js";
 import { type Arriving, type CallOptions, Http, type Sending, type Settings } from "./http.js";
 import { type Socket, connect } from "./socket.js";
+import type { ServerEvent } from "./sse.js";
 
 /** The name of an operation. */
 export type Name = keyof Operations;
@@ -127,10 +128,14 @@ export class Api {
     options: CallOptions = {},
     after?: number,
   ): AsyncGenerator<EventOf<N>, void> {
-    for await (const event of this.#http.events(sending(name, given), after, options)) {
-      if (event.event === "error") throw eventError(event.data as Partial<Problem>);
-      yield event as EventOf<N>;
-    }
+    const { events } = await this.#http.events(sending(name, given), after, options);
+    yield* known<N>(events);
+  }
+
+  /** Like `events`, but returns once the stream has begun; `end` ends it, also if it is not read. */
+  async begunEvents<N extends Name>(name: N, given: Arguments<N>, options: CallOptions = {}) {
+    const { events, end } = await this.#http.events(sending(name, given), undefined, options);
+    return { events: known<N>(events), end };
   }
 
   /** Like `events`, for a stream with a last event. Throws if that does not come. */
@@ -162,6 +167,15 @@ export class Api {
     const timeout = options.timeout ?? this.settings.timeout;
     const protocols = [protocol, `ticket.${ticket}`];
     return await connect(url, protocols, { ...options, WebSocket, timeout });
+  }
+}
+
+async function* known<N extends Name>(
+  events: AsyncIterable<ServerEvent>,
+): AsyncGenerator<EventOf<N>, void> {
+  for await (const event of events) {
+    if (event.event === "error") throw eventError(event.data as Partial<Problem>);
+    yield event as EventOf<N>;
   }
 }
 

@@ -41,6 +41,14 @@ export interface Sending {
 export interface Arriving {
   readonly headers: Headers;
   readonly pieces: AsyncGenerator<Uint8Array, void>;
+  /** Ends the request; needed only if nothing of `pieces` is read. */
+  end(): void;
+}
+
+/** Events that arrive, and the end of their request, as in `Arriving`. */
+export interface ArrivingEvents {
+  readonly events: AsyncGenerator<ServerEvent, void>;
+  end(): void;
 }
 
 /** Sends requests, and reads the answers. */
@@ -81,27 +89,30 @@ export class Http {
       options,
       async (response, deadline) => {
         if (mediaType(response) !== media) throw notPaddock(response);
-        return { headers: response.headers, pieces: pieces(response, what, deadline) };
+        return {
+          headers: response.headers,
+          pieces: pieces(response, what, deadline),
+          end: () => deadline.abandon(),
+        };
       },
       true,
     );
   }
 
-  /** The events of an answer as they arrive, after the id `after` if given. */
-  async *events(
+  /** The events of an answer, after the id `after` if given, once the answer has begun. */
+  async events(
     sending: Sending,
     after: number | undefined,
     options: CallOptions,
-  ): AsyncGenerator<ServerEvent, void> {
+  ): Promise<ArrivingEvents> {
     const headers: Record<string, string> = { Accept: "text/event-stream", ...sending.headers };
     if (after !== undefined) headers["Last-Event-ID"] = String(after);
     const opening = { ...sending, headers };
-    const { pieces } = await this.open(opening, "text/event-stream", {
+    const { pieces, end } = await this.open(opening, "text/event-stream", {
       ...options,
       timeout: options.timeout ?? HEARTBEAT_SECONDS,
     });
-    const parser = new EventParser();
-    for await (const piece of pieces) yield* parser.feed(piece);
+    return { events: parsed(pieces), end };
   }
 
   /** Sends a request, again if it may be, and reads its answer; `lasts`: `read` ends it later. */
@@ -153,6 +164,11 @@ export class Http {
 
 function label({ method, path }: Sending): string {
   return `${method} ${path.split("?", 1)[0]}`;
+}
+
+async function* parsed(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<ServerEvent, void> {
+  const parser = new EventParser();
+  for await (const piece of pieces) yield* parser.feed(piece);
 }
 
 async function* pieces(

@@ -1,21 +1,44 @@
 /** The client of a control plane. */
 
-import { Api, type Answer, type EventOf, type Given, type Name, type Query } from "./api.js";
+import {
+  Api,
+  type Answer,
+  type Body,
+  type EventOf,
+  type Given,
+  type Name,
+  type Query,
+  within,
+} from "./api.js";
 import { Approvals } from "./approvals.js";
+import { Archives } from "./archives.js";
+import type { Content } from "./bytes.js";
 import { ArgumentError } from "./errors.js";
 import type {
   AuditEvent,
+  DenialGroup,
+  Explanation,
   Image,
   LanguageModel,
   Level,
+  ListedPolicy,
   Readiness,
   Tool,
+  Usages,
 } from "./generated/contract.js";
+import { Hooks } from "./hooks.js";
 import type { CallOptions } from "./http.js";
+import { Keys } from "./keys.js";
+import { KeyMemory } from "./memory.js";
 import { Pages } from "./pages.js";
 import { resumed } from "./resumed.js";
 import { Secrets } from "./secrets.js";
+import { type Session, sessionOf } from "./session.js";
 import { Sessions } from "./sessions.js";
+import { Volumes } from "./volumes.js";
+
+// The host unpacks all of a snapshot after its last byte.
+const RESTORE_SECONDS = 5400;
 
 /** The options of a client; times are in seconds. */
 export interface ClientOptions {
@@ -47,7 +70,12 @@ export interface ClientOptions {
 export class Paddock {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
+  readonly archives: Archives;
   readonly secrets: Secrets;
+  readonly memory: KeyMemory;
+  readonly hooks: Hooks;
+  readonly keys: Keys;
+  readonly volumes: Volumes;
   /** The control plane's URL. */
   readonly url: string;
   readonly #api: Api;
@@ -67,7 +95,12 @@ export class Paddock {
     );
     this.sessions = new Sessions(this.#api);
     this.approvals = new Approvals(this.#api);
+    this.archives = new Archives(this.#api);
     this.secrets = new Secrets(this.#api);
+    this.memory = new KeyMemory(this.#api);
+    this.hooks = new Hooks(this.#api);
+    this.keys = new Keys(this.#api);
+    this.volumes = new Volumes(this.#api);
   }
 
   /** Calls any operation of the API by its name in the OpenAPI document; its JSON answer. */
@@ -109,9 +142,43 @@ export class Paddock {
     });
   }
 
+  /** What was denied most in this key's sessions (for an admin, in all), of the latest 1,000. */
+  async denials(
+    { since }: { readonly since?: Date | undefined } = {},
+    options?: CallOptions,
+  ): Promise<readonly DenialGroup[]> {
+    const query = { from: since?.toISOString() };
+    return (await this.#api.call("count_denials", { query }, options)).items;
+  }
+
+  /**
+   * What this key's live sessions used in the last ten minutes; for an admin, the host too.
+   *
+   * `after` is the `round` of an earlier answer: only later samples are returned.
+   */
+  async usage(query: Query<"show_usage"> = {}, options?: CallOptions): Promise<Usages> {
+    return await this.#api.call("show_usage", { query }, options);
+  }
+
   /** The permission levels, lowest first. */
   async levels(options?: CallOptions): Promise<readonly Level[]> {
     return (await this.#api.call("list_policies", {}, options)).items;
+  }
+
+  /** What turns of sessions may do: the policies, the built-in ones first. */
+  async sessionPolicies(options?: CallOptions): Promise<readonly ListedPolicy[]> {
+    return (await this.#api.call("list_policies", {}, options)).session_policies ?? [];
+  }
+
+  /** Explains how rules decide a command, a path or an operation; nothing is run. */
+  async explain(what: Body<"explain_policy">, options?: CallOptions): Promise<Explanation> {
+    return await this.#api.call("explain_policy", { body: what }, options);
+  }
+
+  /** Creates the session of a snapshot, with its id. If it fails, nothing is created. */
+  async restore(snapshot: Content, options: CallOptions = {}): Promise<Session> {
+    const patient = within(RESTORE_SECONDS, options);
+    return sessionOf(this.#api, await this.#api.upload("restore_session", {}, snapshot, patient));
   }
 
   /** The operator's images, the default one first, and whether each is usable. */

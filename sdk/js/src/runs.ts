@@ -35,10 +35,15 @@ export class Runs {
     return await ended(this.stream(messages, terms, options));
   }
 
-  /** A run with what was said before and what is queued. */
-  async render(terms: RunTerms, options?: CallOptions): Promise<Run> {
+  /** The events of a run with what was said before and what is queued. */
+  renderStream(terms: RunTerms, options?: CallOptions): AsyncGenerator<RunEvent, void> {
     const given = { path: this.path, body: terms };
-    return await ended(this.api.eventsTo("end", "render_session", given, options));
+    return this.api.eventsTo("end", "render_session", given, options);
+  }
+
+  /** That run, once it has ended. */
+  async render(terms: RunTerms, options?: CallOptions): Promise<Run> {
+    return await ended(this.renderStream(terms, options));
   }
 
   /** Keeps messages for the next run; how many wait. */

@@ -1,42 +1,29 @@
 /** One session. */
 
-import type { Api, Body, EventOf } from "./api.js";
+import { type Api, type Body, within } from "./api.js";
 import { Audit } from "./audit.js";
-import { CodeContexts, type CodeEvent, type CodeTerms, codeEvents, codeResult } from "./code.js";
-import {
-  type CommandLine,
-  type ExecEvent,
-  type ExecTerms,
-  type Finished,
-  type StreamTerms,
-  execBody,
-  runStreamed,
-  runToEnd,
-  runTool,
-} from "./commands.js";
-import { Disposable } from "./disposal.js";
+import { streamOf } from "./bytes.js";
+import { CodeContexts } from "./code.js";
+import { Consume } from "./consume.js";
 import { Egress } from "./egress.js";
 import { NotFoundError, UnauthorizedError } from "./errors.js";
 import { Files } from "./files.js";
 import type {
   AuditEvent,
   Budget,
-  CodeResult,
   Explanation,
   InspectedSession,
-  Run,
   Session as SessionInfo,
   SessionSettings,
-  Timeline,
-  Tool,
 } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
+import { SessionMemory } from "./memory.js";
 import { Ports } from "./ports.js";
 import { Processes } from "./processes.js";
 import { Proposals } from "./proposals.js";
 import { resumed } from "./resumed.js";
-import { type Messages, type RunEvent, type RunTerms, Runs } from "./runs.js";
 import { SessionSecrets } from "./secrets.js";
+import { SessionWork } from "./session-work.js";
 import { Shells } from "./shells.js";
 import { Terminals } from "./terminals.js";
 import { Turns } from "./turns.js";
@@ -48,6 +35,8 @@ type Change =
   | "abort_session"
   | "interrupt_session";
 
+// The host packs everything before the first byte.
+const SNAPSHOT_SECONDS = 1900;
 const LIVE = ["active", "paused"];
 
 /**
@@ -56,8 +45,7 @@ const LIVE = ["active", "paused"];
  * `await using` closes it at the end; its workspace stays, unless `close({ purge: true })` was
  * called before.
  */
-export class Session extends Disposable {
-  readonly id: string;
+export class Session extends SessionWork {
   readonly files: Files;
   readonly processes: Processes;
   readonly shells: Shells;
@@ -68,21 +56,19 @@ export class Session extends Disposable {
   readonly proposals: Proposals;
   readonly secrets: SessionSecrets;
   readonly egress: Egress;
+  readonly memory: SessionMemory;
+  readonly consume: Consume;
   readonly audit: Audit;
-  readonly #path: { readonly session_id: string };
-  readonly #runs: Runs;
   #closed = false;
 
   constructor(
-    private readonly api: Api,
+    api: Api,
     /** The session as of the last answer; `refresh` requests it again. */
     public info: SessionInfo,
     /** Its own credential, if this client received it; it is sent only at creation. */
     public handle?: string,
   ) {
-    super();
-    this.id = info.id;
-    this.#path = { session_id: info.id };
+    super(api, info.id);
     this.files = new Files(api, info.id);
     this.processes = new Processes(api, info.id);
     this.contexts = new CodeContexts(api, info.id);
@@ -93,139 +79,15 @@ export class Session extends Disposable {
     this.proposals = new Proposals(api, info.id);
     this.secrets = new SessionSecrets(api, info.id);
     this.egress = new Egress(api, info.id);
+    this.memory = new SessionMemory(api, info.id);
+    this.consume = new Consume(api, info.id);
     this.audit = new Audit(api, info.id);
-    this.#runs = new Runs(api, this.#path);
-  }
-
-  // Commands
-
-  /**
-   * Runs a command and waits for its end; a command that fails is a result, not an error.
-   *
-   * A broken connection or an aborted signal ends the command.
-   */
-  async exec(
-    command: CommandLine,
-    terms: ExecTerms = {},
-    options: CallOptions = {},
-  ): Promise<Finished> {
-    return await runToEnd(this.api, this.id, execBody(command, terms), options);
-  }
-
-  /**
-   * Has bash run a line, such as `cd a && make 2>&1 | tail`, and waits for its end.
-   *
-   * Only at levels that permit any command. Each line begins anew; `shells` keep their state.
-   */
-  async shell(
-    line: string,
-    terms: ExecTerms = {},
-    options: CallOptions = {},
-  ): Promise<Finished> {
-    return await this.exec({ shell: line }, terms, options);
-  }
-
-  /**
-   * Runs a command and yields its events as they happen.
-   *
-   * The command survives a broken connection, and the stream continues where it was; leaving the
-   * stream early kills the command, and so does `timeout` (120 seconds by default) if this client
-   * vanishes. With `resume: false`, a broken connection ends the command.
-   */
-  execStream(
-    command: CommandLine,
-    terms: StreamTerms = {},
-    options: CallOptions = {},
-  ): AsyncGenerator<ExecEvent, void> {
-    return runStreamed(this.api, this.id, command, terms, options);
-  }
-
-  /**
-   * Runs a cell of code and waits for its end; an exception in it is a result, not an error.
-   *
-   * A broken connection or an aborted signal interrupts the cell.
-   */
-  async runCode(code: string, terms: CodeTerms = {}, options?: CallOptions): Promise<CodeResult> {
-    return await codeResult(this.runCodeStream(code, terms, options));
-  }
-
-  /** Runs a cell of code and yields what comes of it; leaving early interrupts the cell. */
-  runCodeStream(
-    code: string,
-    terms: CodeTerms = {},
-    options?: CallOptions,
-  ): AsyncGenerator<CodeEvent, void> {
-    return codeEvents(this.api, this.id, { ...terms, code }, options);
-  }
-
-  /**
-   * Runs one of the operator's oneshot tools with its arguments, and waits for its end.
-   *
-   * `wait`: seconds to wait for a person, if the tool needs approval. Throws `ApprovalPendingError`
-   * while it is undecided.
-   */
-  async runTool(
-    tool: string,
-    toolArguments: Readonly<Record<string, string>> = {},
-    terms: { readonly timeout?: number; readonly wait?: number } = {},
-    options: CallOptions = {},
-  ): Promise<Finished> {
-    const body = { ...terms, tool, arguments: toolArguments };
-    return await runTool(this.api, this.id, body, options);
-  }
-
-  /** All commands of all tools, and whether this session could be allowed to use each. */
-  async tools(options?: CallOptions): Promise<readonly Tool[]> {
-    return (await this.api.call("list_tools", { path: this.#path }, options)).items;
-  }
-
-  // Runs of models
-
-  /** Sends messages to a model that works in the session, and waits for the end of its run. */
-  async send(messages: Messages, terms: RunTerms = {}, options?: CallOptions): Promise<Run> {
-    return await this.#runs.send(messages, terms, options);
-  }
-
-  /** Like `send`, but yields what happens, and the run at its `end`. */
-  sendStream(
-    messages: Messages,
-    terms: RunTerms = {},
-    options?: CallOptions,
-  ): AsyncGenerator<RunEvent, void> {
-    return this.#runs.stream(messages, terms, options);
-  }
-
-  /** Runs a model with what was said before and what is queued; else like `send`. */
-  async render(terms: RunTerms = {}, options?: CallOptions): Promise<Run> {
-    return await this.#runs.render(terms, options);
-  }
-
-  /** Keeps messages for the next run, and runs nothing; how many wait. */
-  async queue(messages: Messages, options?: CallOptions): Promise<number> {
-    return await this.#runs.queue(messages, options);
-  }
-
-  /** What was said to models, by them and by tools, in order: entries above `after`. */
-  async timeline(
-    query: { after?: number; limit?: number } = {},
-    options?: CallOptions,
-  ): Promise<Timeline> {
-    return await this.#runs.timeline(query, options);
   }
 
   /** Spawns a child with at most what this session has. It needs a key. */
   async spawn(terms: Body<"spawn_session"> = {}, options?: CallOptions): Promise<Session> {
-    const given = { path: this.#path, body: terms };
+    const given = { path: this.path, body: terms };
     return sessionOf(this.api, await this.api.callEngine("spawn_session", given, options));
-  }
-
-  /** Spawns a child for a run, and yields what happens, to its `spawn_end`. */
-  spawnStream(
-    terms: Body<"spawn_session">,
-    options?: CallOptions,
-  ): AsyncGenerator<EventOf<"spawn_session">, void> {
-    const given = { path: this.#path, body: terms };
-    return this.api.eventsTo("spawn_end", "spawn_session", given, options);
   }
 
   // What happens
@@ -241,7 +103,7 @@ export class Session extends Disposable {
   ): AsyncGenerator<AuditEvent, void> {
     let terminated = false;
     const isOver = async () => terminated || !(await this.#lives(options));
-    const given = { path: this.#path };
+    const given = { path: this.path };
     try {
       for await (const { data } of resumed(
         ...([this.api, "follow_session", given, after, isOver, options] as const),
@@ -266,26 +128,26 @@ export class Session extends Disposable {
 
   /** The current session, with its processes, usage, streams and latest denials. */
   async refresh(options?: CallOptions): Promise<InspectedSession> {
-    const info = await this.api.call("inspect_session", { path: this.#path }, options);
+    const info = await this.api.call("inspect_session", { path: this.path }, options);
     this.info = info;
     return info;
   }
 
   /** The session's budget: limits, consumption, and what is left. */
   async budget(options?: CallOptions): Promise<Budget> {
-    return await this.api.call("show_budget", { path: this.#path }, options);
+    return await this.api.call("show_budget", { path: this.path }, options);
   }
 
   /** Counts tokens and dollars that your own calls of models used for the session. */
   async reportUsage(used: Body<"report_usage">, options?: CallOptions): Promise<Budget> {
-    return await this.api.call("report_usage", { path: this.#path, body: used }, options);
+    return await this.api.call("report_usage", { path: this.path, body: used }, options);
   }
 
   // Settings and lifecycle
 
   /** The session's settings. */
   async settings(options?: CallOptions): Promise<SessionSettings> {
-    return await this.api.call("show_settings", { path: this.#path }, options);
+    return await this.api.call("show_settings", { path: this.path }, options);
   }
 
   /**
@@ -298,8 +160,39 @@ export class Session extends Disposable {
     settings: Body<"change_settings">["settings"],
     options?: CallOptions,
   ): Promise<SessionSettings> {
-    const given = { path: this.#path, body: { settings } };
+    const given = { path: this.path, body: { settings } };
     return await this.api.callEngine("change_settings", given, options);
+  }
+
+  /** Changes the time-outs, in seconds: without activity, and from the session's creation. */
+  async setTimeout(
+    { idle, wall }: { readonly idle?: number; readonly wall?: number },
+    options?: CallOptions,
+  ): Promise<SessionSettings> {
+    return await this.setSettings({ idle_timeout: idle, wall_timeout: wall }, options);
+  }
+
+  /** Lengthens the time-outs so that neither ends the session for so many seconds from now. */
+  async keepAlive(seconds: number, options?: CallOptions): Promise<SessionSettings> {
+    return await this.setSettings({ keep_alive: seconds }, options);
+  }
+
+  /** Names the episode of the session's work; null: it has none. */
+  async setEpisode(episode: string | null, options?: CallOptions): Promise<SessionInfo> {
+    const given = { path: this.path, body: { episode_id: episode } };
+    return (this.info = await this.api.call("set_episode", given, options));
+  }
+
+  /**
+   * The session as one archive, for `Paddock.restore`, as it arrives.
+   *
+   * It has the turns, the budget, the policy, the workspace and what is staged, but no secrets.
+   * Nothing may run in the session.
+   */
+  async snapshot(options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    const given = { path: this.path };
+    const patient = within(SNAPSHOT_SECONDS, options);
+    return streamOf((await this.api.download("take_snapshot", given, patient)).pieces);
   }
 
   /** Freezes every process. */
@@ -329,14 +222,14 @@ export class Session extends Disposable {
 
   /** Creates a new handle, which invalidates the old one. */
   async rotateHandle(options?: CallOptions): Promise<string> {
-    const given = { path: this.#path, body: {} };
+    const given = { path: this.path, body: {} };
     const { handle } = await this.api.call("rotate_handle", given, options);
     return (this.handle = handle);
   }
 
   /** Ends the session; with `purge`, also removes its workspace. One that has ended is no error. */
   async close({ purge = false } = {}, options?: CallOptions): Promise<void> {
-    const given = { path: this.#path, query: { purge } };
+    const given = { path: this.path, query: { purge } };
     const answer = await this.api.callEngine("close_session", given, options);
     this.#closed = true;
     if ("status" in answer) this.info = answer; // a session that ended long ago has no object
@@ -356,7 +249,7 @@ export class Session extends Disposable {
     options?: CallOptions,
     body: { readonly message?: string } = {},
   ): Promise<SessionInfo> {
-    return (this.info = await this.api.callEngine(name, { path: this.#path, body }, options));
+    return (this.info = await this.api.callEngine(name, { path: this.path, body }, options));
   }
 
   async #lives(options: CallOptions): Promise<boolean> {

@@ -2,7 +2,8 @@
 
 import type { Api, Body, Query } from "./api.js";
 import { Audit } from "./audit.js";
-import type { InspectedSession } from "./generated/contract.js";
+import { Consume } from "./consume.js";
+import type { InspectedSession, Session as SessionInfo } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
 import { Pages } from "./pages.js";
 import { Session, sessionOf } from "./session.js";
@@ -66,6 +67,33 @@ export class Sessions {
   async close(id: string, { purge = false } = {}, options?: CallOptions): Promise<void> {
     const given = { path: { session_id: id }, query: { purge } };
     await this.api.callEngine("close_session", given, options);
+  }
+
+  /** Freezes every process of the session with that id, in one request. */
+  async pause(id: string, options?: CallOptions): Promise<SessionInfo> {
+    const given = { path: { session_id: id }, body: {} };
+    return await this.api.callEngine("pause_session", given, options);
+  }
+
+  /** Ends the session with that id as a failure, in one request. */
+  async abort(id: string, options?: CallOptions): Promise<SessionInfo> {
+    const given = { path: { session_id: id }, body: {} };
+    return await this.api.callEngine("abort_session", given, options);
+  }
+
+  /**
+   * Creates a session with that pack, for the work of one that ended by a `CONTEXT_MISS`.
+   *
+   * It is otherwise like the earlier one. Values of variables are not kept, so they are given again.
+   */
+  async refine(id: string, terms: Body<"refine_session">, options?: CallOptions): Promise<Session> {
+    const given = { path: { session_id: id }, body: terms };
+    return this.#of(await this.api.callEngine("refine_session", given, options));
+  }
+
+  /** The pack of the latest session with that id that had one, also long after its end. */
+  consume(id: string): Consume {
+    return new Consume(this.api, id);
   }
 
   /** The audit chain of a session, which can be read long after its end. */

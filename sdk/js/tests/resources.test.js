@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NotFoundError, PermissionDeniedError } from "paddock";
+import { ConnectionLostError, NotFoundError, PermissionDeniedError, ValidationError } from "paddock";
 import { paddock, take, withSession } from "./support/clients.js";
 
 test("a model works in a session", async () => {
@@ -16,6 +16,33 @@ test("a model works in a session", async () => {
     assert.equal((await session.timeline({ after: 1, limit: 1 })).items.length, 1);
     const [number] = (await session.turns.list()).map((each) => each.turn_number);
     assert.equal((await session.turns.get(number)).turn_number, number);
+  });
+});
+
+test("a WebSocket takes one message after another", async () => {
+  await withSession({}, async (session) => {
+    const socket = await session.runSocket();
+    try {
+      const events = await take(socket.run("one"));
+      assert.deepEqual([events[0].event, events.at(-1).event], ["start", "end"]);
+      // What is left of a run that is not read to its end is skipped.
+      await take(socket.run("two"), 1);
+      assert.equal((await take(socket.run("three", { model: "small" }))).at(-1).data.text, "done");
+      await assert.rejects(take(socket.run("four", { model: "none" })), ValidationError);
+    } finally {
+      socket.close();
+    }
+    await assert.rejects(take(socket.run("five")), ConnectionLostError);
+  });
+});
+
+test("a model works in a child", async () => {
+  await withSession({}, async (session) => {
+    const messages = [{ role: "user", content: "one" }];
+    const done = await session.spawnRun({ messages, label: "helper" });
+    assert.deepEqual([done.text, done.is_error, done.label], ["done", false, "helper"]);
+    const events = await take(session.spawnStream({ messages }));
+    assert.deepEqual([events[0].event, events.at(-1).event], ["spawn_start", "spawn_end"]);
   });
 });
 

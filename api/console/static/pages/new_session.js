@@ -5,23 +5,24 @@ import { get, ofSession, send } from "../api.js";
 import { Failure, Loading, Raw, useLoaded } from "../parts.js";
 import { bytes } from "../format.js";
 import { LimitsAndBudget, limited } from "./new_session_limits.js";
+import { VolumesOf, mounted } from "./new_session_volumes.js";
 import { droppedFiles, ROOT, upload } from "./uploads.js";
 
 const LEVEL = "medium";
 const MINUTE = 60;
 
 /** The request's body of what was typed and chosen; what is empty is left to the control plane. */
-export function newSession({ id, level, image, policy, idle, wall, limits, budget }) {
-  const body = { id, permission_level: level, image, policy, ...limited({ limits, budget }) };
+export function newSession({ id, level, image, policy, idle, wall, limits, budget, volumes }) {
+  const body = { id, permission_level: level, image, policy, ...limited({ limits, budget }), ...mounted(volumes) };
   if (idle) body.idle_timeout = Math.round(Number(idle) * MINUTE);
   if (wall) body.wall_timeout = Math.round(Number(wall) * MINUTE);
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }
 
-/** `{levels, policies, images}` that a new session may have. */
+/** `{levels, policies, images, volumes}` that a new session may have. */
 async function choices() {
-  const [levels, images] = await Promise.all([get("/api/policies"), get("/api/images")]);
-  return { levels: levels.items, policies: levels.session_policies, images: images.items.filter(({ allowed }) => allowed) };
+  const [levels, images, volumes] = await Promise.all([get("/api/policies"), get("/api/images"), get("/api/volumes")]);
+  return { volumes: volumes.items, levels: levels.items, policies: levels.session_policies, images: images.items.filter(({ allowed }) => allowed) };
 }
 
 /** A choice of `[value, title, refused]` rows; the empty value leaves it to the control plane. */
@@ -64,7 +65,8 @@ function Fields({ known, given, change }) {
     <${Among} label="Policy of its turns" value=${given.policy} onChoose=${set("policy")}
       rows=${[["", "the default"], ...known.policies.map(({ name }) => [name, name])]} />
     ${input("idle", "Ends when idle for, minutes", minutes)}${input("wall", "Ends in any case after, minutes", { ...minutes, placeholder: "never" })}</div>
-    <${LimitsAndBudget} level=${known.levels.find(({ name }) => name === given.level)} given=${given} change=${change} />`;
+    <${LimitsAndBudget} level=${known.levels.find(({ name }) => name === given.level)} given=${given} change=${change} />
+    <${VolumesOf} known=${known.volumes} given=${given.volumes} change=${set("volumes")} />`;
 }
 
 /** What `create` does, and how far it is: `{busy, failed, created}`. */
@@ -90,7 +92,7 @@ function useCreation(given, files, change) {
 
 function Form({ known, onClose }) {
   const first = known.levels.find(({ name, allowed }) => allowed && name === LEVEL) ?? known.levels.find(({ allowed }) => allowed);
-  const [given, setGiven] = useState({ id: "", level: first?.name ?? "", image: "", policy: "", idle: "", wall: "", limits: {}, budget: {} });
+  const [given, setGiven] = useState({ id: "", level: first?.name ?? "", image: "", policy: "", idle: "", wall: "", limits: {}, budget: {}, volumes: [] });
   const [files, setFiles] = useState(new Map());
   const { busy, failed, created, create, fail } = useCreation(given, files, setFiles);
   const submit = (event) => { event.preventDefault(); create(); };
@@ -109,6 +111,6 @@ export function NewSession({ onClose }) {
   useEffect(() => dialog.current.showModal(), []);
   return html`<dialog ref=${dialog} class="wide" aria-label="New session" onCancel=${onClose}><h2>New session</h2>
     ${known ? html`<${Form} known=${known} onClose=${onClose} />`
-      : html`${error ? html`<${Failure} error=${error} again=${reload} />` : html`<${Loading} what="levels and images" />`}
+      : html`${error ? html`<${Failure} error=${error} again=${reload} />` : html`<${Loading} what="levels, images and volumes" />`}
         <p class="actions"><button onClick=${onClose}>Cancel</button></p>`}</dialog>`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { credential, ofSession, send } from "../api.js";
-import { Badge, Confirm, Failure, Loading, Raw, StatusBadge, Time, useLoaded } from "../parts.js";
+import { Badge, Confirm, Failure, Later, Loading, Raw, StatusBadge, Time, useStrip } from "../parts.js";
 import { bytes, number, percent } from "../format.js";
 import { link } from "./overview_sessions.js";
 import { useSession } from "./session_record.js";
@@ -101,12 +101,6 @@ const terminals = async () => (await import("./session_terminals.js")).Terminals
 const namedShells = async () => (await import("./session_shells.js")).NamedShells;
 const shell = async () => (await import("./session_shell.js")).Shell;
 
-function Later({ load, ...members }) {
-  const [found, error, reload] = useLoaded(async () => ({ Page: await load() }), []);
-  if (error) return html`<${Failure} error=${error} again=${reload} />`;
-  return found ? html`<${found.Page} ...${members} />` : html`<${Loading} what="the page" />`;
-}
-
 function Tab({ tab, found, query }) {
   const { session } = found;
   if (tab === "run") return html`<${SessionRun} found=${found} />`;
@@ -126,10 +120,11 @@ function Tab({ tab, found, query }) {
 export function Session({ live: all, id, tab = "activity", query }) {
   const found = useSession(id, all);
   const { session, error } = found;
+  const strip = useStrip(session && tab);
   if (!session) return error ? html`<${Failure} error=${error} again=${found.reload} />` : html`<${Loading} what=${id} />`;
   return html`<${Head} session=${session} state=${found.state} refresh=${found.refresh} brief=${["run", "shell", "shells"].includes(tab)} />
     ${error && html`<${Failure} error=${error} again=${found.reload} />`}
-    <nav class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
+    <nav ref=${strip} class="tabs" aria-label="Parts of the session">${tabsOf(session).map(([name, title]) => html`
       <a href="#/sessions/${encodeURIComponent(id)}/${name}" aria-current=${tab === name ? "page" : undefined}>${title}</a>`)}</nav>
     <${Tab} tab=${tab} found=${found} query=${query} />`;
 }

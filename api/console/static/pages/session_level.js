@@ -28,9 +28,11 @@ function Sandbox({ sandbox }) {
 const Means = ({ facilities }) => html`<h2>Enforced by</h2>${facilities
   ? html`<${Words} rows=${facilities.map((each) => [each.decides, each.detail])} />` : html`<${Empty}>There is no sandbox now.<//>`}`;
 
+const volumes = ({ volumes: all }) => all.map(({ name, path, read_only: fixed }) => `${name} at ${path}${fixed ? ", read-only" : ""}`).join("; ");
+
 const Given = ({ session }) => html`<${Words} rows=${[
   ["workspace", html`<code><${Raw} text=${session.workspace.root_dir} /></code>`],
-  ["secrets", session.secrets.join(", ") || "none"], ["role", html`<${Raw} text=${session.role} />`],
+  ["volumes", html`<${Raw} text=${volumes(session) || "none"} />`], ["secrets", session.secrets.join(", ") || "none"], ["role", html`<${Raw} text=${session.role} />`],
   ...(session.consume ? [["context pack", html`<${Raw} text=${session.consume.manifest_id} />`]] : []),
   ...(session.work_id ? [["work", html`<${Raw} text=${session.work_id} />`]] : []),
 ]} />`;

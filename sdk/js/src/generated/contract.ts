@@ -924,7 +924,7 @@ export type ExpectedProposal = {
 /**
  * The body of `POST /api/policies/explain`: whose rules to use, and what to explain.
  *
- * Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `path` and
+ * Exactly one of `session`, `level` and `policy`, and of `command`, `argv`, `shell`, `path` and
  * `operation`. An operation is decided by a session or a policy, the others by a session or level.
  */
 export type ExplainBody = {
@@ -938,6 +938,8 @@ export type ExplainBody = {
   command?: string | null | undefined;
   /** The words of a command. */
   argv?: readonly string[] | null | undefined;
+  /** A line for bash, as in `POST …/exec`. */
+  shell?: string | null | undefined;
   /** A path of the file operations. */
   path?: string | null | undefined;
   /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */

@@ -1,4 +1,4 @@
-"""The volumes of a new session, as words of the command line."""
+"""What a new session mounts, as words of the command line."""
 
 from typing import Annotated
 
@@ -6,6 +6,10 @@ import typer
 
 _OPTION = "--volume"
 
+Mounts = Annotated[
+    list[str] | None,
+    typer.Option("--mount", metavar="NAME", help="A mount from the operator's list."),
+]
 VolumeUses = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,7 +13,7 @@ from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fair_queue import Slot
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.open import GroundFloor
-from orchestrator.ground.store.effect import both
+from orchestrator.ground.store.effect import both, together
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.access.keys import Principal, digest, new_handle
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES
@@ -162,8 +162,8 @@ class Creation:
                 decision="allow",
                 args=_recorded(session, carried),
             ),
-            effect=both(
-                self._volumes.claiming(session),
+            effect=together(
+                self._volumes.claiming(session) if session.terms.volumes else None,
                 self._workspaces.claiming(session, self._shares.quota(principal)),
             ),
         )

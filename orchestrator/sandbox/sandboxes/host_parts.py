@@ -1,4 +1,4 @@
-"""Parts of a sandbox on the host: network, directory, workspace and the operator's mounts."""
+"""Parts of a sandbox on the host: network, directory, workspace, the operator's mounts, volumes."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from orchestrator.sandbox.sandboxes.parts import Part, Plan
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
+from orchestrator.sandbox.volumes.volumes import Volumes
 from orchestrator.settings.operator_mounts import OperatorMount, real_source
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import Shared
@@ -240,6 +241,40 @@ class MountsPart(Part):
         """Raises: MountError, OSError, TimeoutError."""
         if plan.mount_names:
             await self._directories.remove(plan.directory, plan.directory.unshare)
+
+
+class VolumesPart(Part):
+    """The mounts of the session's volumes, with the flags of its workspace."""
+
+    name = "volumes"
+
+    def __init__(self, volumes: Volumes, directories: SandboxDirectories) -> None:
+        self._volumes = volumes
+        self._directories = directories
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError, MountError, NotFoundError, StorageError, OSError."""
+        if not plan.session.terms.volumes:
+            return
+        directory, noexec = plan.directory, plan.level.noexec
+        found = await self._volumes.mounted(plan.session)
+
+        def mount() -> None:
+            for _, volume in found:
+                directory.mount_volume(volume, noexec=noexec)
+
+        await self._directories.make(directory, mount)
+        # They are already read-only where required. If the engine made them read-only, it would
+        # remove their other flags.
+        plan.binds += [
+            Bind(str(directory.volumes / volume.slot), path, read_only=False)
+            for path, volume in found
+        ]
+
+    async def close(self, plan: Plan) -> None:
+        """Raises: MountError, OSError, TimeoutError."""
+        if not plan.tenancy.vacant and plan.session.terms.volumes:
+            await self._directories.remove(plan.directory, plan.directory.unmount_volumes)
 
 
 def _make(plan: Plan) -> None:

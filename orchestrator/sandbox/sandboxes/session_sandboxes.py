@@ -72,14 +72,19 @@ class Sandboxes:
 
         Raises: ValidationError if the level can't have the session's volumes.
         """
+        if session.terms.volumes:
+            self._check_volumes(session, level)
+        await self._suitability.check_level(level, packed=session.pack is not None)
+
+    def _check_volumes(self, session: Session, level: Level) -> None:
+        """Raises: ValidationError."""
         check_uses(session.terms.volumes, self._taken(session, level))
-        if session.terms.volumes and level.rates.disk:
+        if level.rates.disk:
             raise ValidationError(
                 f"level {level.name} limits the rate of the workspace's disk, and no volume's: "
                 "its sessions have none",
                 field="volumes",
             )
-        await self._suitability.check_level(level, packed=session.pack is not None)
 
     def look_up(self, image: str) -> asyncio.Task[str]:
         """Begins to ask the engine for the id that the image's name has.

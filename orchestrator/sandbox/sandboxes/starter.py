@@ -31,6 +31,7 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     QuotaPart,
     RulesPart,
     TrustPart,
+    VolumesPart,
     WorkspacePart,
 )
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
@@ -40,7 +41,6 @@ from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sandbox.volumes.volumes import Volumes
-from orchestrator.sandbox.volumes.volumes_part import VolumesPart
 from orchestrator.settings.operator_mounts import OperatorMount
 from orchestrator.settings.settings import Settings
 from orchestrator.state.directory import SandboxDirectory

@@ -58,7 +58,9 @@ class CommandRules:
                 **request.secrets,
             }
             listed = writable_targets(self._listed_mounts, (*level.mounts, *session.terms.mounts))
-            mounts = (*listed, *session.terms.written_volumes)
+            terms = session.terms
+            mounts = (*listed, *terms.written_volumes) if terms.volumes else listed
+            volumes = terms.volume_paths if terms.volumes else ()
             argv, cwd = await self._aside.call(
                 command_size(request.command, request.argv, request.shell),
                 partial(
@@ -68,7 +70,7 @@ class CommandRules:
                     request,
                     variables,
                     mounts,
-                    session.terms.volume_paths,
+                    volumes,
                 ),
             )
         except CommandError as error:

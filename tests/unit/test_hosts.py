@@ -231,6 +231,7 @@ def test_the_table_has_a_column_for_each_system() -> None:
     said = {row[0]: row[1:] for row in rows}
     assert rows[0] == ["", "Debian 12", "Debian 13"]
     assert said["run"] == ["today", "?"]
+    assert results.table([told(*LINES[:-1])])[1] == ["run", "today, cut short"]
     assert said["kernel"] == ["6.1.0", "?"]
     assert said["engine"] == ["version 20.10, cgroup 2", "?"]
     assert said["`make run`"] == ["well", "?"]

@@ -28,11 +28,14 @@ def create_app(plane: ControlPlane) -> web.Application:
     work, kept = Work(), Kept()
     bounds = Bounds(RequestRates(plane.settings, plane.keys), Unread(), Connections())
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
-    cors = Cors(plane.settings.cors_origins, OPERATIONS)
     middlewares = [
         *(observe(plane.metrics, plane.lag), guarded(plane.metrics)),
-        *(addressed(hosts), cors.preflights()),
+        addressed(hosts),
     ]
+    cors = None
+    if plane.settings.cors_origins:
+        cors = Cors(plane.settings.cors_origins, OPERATIONS)
+        middlewares.append(cors.preflights())
     app = web.Application(middlewares=middlewares)
     app[BOUNDS], app[CONNECTIONS] = bounds, bounds.connections
     for operation in OPERATIONS:
@@ -52,7 +55,8 @@ def create_app(plane: ControlPlane) -> web.Application:
         await work.drain()
 
     app.on_response_prepare.append(add_headers)
-    app.on_response_prepare.append(cors.add_headers)
+    if cors is not None:
+        app.on_response_prepare.append(cors.add_headers)
     app.on_shutdown.append(stop)
     app.on_cleanup.append(drain)
     return app

@@ -46,7 +46,7 @@ const end = (error, value) => {
     }});
   } else tell({count, value: value === undefined ? null : parts(value)});
 };
-globalThis.display = (value) => tell({count: busy, display: parts(value)});
+globalThis.display = (value) => { tell({count: busy, display: parts(value)}); };
 process.on('SIGINT', () =>
   busy !== null && end(Object.assign(new Error('the cell was interrupted'),
     {name: 'KeyboardInterrupt'})));

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sandbox_agent.core.loop import READ, WRITE, Loop, Timer
@@ -45,11 +45,15 @@ class FileHelper:
         workspace: str,
         anywhere: bool,
         links: bool,
+        volumes: Mapping[str, bool],
         cut: Callable[[str], str],
         on_end: "Callable[[FileHelper], None]",
         lock: int,
     ) -> None:
-        """`lock` is a file that all workers lock while they replace a file."""
+        """`lock` is a file that all workers lock while they replace a file.
+
+        `volumes` says by path whether the session may write to a volume.
+        """
         self._loop = loop
         self._uid = uid
         ours, theirs = socket.socketpair()
@@ -60,7 +64,7 @@ class FileHelper:
             theirs.close()
             raise
         if self._pid == 0:
-            file_worker.run(theirs, lock, uid, workspace, anywhere, links, cut)
+            file_worker.run(theirs, lock, uid, workspace, anywhere, links, volumes, cut)
         theirs.close()
         ours.setblocking(False)
         self._socket: socket.socket | None = ours

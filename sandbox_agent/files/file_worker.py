@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.enforce import privileges
@@ -28,6 +29,7 @@ def run(
     workspace: str,
     anywhere: bool,
     links: bool,
+    volumes: Mapping[str, bool],
     cut: Cut,
 ) -> None:
     """Runs the worker; never returns. `cut` removes secrets from what is recorded.
@@ -42,7 +44,7 @@ def run(
         privileges.default_signals()
         privileges.prefer_for_oom_kill()
         privileges.drop_to(uid)
-        places = Places(workspace, anywhere=anywhere, links=links)
+        places = Places(workspace, anywhere=anywhere, links=links, volumes=volumes)
         _Worker(agent, FileMethods(places, lock, agent.fileno(), cut)).serve()
     except ConnectionError:
         pass  # the agent no longer wants the answer

@@ -1,17 +1,19 @@
 """Where file operations act: in the workspace, and where else the level allows it.
 
-At levels that allow any command, file operations can read the files of the image and write to /tmp,
-as commands can. Views of the kernel and devices are not files of the image.
+At every level, they can also act in the session's volumes. At levels that allow any command, file
+operations can read the files of the image and write to /tmp, as commands can. Views of the kernel
+and devices are not files of the image.
 """
 
 import os
 import posixpath
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.files import names
 from sandbox_agent.decide.files.names import NOT_SHOWN
-from sandbox_agent.decide.outside_paths import TMP, is_file_of_image, outside
+from sandbox_agent.decide.outside_paths import TMP, containing, is_file_of_image, outside
 from sandbox_agent.enforce.syscalls import open_beneath, open_in_root
 
 RULE = "path-outside-workspace"
@@ -59,13 +61,23 @@ def open_parent(place: Place, path: str) -> tuple[int, str]:
 class Places:
     """The places of one file worker; `anywhere` if its level allows any command.
 
-    Without `links`, no symbolic link in the workspace is followed.
+    Without `links`, no symbolic link in the workspace is followed. `volumes` says by path whether
+    the session may write to a volume.
     """
 
-    def __init__(self, workspace: str, *, anywhere: bool, links: bool = True) -> None:
+    def __init__(
+        self,
+        workspace: str,
+        *,
+        anywhere: bool,
+        links: bool = True,
+        volumes: Mapping[str, bool] | None = None,
+    ) -> None:
         """Raises: OSError."""
         flags = os.O_PATH | os.O_DIRECTORY
         self._workspace = Place(os.open(workspace, flags), links=links)
+        self._writable = volumes or {}
+        self._volumes = {path: Place(os.open(path, flags)) for path in self._writable}
         self._anywhere = anywhere
         self._tmp = Place(os.open(TMP, flags)) if anywhere else None
         self._image = Place(os.open("/", flags), image=True) if anywhere else None
@@ -83,6 +95,11 @@ class Places:
         if not path.startswith("/"):
             return self._workspace, path
         path = posixpath.normpath(path)
+        volume = containing(path, self._volumes)
+        if volume is not None:
+            if writes and not self._writable[volume]:
+                raise AgentError("permission_denied", f"the volume is read-only: {path}", RULE)
+            return self._volumes[volume], path.removeprefix(volume).lstrip("/") or "."
         found = self._tmp if writes else self._image
         if found is None or not outside(path, writes=writes):
             raise AgentError("permission_denied", f"path escapes workspace: {path}", RULE)

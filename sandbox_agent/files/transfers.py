@@ -59,6 +59,8 @@ class Transfers:
         # With a context pack, no link may lead to a file outside the pack.
         self._links = configuration.consume is None
         self._anywhere = configuration.commands is None and self._links
+        written = configuration.writable
+        self._volumes = {path: path in written for path in configuration.volumes}
         self._events = events
         self._helpers: set[FileHelper] = set()
         self._watchers: set[FileHelper] = set()
@@ -79,7 +81,7 @@ class Transfers:
         try:
             helper = FileHelper(
                 *(self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._links),
-                *(self._cut, self._on_helper_end, self._lock),
+                *(self._volumes, self._cut, self._on_helper_end, self._lock),
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None

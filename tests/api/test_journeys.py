@@ -52,4 +52,4 @@ async def test_a_creation(api: Api) -> None:
         await api.session()
 
     assert len(modules) <= 105
-    assert len(rooms(modules)) <= 24
+    assert len(rooms(modules)) <= 25

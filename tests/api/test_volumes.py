@@ -258,8 +258,11 @@ async def test_an_explanation_knows_where_they_are(api: Api) -> None:
             ("cp a /data/cache/b", writes),
             ("cat /data/other", False),
         ):
-            body = {"session": session, "command": command}
             path = "/api/policies/explain"
+            body = {"session": session, "path": "/data/cache/a"}
+            answer = await api.json("POST", path, json=body, key=OPERATOR_KEY)
+            assert (answer["allow"], "written" in answer["message"]) == (bool(uses), writes)
+            body = {"session": session, "command": command}
             answer = await api.json("POST", path, json=body, key=OPERATOR_KEY)
             assert (answer["allow"], answer["layers"] == []) == (allow, allow), (uses, command)
 

@@ -87,6 +87,38 @@ async def test_directories_and_commands(paddock: Paddock, tmp_path: Path) -> Non
     assert session.info.status == "completed"
 
 
+async def test_names_that_are_not_utf_8(paddock: Paddock, tmp_path: Path) -> None:
+    """Made by a command, told by a watch, listed, read and transferred."""
+    source = tmp_path / "source"
+    (source / "\udcfe").mkdir(parents=True)
+    (source / "\udcfe" / "local\udc80").write_text("local")
+    async with await paddock.sessions.create(permission_level="high") as session:
+        begun = asyncio.Event()
+
+        async def touch() -> None:
+            await begun.wait()
+            await session.exec(argv=["sh", "-c", "printf x > $(printf '\\376\\\\xff')"])
+
+        touching = asyncio.create_task(touch())
+        async for change in session.files.watch(on_ready=begun.set):
+            assert (change.kind, change.path) == ("create", r"\xfe\x5cxff")
+            break
+        await touching
+        assert [each.path for each in (await session.files.list()).items] == [r"\xfe\x5cxff"]
+        assert await session.files.read(r"\xfe\x5cxff") == b"x"
+        assert (await session.files.upload_dir(source)).files == 1
+        assert await session.files.read(r"\xfe/local\x80") == b"local"
+        got = await session.files.download_dir(".", tmp_path / "got")
+        assert (got.files, got.skipped) == (2, ())
+        assert (tmp_path / "got" / "\udcfe" / "local\udc80").read_text() == "local"
+        shell = await session.shells.create()
+        answer = await shell.run("cd $'\\xfe'; pwd")
+        assert (answer.exit_code, answer.cwd) == (0, r"/workspace/\xfe")
+        lines = [line async for line in session.audit.export()]
+        assert any(r"\\xfe\\x5cxff" in line for line in lines)
+        assert (await session.audit.verify()).ok
+
+
 async def test_a_stream_outlives_the_control_plane(server: Server, paddock: Paddock) -> None:
     session = await paddock.sessions.create(permission_level="high")
     script = "echo before; until [ -e go ]; do sleep 0.05; done; echo after; exit 3"

@@ -164,6 +164,36 @@ async def test_links_that_a_session_leaves_lead_nowhere(
     assert not os.path.lexists(data)
 
 
+async def test_file_operations_act_in_it_at_every_level(plane: ControlPlane) -> None:
+    await made(plane, "files")
+    for level in ("low", "high"):
+        box = await Box.create(plane, level, **at("files"))
+        await box.mkdir(f"{PLACE}/{level}")
+        await box.write(f"{PLACE}/{level}/note", level.encode())
+        assert (await box.stat(f"{PLACE}/{level}/note")).size == len(level)
+        assert any(each.endswith(f"{level}/note") for each in await box.paths(PLACE, depth=2))
+        await box.move(f"{PLACE}/{level}/note", f"{PLACE}/{level}/moved")
+        assert await box.read(f"{PLACE}/low/moved") == b"low"
+        assert await said(box, "cat", f"{PLACE}/{level}/moved") == level
+        if level == "high":
+            await box.bash(f"ln -s /etc {PLACE}/etc; ln -s /workspace/own {PLACE}/own")
+            await box.delete(f"{PLACE}/{level}/moved")
+        await box.close()
+    for level in ("low", "high"):
+        box = await Box.create(plane, level, **at("files", read_only=True))
+        await box.write("own", b"own")
+        for path in ("etc/passwd", "own"):
+            with pytest.raises(PermissionDeniedError):
+                await box.read(f"{PLACE}/{path}")
+        for path in ("new", "low/moved"):
+            with pytest.raises(PermissionDeniedError, match="for reading only"):
+                await box.write(f"{PLACE}/{path}", b"x")
+        with pytest.raises(PermissionDeniedError):
+            await box.delete(f"{PLACE}/low/moved")
+        assert await box.read(f"{PLACE}/low/moved") == b"low"
+        await box.close()
+
+
 async def test_a_volume_without_a_file_system_of_its_own(
     sandbox_image: str, tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ from tests.support.limits import PROGRAM_SECONDS
 from tests.support.server import ROOT
 
 _INSTALLED = SOURCE / "runtimes" / "node_modules"
+# They tell nobody of their use.
+_QUIET = {"DENO_NO_UPDATE_CHECK": "1", "DO_NOT_TRACK": "1"}
 _NODE_TESTS = ("--test", "--test-reporter=tap")
 
 
@@ -56,7 +58,7 @@ async def run_program(package: Path, *command: str, **environment: str) -> tuple
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=package,
-        env={**os.environ, "OPENAPI": str(ROOT / "docs" / "openapi.json"), **environment},
+        env={**os.environ, **_QUIET, "OPENAPI": str(ROOT / "docs" / "openapi.json"), **environment},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

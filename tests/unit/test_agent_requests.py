@@ -289,6 +289,7 @@ def test_a_file_worker_that_was_not_asked_is_ended(
         *(Loop(), 54321, str(tmp_path)),
         anywhere=False,
         links=True,
+        volumes={},
         cut=str,
         on_end=ended.append,
         lock=0,

@@ -119,7 +119,9 @@ async def assert_found(backup: bytes, place: Path, position: int, bits: int) -> 
 @pytest.mark.parametrize("length", [1, 200, 700, 5000])
 async def test_an_end_that_is_replaced_is_found(backup: bytes, place: Path, length: int) -> None:
     assert "its end" in await refused(place, backup[:-length] + b"x" * length)
-    assert "its end" in await refused(place, backup[:-length])
+    # How much of the end is padding depends on what is in front of it.
+    cut = await refused(place, backup[:-length])
+    assert "its end" in cut or "unexpected end" in cut
     assert "its end" in await refused(place, backup + b"\0" * length)
 
 

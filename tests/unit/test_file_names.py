@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.ground.errors import ValidationError
 from orchestrator.work.files.file_requests import check_path
+from paddock.client.file_names import listed_name, local_name
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.files import names, patches
 from sandbox_agent.files import listing
@@ -51,6 +52,13 @@ def test_each_name_has_a_text(name: str) -> None:
     assert names.real(text) == name
     assert names.is_shown(text)
     assert names.has_escape(text) == (text != name)
+
+
+@given(_NAMES, _TEXTS)
+def test_the_client_has_the_same_names(name: str, text: str) -> None:
+    assert listed_name(name) == names.shown(name)
+    assert local_name(listed_name(name)) == name
+    assert local_name(text) == names.real(text)
 
 
 @given(_NAMES, _NAMES)

@@ -30,8 +30,8 @@ MEMBER = {
             "    nickname: str | None = None,\n",
         ),
         (
-            "            work_id=work,\n        )\n    inspection",
-            "            nickname=nickname,\n",
+            "        work_id=work,\n    )\n    with working",
+            "        nickname=nickname,\n",
         ),
     ],
 }

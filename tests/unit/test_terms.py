@@ -21,6 +21,8 @@ from paddock.contract.words import IdleAction
 
 # The newest schema in which each term had a column of its own.
 COLUMNS_UNTIL = 37
+# What there was not yet.
+LATER = {"volumes"}
 AT = "2026-03-04T09:30:00.000000Z"
 ALL = Terms(
     image="python:3.13",
@@ -46,6 +48,7 @@ def insert_old(connection: sqlite3.Connection, key: str, status: str, terms: Ter
     told = {
         name: json.dumps(value) if isinstance(value, dict | list) else value
         for name, value in terms.stored().items()
+        if name not in LATER
     }
     columns: dict[str, Any] = {
         **told,

@@ -2,12 +2,13 @@
 
 import posixpath
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.ground.errors import ValidationError
 from paddock.contract.words import ID_PATTERN
-from sandbox_agent.decide.outside_paths import outside
+from sandbox_agent.decide.outside_paths import containing, outside
 from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 SLOT_PATTERN = r"[0-9a-f]{16}"
@@ -67,6 +68,12 @@ def leads_inside(path: str, target: str) -> bool:
     if target.startswith("/"):
         return False
     return inside_path(posixpath.join(posixpath.dirname(path), target)) is not None
+
+
+def volume_path(path: str, volumes: Iterable[str]) -> str | None:
+    """The absolute form of a path that is in one of the volumes; None if it is in none."""
+    absolute = f"/{posixpath.normpath(posixpath.join(WORKSPACE_DIR, path)).lstrip('/')}"
+    return None if containing(absolute, volumes) is None else absolute
 
 
 def outside_path(path: str, *, writes: bool) -> str | None:

@@ -6,7 +6,13 @@ Nothing is executed or recorded.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.host.workspace.paths import PATH_RULE, escape_message, inside_path, outside_path
+from orchestrator.host.workspace.paths import (
+    PATH_RULE,
+    escape_message,
+    inside_path,
+    outside_path,
+    volume_path,
+)
 from orchestrator.rules.policy.decision import check_command, read_command
 from orchestrator.rules.policy.layers import Layer, Reaches, Stop, command_stops, path_stops
 from orchestrator.rules.policy.levels import Level
@@ -73,10 +79,17 @@ def explain_path(
     if inside_path(path) is not None:
         return _allowed("the path is inside the workspace", [])
     stops = path_stops(level, path, mounts, volumes)
+    if volume_path(path, volumes) is not None:
+        writes = volume_path(path, mounts) is not None
+        return _allowed(f"the path is in a volume and can be read{_written(writes)}", stops)
     if level.commands is None and outside_path(path, writes=False) is not None:
         writes = outside_path(path, writes=True) is not None
-        return _allowed(f"the path can be read{' and written to' if writes else ''}", stops)
+        return _allowed(f"the path can be read{_written(writes)}", stops)
     return _denied(PATH_RULE, escape_message(path), stops)
+
+
+def _written(writes: bool) -> str:
+    return " and written to" if writes else ""
 
 
 def _allowed(message: str, stops: list[Stop]) -> Explanation:

@@ -11,7 +11,13 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.link.agent_link import AgentLink
-from orchestrator.host.workspace.paths import PATH_RULE, escape_message, inside_path, outside_path
+from orchestrator.host.workspace.paths import (
+    PATH_RULE,
+    escape_message,
+    inside_path,
+    outside_path,
+    volume_path,
+)
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.packs.firewall import ContextFirewall
@@ -77,8 +83,10 @@ class FileRequests:
             raise ValidationError(text, field=name)
         await self.firewall.check(principal, session, operation, path, tree=tree)
         relative = inside_path(path)
+        changes = operation not in _READING if writes is None else writes
+        if relative is None:
+            relative = volume_path(path, _volumes(session, writes=changes))
         if relative is None and session.level.commands is None and session.pack is None:
-            changes = operation not in _READING if writes is None else writes
             relative = outside_path(path, writes=changes)
         if relative is None:
             raise await self.escape(principal, session, operation, name, path)
@@ -89,8 +97,10 @@ class FileRequests:
     async def escape(
         self, principal: Principal, session: Session, operation: str, name: str, path: str
     ) -> PermissionDeniedError:
-        """The recorded refusal of a path that leaves the workspace."""
+        """The recorded refusal of a path that leaves the workspace, or is in a read-only volume."""
         detail = escape_message(path)
+        if volume_path(path, session.terms.volume_paths) is not None:
+            detail = f"the session has the volume for reading only: {path[:256]}"
         await self._recorder.refuse(
             session,
             EventDraft(
@@ -119,6 +129,11 @@ class FileRequests:
             raise
         await link.settled()
         return answer
+
+
+def _volumes(session: Session, *, writes: bool) -> tuple[str, ...]:
+    terms = session.terms
+    return terms.written_volumes if writes else terms.volume_paths
 
 
 def stream_of(link: AgentLink, opened: Message) -> FileStream:

@@ -106,7 +106,9 @@ async def put(
         return
     status = source.stat()  # a missing path raises its own error
     kind, modified = status.st_mode, max(int(status.st_mtime), 0)
-    target = path or source.resolve().name
+    from paddock.client.file_names import listed_name  # only here: it takes time
+
+    target = path or listed_name(source.resolve().name)
     if stat.S_ISDIR(kind):
         with working(f"uploading {source}") as show:
             sent = await found.files.upload_dir(source, target, progress=_shown(show))
@@ -115,7 +117,7 @@ async def put(
     if not stat.S_ISREG(kind):
         raise Failure(f"{source} is neither a file nor a directory", status=Status.USAGE)
     if target.endswith("/"):
-        target += source.name
+        target += listed_name(source.name)
     with source.open("rb") as file:
         await found.files.write(
             *(target, file), permissions=stat.S_IMODE(kind), modified=modified, parents=True
@@ -135,7 +137,9 @@ async def get(
 ) -> None:
     """Copy a file, or a directory with all its files, out of the workspace."""
     files = (await paddock.sessions.get(session)).files
-    name = PurePosixPath(path).name
+    from paddock.client.file_names import local_name  # only here: it takes time
+
+    name = local_name(PurePosixPath(path).name)
     place = target or Path(name or ".")
     if not name or not await _get_file(files, path, place / name if place.is_dir() else place):
         with working(f"downloading {path}") as show:

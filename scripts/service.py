@@ -23,9 +23,10 @@ from orchestrator.settings.settings import Settings, ensure_state_dir, load_sett
 
 # A slow machine compiles everything at the first start. One that ends is not waited for.
 READY_SECONDS = 600
-# After this long, it is said that the start takes long.
+# After this long, it is said that the start or the end takes long.
 SLOW_SECONDS = 30
-STOP_SECONDS = 30
+# The end removes sandboxes that wait, and the open network, which takes a slow machine long.
+STOP_SECONDS = 300
 _MOST_ANSWER_BYTES = 65_536
 _COMMAND = [sys.executable, "-m", "paddock", "serve"]
 
@@ -85,13 +86,23 @@ def stop(settings: Settings) -> bool:
     if process is not None:
         process.terminate()
         try:
-            process.wait(STOP_SECONDS)
+            if not _ends(process, SLOW_SECONDS):
+                detail(f"it takes long to end: its log is {_shown(_log(settings))}")
+                process.wait(STOP_SECONDS - SLOW_SECONDS)
         except psutil.TimeoutExpired:
             raise ServiceError(
                 f"the control plane (process {process.pid}) has not ended in {STOP_SECONDS} s"
             ) from None
     _pid_file(settings).unlink(missing_ok=True)
     return process is not None
+
+
+def _ends(process: psutil.Process, seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except psutil.TimeoutExpired:
+        return False
+    return True
 
 
 def instance_id(settings: Settings) -> str | None:

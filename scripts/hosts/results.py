@@ -118,7 +118,7 @@ def save(path: Path, results: Mapping[str, Result]) -> None:
 def table(results: Sequence[Result]) -> list[list[str]]:
     """A row for each fact and topic, a column for each system; titles are in the first row."""
     rows = [["", *(result.title for result in results)]]
-    rows.append(["run", *(_said(result.run) for result in results)])
+    rows.append(["run", *(_run(result) for result in results)])
     rows.append(["kernel", *(_said(result.facts.get("kernel")) for result in results)])
     for name in DESCRIPTION:
         rows.append([name, *(_said(_detail(result, name)) for result in results)])
@@ -132,6 +132,10 @@ def table(results: Sequence[Result]) -> list[list[str]]:
 
 def _detail(result: Result, name: str) -> str | None:
     return result.checks[name][1] if name in result.checks else None
+
+
+def _run(result: Result) -> str:
+    return _said(result.run) + ("" if result.complete or not result.run else ", cut short")
 
 
 def _said(text: str | None) -> str:

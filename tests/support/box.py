@@ -24,11 +24,12 @@ from orchestrator.work.files.file_archives import ArchiveDownload, ArchiveSummar
 from orchestrator.work.files.file_entries import FileEntry, Listing
 from paddock.contract import sessions as shown
 from tests.support.host_processes import host_processes
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.new_session import new_session
 
 TESTER = Principal("tester", Role.ADMIN)
 # Nothing here takes this long unless it hangs.
-PATIENCE = 60.0
+PATIENCE = float(PROGRAM_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,7 @@ def test_the_table_has_a_column_for_each_system() -> None:
     said = {row[0]: row[1:] for row in rows}
     assert rows[0] == ["", "Debian 12", "Debian 13"]
     assert said["run"] == ["today", "?"]
+    assert results.table([told(*LINES[:-1])])[1] == ["run", "today, cut short"]
     assert said["kernel"] == ["6.1.0", "?"]
     assert said["engine"] == ["version 20.10, cgroup 2", "?"]
     assert said["`make run`"] == ["well", "?"]
@@ -249,7 +250,7 @@ def test_the_job_tries_everything_whatever_fails(
     programs.mkdir(parents=True)
     for name, script in {
         "make": f'[ "$1" != run ] || [ "$XDG_CACHE_HOME" != {tmp_path / job.CACHE} ]',
-        "python": f'[ "$2" != pytest ] || echo "$@" >{tmp_path}/tests',
+        "python": f'[ "$2" != pytest ] || echo "$PADDOCK_HELLO_TIMEOUT s $@" >{tmp_path}/tests',
         "paddock": f"echo '{json.dumps({'checks': DOCTOR['checks']})}'; exit 1",
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -275,7 +276,9 @@ def test_the_job_tries_everything_whatever_fails(
     assert (result.restarts, sysrq.read_text()) == (1, "b")
     assert result.complete
     assert result.checks["level high"][0] == "failure"
-    assert (tmp_path / "tests").read_text().endswith(" -p no:cacheprovider a b\n")
+    asked = (tmp_path / "tests").read_text()
+    assert asked.startswith("300 s ")
+    assert asked.endswith(" -p no:cacheprovider a b\n")
 
     # After the boot, nothing is set up again.
     (tmp_path / job.RESTARTED).touch()

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from orchestrator.settings.settings import Settings
@@ -86,3 +87,20 @@ def test_a_start_that_takes_long_says_so_once(
     assert capsys.readouterr().out.count("it takes long to start (it does not listen yet)") == 1
     assert service.stop(settings)
     started[0].wait(WAIT_SECONDS)
+
+
+def test_an_end_that_takes_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            raise psutil.TimeoutExpired(seconds)
+
+    process = SimpleNamespace(pid=7, terminate=lambda: None, wait=wait)
+    monkeypatch.setattr(service, "_running", lambda _settings: process)
+    assert service.stop(Settings(listen="127.0.0.1:0", state_dir=tmp_path / "state"))
+    assert "it takes long to end" in capsys.readouterr().out
+    assert waits == [service.SLOW_SECONDS, service.STOP_SECONDS - service.SLOW_SECONDS]

@@ -347,6 +347,39 @@ async def test_a_shell_is_used_left_and_found_again(
     await box.close()
 
 
+async def test_a_named_shell_keeps_its_state_and_is_interrupted(
+    console: Console, control_plane: ControlPlane
+) -> None:
+    page = console.page
+    box = await Box.create(control_plane, "high")
+    await console.go(f"sessions/{box.session.id}/shells")
+    await page.get_by_role("button", name="Create").click(timeout=PATIENCE_MS)
+    typed = page.get_by_label("Command", exact=True)
+    told = page.get_by_role("log").get_by_role("region")
+    for text in (
+        "mkdir src; cd src; export COLOUR=green",
+        "for each in $COLOUR; do pwd; done; false",
+    ):
+        await typed.fill(text, timeout=PATIENCE_MS)
+        await typed.press("Enter")
+        await expect(told.last).to_contain_text(re.compile(r"exit \d"), timeout=PATIENCE_MS)
+    await expect(told.last).to_contain_text("exit 1")
+    await expect(told.last.get_by_label("output of command 2")).to_have_text("/workspace/src\n")
+    await typed.fill("echo begun; touch begun; sleep 1000")
+    await typed.press("Enter")
+    await expect(page.get_by_text("a command runs")).to_be_visible(timeout=PATIENCE_MS)
+    await until_there(box, "src/begun")
+    await page.get_by_role("button", name="Interrupt", exact=True).last.click()
+    await expect(told.last).to_contain_text("exit 130", timeout=PATIENCE_MS)
+    await expect(told.last).to_contain_text("begun")
+    await box.close()
+
+
+async def until_there(box: Box, path: str) -> None:
+    """Waits until a command has made the file."""
+    await box.run(argv=["bash", "-c", f"until [ -e {path} ]; do sleep 0.1; done"])
+
+
 async def columns(shell: Locator) -> int:
     """The width that `stty size | tr ' ' x` has printed last."""
     return int(re.findall(r"\d+x(\d+)", await shell.inner_text())[-1])

@@ -215,14 +215,14 @@ def limit_amounts(texts: list[str] | None) -> dict[str, int | float] | None:
     if not texts:
         return None
     return {
-        kind: _amount(f"{kind}={text}", text, "--limits")
+        kind: _amount(f"{kind}={text}: ", text, "--limits")
         for kind, text in pairs(texts, "--limits").items()
     }
 
 
 def byte_count(text: str, option: str) -> int:
     """The bytes that an amount with a unit names. Raises: typer.BadParameter."""
-    number = _amount(option, text, option)
+    number = _amount("", text, option)
     if not isinstance(number, int):
         raise typer.BadParameter(f"{text!r} is no whole number of bytes", param_hint=option)
     return number
@@ -231,7 +231,7 @@ def byte_count(text: str, option: str) -> int:
 def _amount(where: str, text: str, option: str) -> int | float:
     found = _AMOUNT.fullmatch(text)
     if found is None:
-        message = f"{where}: {text!r} is not a number, such as 0.5, 64 or 256MiB"
+        message = f"{where}{text!r} is not a number, such as 0.5, 64 or 256MiB"
         raise typer.BadParameter(message, param_hint=option)
     number = float(found[1]) * _UNITS[found[2]]
     return int(number) if number.is_integer() else number

@@ -170,6 +170,7 @@ async def volume(clients: Clients, new: str, idle: str) -> None:
     if status != 201:
         return
     if await clients.create(new, "low", volumes=[{"name": name, "path": "/data"}]):
+        await clients.change(new, "DELETE", "", meanwhile=LIVE, status="completed")
         await clients.change(new, "DELETE", "?purge=true", purged=True)
     await clients.call("DELETE", f"/api/volumes/{name}")
 

@@ -55,6 +55,9 @@ checks.allow_header_conformance.enabled = false
 [[operations]]
 include-operation-id = "read_file"
 checks.negative_data_rejection.enabled = false
+[[operations]]
+include-operation-id = "read_output"
+checks.negative_data_rejection.enabled = false
 
 # A text over its limit is refused by its member, or by the size of the body.
 [checks.negative_data_rejection]

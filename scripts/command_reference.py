@@ -49,6 +49,7 @@ _NOTES = {
     "paddock hooks deliveries": "<!-- exit: 5 -->\n",
     "paddock hooks retry": "<!-- exit: 5 -->\n",
     "paddock send": "<!-- exit: 1 -->\n",
+    "paddock render": "<!-- exit: 1 -->\n",
 }
 
 

@@ -282,8 +282,8 @@ TimeLimit = Annotated[float, Field(ge=0.001, le=10**9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(max_length=64)]
 Directory = Annotated[str, MaxBytes(4096)]
-# Paths longer than this can't be opened on Linux.
+# Paths longer than this can't be opened on Linux. Queries have no room for more.
 WorkspacePath = Annotated[str, Field(min_length=1), MaxBytes(4096)]
-# As lists have it: a byte that is not UTF-8 takes four characters.
+# As lists have it, in a body: a byte that is not UTF-8 takes four characters.
 ListedPath = Annotated[str, Field(min_length=1), MaxBytes(4 * 4096)]
 Glob = Annotated[str, Field(min_length=1, max_length=1024, examples=["*.{py,toml}"])]

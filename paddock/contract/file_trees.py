@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
-from paddock.contract.fields import MIB, Glob, ListedPath, MaxBytes, Positive, Truth
+from paddock.contract.fields import MIB, Glob, ListedPath, MaxBytes, Positive, Truth, WorkspacePath
 from paddock.contract.requests import LARGE_BODY, Body, Query
 
 MOST_MATCHES = 1000
@@ -164,7 +164,7 @@ class SearchQuery(Query):
     """
 
     text: Annotated[str, Field(min_length=1), MaxBytes(4096)]
-    path: ListedPath = "."
+    path: WorkspacePath = "."
     regex: Truth = False
     ignore_case: Truth = False
     glob: Glob | None = None
@@ -202,5 +202,5 @@ class ModeBody(Body):
 class WatchQuery(Query):
     """A directory; `recursive`: and those below it, also new ones."""
 
-    path: ListedPath = "."
+    path: WorkspacePath = "."
     recursive: Truth = True

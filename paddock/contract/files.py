@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
-from paddock.contract.fields import MOST_DEPTH, Depth, Glob, ListedPath, Truth, Whole
+from paddock.contract.fields import MOST_DEPTH, Depth, Glob, ListedPath, Truth, Whole, WorkspacePath
 from paddock.contract.requests import Body, Query
 
 _ENTRY = {
@@ -163,7 +163,7 @@ class MoveBody(Body):
 class PathQuery(Query):
     """A path in the workspace."""
 
-    path: ListedPath
+    path: WorkspacePath
 
 
 class DeleteQuery(PathQuery):
@@ -191,7 +191,7 @@ class WriteQuery(PathQuery):
 class ArchiveQuery(Query):
     """A directory, and the format of the archive."""
 
-    path: ListedPath = "."
+    path: WorkspacePath = "."
     format: Literal["tar", "zip"] = "tar"
 
 
@@ -203,7 +203,7 @@ class ListQuery(Query):
     directories. Only a literal dot matches a dot at the beginning of a name.
     """
 
-    path: ListedPath = "."
+    path: WorkspacePath = "."
     depth: Depth | None = None
     glob: Glob | None = None
 

@@ -65,9 +65,9 @@ expected-statuses = [
   "400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx"
 ]
 
-# Words that are no command, values over what the session's level allows.
+# Words that are no command, values over what the session's level allows, budgets that are used up.
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", "400", "401", "403", "404", "409", "410", "503"]
+expected-statuses = ["2xx", "400", "401", "403", "404", "409", "410", "429", "503"]
 """
 
 OPERATION = """

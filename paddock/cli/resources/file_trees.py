@@ -222,7 +222,7 @@ def add_to(app: typer.Typer) -> None:
         (patch, "paddock files patch web-1 fix.diff --dry-run"),
         (cp, "paddock files cp web-1 src backup/src"),
         (mkdir, "paddock files mkdir web-1 build/logs"),
-        (mv, "paddock files mv web-1 draft.txt report.txt"),
+        (mv, "paddock files mv web-1 notes.txt build/notes.txt"),
         (ln, "paddock files ln web-1 report.txt latest"),
         (chmod, "paddock files chmod web-1 640 report.txt"),
         (watch, "paddock files watch web-1 src"),

@@ -34,6 +34,8 @@ class Sh:
         device.make_plain(slave)
 
         def become() -> None:
+            # Dash goes on ignoring what was ignored before it, as in what nohup runs.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.setsid()
             os.close(os.open(os.ttyname(1), os.O_RDWR))  # becomes the controlling terminal
 

@@ -113,6 +113,7 @@ async def test_a_refusal_by_the_sandbox_names_its_command(api: Api) -> None:
     assert "command_id" not in problem
 
 
+@pytest.mark.slow
 async def test_a_terminal_that_does_not_start_is_named(api: Api) -> None:
     def refuse(_params: Any) -> Any:
         raise AgentRefusalError("busy", "no room for it", None)

@@ -203,6 +203,7 @@ async def test_the_end_of_the_time(
     assert (await run(api, "echo on"))["status"] == "finished"
 
 
+@pytest.mark.slow
 async def test_a_shell_that_does_not_start(api: Api) -> None:
     await high(api)
     body = {"cwd": "/no-shell"}

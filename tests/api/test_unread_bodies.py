@@ -48,6 +48,7 @@ async def upload(
         writer.transport.abort()
 
 
+@pytest.mark.slow
 async def test_one_handle_holds_a_bounded_part(api: Api) -> None:
     made = await api.session(id="web", key=OPERATOR_KEY)
     await api.session(id="next", key=OTHER_KEY)

@@ -29,6 +29,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_member_of_an_answer_touches_the_contract_only(copy: Path) -> None:
     before = _members_of_a_session(copy)
     text = (ROOT / "CONTRIBUTING.md").read_text()

@@ -141,6 +141,7 @@ def test_a_reset_closes_both(relayed: Relayed) -> None:
         assert proxy.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_a_connection_ends_with_its_program_and_not_with_what_it_sends(relayed: Relayed) -> None:
     living, proxy = relayed.pair()
     dying, abandoned = relayed.pair()
@@ -189,6 +190,7 @@ def test_what_a_client_that_is_gone_has_sent_is_passed_on(relayed: Relayed) -> N
         assert hung_up(proxy)
 
 
+@pytest.mark.slow
 def test_a_proxy_that_reads_nothing_keeps_no_client_that_is_gone(relayed: Relayed) -> None:
     client, proxy = relayed.pair()
     with proxy:

@@ -155,6 +155,7 @@ def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())  # neither a tree nor a disk
 
 
+@pytest.mark.slow
 def test_the_project_is_copied_without_what_git_ignores(tmp_path: Path) -> None:
     disks.copy_project(tmp_path)
     assert (tmp_path / "scripts/hosts/job.py").read_bytes() == Path(job.__file__).read_bytes()

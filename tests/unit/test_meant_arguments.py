@@ -88,6 +88,7 @@ def test_what_was_made_of_it_stays(written: dict[str, Any]) -> None:
     assert meant(SCHEMA, found) == found
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), _JSON), st.dictionaries(st.text(), _JSON))
 def test_any_schema_does(written: dict[str, Any], schema: dict[str, Any]) -> None:
     meant({"properties": schema, "required": []}, written)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import orchestrator
 
 ROOT = Path(orchestrator.__file__).parents[1]
@@ -85,6 +87,7 @@ def run(copy: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_stored_member_is_added_in_five_files(tmp_path: Path) -> None:
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")

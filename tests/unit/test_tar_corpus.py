@@ -206,6 +206,7 @@ def _archives(root: Path, tree: Shape) -> Iterator[tuple[str, bytes]]:
             assert not whole, writer  # long names, and times that the form has not
 
 
+@pytest.mark.slow
 @example(_EDGES)
 @given(_TREES)
 @settings(max_examples=10)

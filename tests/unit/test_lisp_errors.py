@@ -68,6 +68,11 @@ def failure(text: str, **limits: int) -> LispError:
         ("((lambda (x) x))", (1, 1), "lambda needs 1 arguments, and was given 0"),
         ("(define (f a &rest b) a) (f)", (1, 26), "f needs at least 1 arguments"),
         ("(car)", (1, 1), "car is (car list); it was given 0 arguments"),
+        (
+            "(apply +)",
+            (1, 1),
+            "apply is (apply function value value ...); it was given 1 argument",
+        ),
         ("(+ 1\n (car '()))", (2, 2), "car of an empty list"),
         ("(+ 1 'a)", (1, 1), "+ needs a number, not a symbol: a"),
         ("(+ #t 1)", (1, 1), "+ needs a number, not a boolean"),

@@ -122,7 +122,7 @@ CONTROLS: Final = (
     Control("(all? function list)", "Whether it holds for all elements.", _all),
     Control("(fold function value list)", "Calls (f value element) with each element.", _fold),
     Control("(reduce function [value] list)", "As fold; without value, from the first.", _reduce),
-    Control("(apply function value ...)", "Calls it; the last value is a list of more.", _apply),
+    Control("(apply function value value ...)", "Calls it; the last value is a list.", _apply),
     Control("(sort list [function])", "In order; the function says what is less.", sort),
     Control(
         "(fixpoint function value n)",

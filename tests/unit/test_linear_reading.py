@@ -55,6 +55,8 @@ from sandbox_agent.decide.globs import Globs
 from sandbox_agent.decide.redaction import Redactor
 from tests.support.raised import raised
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 _SLICE = 0.05
 # Four times the size takes four times as long, or sixteen times if it is the square.

@@ -12,6 +12,8 @@ from orchestrator.programs.turns.lisp.errors import LispError
 from orchestrator.programs.turns.lisp.program import LispProgram
 from tests.support.lisp import OPERATIONS, run
 
+pytestmark = pytest.mark.slow
+
 # Values of a size: a text has `1 << texts` characters, a list `lists` elements.
 GROWN = (
     "(define (grown s n) (if (= n 0) s (grown (string-append s s) (- n 1))))"

@@ -60,6 +60,10 @@ class BashEngine:
             message = f"the last command ended with exit code {exit_code}"
             self._channel.value("error", _error("ExitCode", message))
 
+    def interrupt(self) -> None:
+        """Has `run` ask the shell, which has got the interrupt, too, for the end of the cell."""
+        raise KeyboardInterrupt
+
     def close(self) -> None:
         """Ends the shell."""
         self._shell.kill()

@@ -21,8 +21,8 @@ class NoSuchLanguageError(Exception):
 class Engine(Protocol):
     """Executes cells.
 
-    `kernel` names what does. `over`: nothing more can be executed. An interrupt is raised in `run`
-    as KeyboardInterrupt, and child processes get SIGINT themselves.
+    `kernel` names what does. `over`: nothing more can be executed. Child processes get SIGINT
+    themselves.
     """
 
     kernel: str
@@ -30,6 +30,12 @@ class Engine(Protocol):
 
     def run(self, code: str, count: int) -> None:
         """Executes one cell, the `count`th, and sends its values and its error."""
+
+    def interrupt(self) -> None:
+        """Interrupts the cell: it is called by the signal's handler, in the middle of `run`.
+
+        What it raises is raised in `run`, which then loses what it was about to take.
+        """
 
     def close(self) -> None:
         """Ends what it started."""

@@ -98,20 +98,22 @@ class JavaScriptEngine:
             self._ended()
             return
         while True:
-            try:
-                line = self._lines.readline()
-            except KeyboardInterrupt:  # Node has got it, too, and tells the end
-                continue
+            line = self._lines.readline()
             if not line:
                 self._ended()
                 return
             if self._tell(json.loads(line), count):
                 return
 
+    def interrupt(self) -> None:
+        """Does nothing: Node has got the interrupt, too, and tells the end of the cell."""
+
     def close(self) -> None:
         """Ends the process."""
         self._node.kill()
         self._node.wait()
+        self._lines.close()
+        os.close(self._cells)
 
     def _tell(self, told: dict[str, Any], count: int) -> bool:
         """Passes it on; returns whether it is the end of the cell of that number."""

@@ -78,16 +78,16 @@ class JupyterEngine:
                     self._ended()
                     return
                 continue
-            except KeyboardInterrupt:
-                # The kernel is in a group of its own, which the interrupt did not reach.
-                threading.Thread(target=self._manager.interrupt_kernel, daemon=True).start()
-                continue
             if message["parent_header"].get("msg_id") != asked:
                 continue
             content = message["content"]
             if message["msg_type"] == "status" and content["execution_state"] == "idle":
                 return
             self._pass_on(message["msg_type"], content)
+
+    def interrupt(self) -> None:
+        """Interrupts the kernel, which is in a group of its own that the signal did not reach."""
+        threading.Thread(target=self._manager.interrupt_kernel, daemon=True).start()
 
     def close(self) -> None:
         """Ends the kernel."""

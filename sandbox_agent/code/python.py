@@ -51,6 +51,10 @@ class PythonEngine:
             self._channel.value("error", _described(error))
             figures.close_all()
 
+    def interrupt(self) -> None:
+        """Raises KeyboardInterrupt in the cell."""
+        raise KeyboardInterrupt
+
     def close(self) -> None:
         """Ends the event loop of cells that await."""
         if self._loop is not None:

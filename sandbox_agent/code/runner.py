@@ -7,7 +7,7 @@ from functools import partial
 from types import FrameType
 
 from sandbox_agent.code.channel import Channel
-from sandbox_agent.code.engine import NoSuchLanguageError, engine_of
+from sandbox_agent.code.engine import Engine, NoSuchLanguageError, engine_of
 from sandbox_agent.code.streams import Streams
 
 
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     streams = Streams(channel.send)
     channel.flush = streams.drain
-    interrupts = _Interrupts()
+    interrupts = Interrupts()
     try:
         engine = engine_of(arguments[0], channel)
     except NoSuchLanguageError as error:
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     count = 0
     while (cell := channel.take()) is not None:
         count += 1
-        interrupts.during(partial(engine.run, cell.data.decode(), count))
+        interrupts.during(engine, partial(engine.run, cell.data.decode(), count))
         streams.drain()
         if engine.over:  # the cell has no end but that of this program
             channel.flushed()
@@ -39,27 +39,27 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-class _Interrupts:
-    """SIGINT interrupts a cell, and nothing else."""
+class Interrupts:
+    """SIGINT interrupts a cell once, and nothing else."""
 
     def __init__(self) -> None:
-        self._running = False
+        self._running: Engine | None = None
         signal.signal(signal.SIGINT, self._interrupt)
 
-    def during(self, work: Callable[[], None]) -> None:
-        """Does the work, which can be interrupted."""
+    def during(self, engine: Engine, work: Callable[[], None]) -> None:
+        """Does the engine's work, which can be interrupted."""
         try:
-            self._running = True
+            self._running = engine
             work()
         except KeyboardInterrupt:
             pass  # it came after the engine had reported the end
         finally:
-            self._running = False
+            self._running = None
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        if self._running:
-            self._running = False
-            raise KeyboardInterrupt
+        engine, self._running = self._running, None
+        if engine is not None:
+            engine.interrupt()
 
 
 def _own(descriptor: int) -> int:

@@ -2,13 +2,19 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import TextIO
 
 import pytest
 
+from sandbox_agent.code.channel import Channel
+from sandbox_agent.code.javascript import JavaScriptEngine
+from sandbox_agent.code.runner import Interrupts
 from sandbox_agent.decide.code_frames import CHART_TYPE, CodeFrame, CodeFrames, encode
 from tests.support.sources import ROOT
 
@@ -74,6 +80,40 @@ def test_javascript_keeps_names_and_awaits() -> None:
         displayed = runner.run("display(1)")  # which is no result, too
         assert (displayed["text/plain"], "result" in displayed) == ("1", False)
         assert runner.run("y.a.length")["text/plain"] == "2"
+
+
+class _WithInterrupts:
+    """Lines, with each of which an interrupt comes; the first one is the last one."""
+
+    def __init__(self, lines: TextIO) -> None:
+        self._lines: TextIO | None = lines
+
+    def readline(self) -> str:
+        """One line, after which the signal's handler runs."""
+        lines, self._lines = self._lines, None
+        assert lines is not None, "the line was lost"
+        line = lines.readline()
+        signal.raise_signal(signal.SIGINT)
+        return line
+
+
+@NODE
+def test_an_interrupt_does_not_lose_what_javascript_tells_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    reads, writes = os.pipe()
+    engine = JavaScriptEngine(Channel(reads, writes))
+    try:
+        interrupts = Interrupts()
+        with monkeypatch.context() as changed:
+            changed.setattr(engine, "_lines", _WithInterrupts(engine._lines))
+            interrupts.during(engine, partial(engine.run, "1 + 1", 1))
+        assert not engine.over
+    finally:
+        signal.signal(signal.SIGINT, before)
+        engine.close()
+        os.close(reads)
 
 
 def test_python_does_not_see_the_runner_among_its_imports() -> None:

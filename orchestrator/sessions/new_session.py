@@ -9,6 +9,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import now
 from orchestrator.host.workspace.paths import validate_id
+from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
@@ -22,7 +23,7 @@ from orchestrator.rules.policy.levels import (
 from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
-from orchestrator.sessions.deadlines import check_timeouts
+from orchestrator.sessions.deadlines import check_timeouts, shortest
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state.budget import Budget, limits_of
@@ -122,13 +123,28 @@ class SessionMaker:
         terms = replace(
             asked,
             image=image,
-            idle_timeout=asked.idle_timeout or settings.idle_timeout,
-            wall_timeout=asked.wall_timeout or settings.wall_timeout or settings.wall_timeout_max,
+            idle_timeout=asked.idle_timeout or _usual_idle(request, settings, bounds),
+            wall_timeout=asked.wall_timeout or _usual_wall(settings, bounds),
             tools=bounds.tools_of_session(asked.tools),
             work_id=_work_id(request),
         )
-        check_timeouts(settings, terms)
+        check_timeouts(settings, bounds, terms)
         return terms
+
+
+def _usual_idle(request: NewSession, settings: Settings, bounds: KeyBounds) -> int:
+    """The idle time-out where none is asked for: a child's is its parent's, if it may have that."""
+    child = request.child
+    if child is None:
+        usual = settings.idle_timeout
+    else:
+        usual = min(child.parent.terms.idle_timeout, settings.idle_timeout_max)
+    return shortest(usual, bounds.max_idle_timeout) or usual
+
+
+def _usual_wall(settings: Settings, bounds: KeyBounds) -> int | None:
+    usual = settings.wall_timeout or settings.wall_timeout_max
+    return shortest(usual, bounds.max_wall_timeout)
 
 
 def _check_volumes(terms: Terms, policy: SessionPolicy) -> None:

@@ -566,6 +566,10 @@ export type CreatedKey = {
   images: readonly string[] | null;
   /** The tools that it may open; null: any. */
   tools: readonly string[] | null;
+  /** The longest idle time-out of its sessions, in seconds. */
+  max_idle_timeout: number | null;
+  /** The longest wall time-out of its sessions, in seconds. */
+  max_wall_timeout: number | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -1399,6 +1403,10 @@ export type Key = {
   images: readonly string[] | null;
   /** The tools that it may open; null: any. */
   tools: readonly string[] | null;
+  /** The longest idle time-out of its sessions, in seconds. */
+  max_idle_timeout: number | null;
+  /** The longest wall time-out of its sessions, in seconds. */
+  max_wall_timeout: number | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -1406,7 +1414,7 @@ export type Key = {
   used: KeyUse;
 };
 
-/** A new key. Quotas, level, images and tools are for operators only. */
+/** A new key. Quotas, level, images, tools and time-outs are for operators only. */
 export type KeyBody = {
   /** Lower-case letters, digits, `.`, `_` and `-`. */
   name: string;
@@ -1427,6 +1435,8 @@ export type KeyBody = {
   max_level?: string | null | undefined;
   images?: readonly string[] | null | undefined;
   tools?: readonly string[] | null | undefined;
+  max_idle_timeout?: number | null | undefined;
+  max_wall_timeout?: number | null | undefined;
   /** By default never. */
   expires_at?: string | null | undefined;
 };

@@ -1783,8 +1783,44 @@ export type NamedSessionBody = {
   policy_resolved_ref?: string | null | undefined;
   /** The caller's name for the episode of the work. */
   episode_id?: string | null | undefined;
+  /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
+  from_snapshot?: string | null | undefined;
   /** Limits it to a context pack: it reads the files of the pack and nothing else of its workspace, and has no network. The files must be in the workspace already. */
   consume?: ContextPack | null | undefined;
+};
+
+/** A copy of a session's workspace. */
+export type NamedSnapshot = {
+  id: string;
+  name: string;
+  /** The key whose sessions can begin as it. */
+  key: string;
+  /** The session whose workspace it is a copy of. */
+  session_id: string;
+  status: "taking" | "ready";
+  created_at: string;
+  /** When it is removed; null: never by itself. */
+  expires_at: string | null;
+  /** The size of the workspace. */
+  size_bytes: number;
+  /** What its files need; an estimate while it is taken. */
+  used_bytes: number;
+  /** What it takes on the host's disk, as if it shared nothing with others; an estimate while it is taken. */
+  stored_bytes: number;
+  /** What is copied so far; null unless it is being taken. */
+  copied_bytes: number | null;
+  /** How it was made: its blocks are shared with the workspace, or copied. */
+  method: "reflink" | "copy" | null;
+  /** How long what writes to the workspace had to wait. */
+  frozen_ms: number | null;
+  /** The digest of what the record says of it, which the first event of each session has that began as it. */
+  sha256: string | null;
+};
+
+/** A page of snapshots, by key and name; `next` is the `cursor` of the next page. */
+export type NamedSnapshots = {
+  items: readonly NamedSnapshot[];
+  next: string | null;
 };
 
 /** Fewer requests than the level allows: what `allow` lists, without what `deny` lists. */
@@ -2513,6 +2549,8 @@ export type SessionBody = {
   policy_resolved_ref?: string | null | undefined;
   /** The caller's name for the episode of the work. */
   episode_id?: string | null | undefined;
+  /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
+  from_snapshot?: string | null | undefined;
   /** Limits it to a context pack: it reads the files of the pack and nothing else of its workspace, and has no network. The files must be in the workspace already. */
   consume?: ContextPack | null | undefined;
 };
@@ -2717,6 +2755,12 @@ export type SignalBody = {
 export type SignalSent = {
   command_id: string;
   signal: number;
+};
+
+/** A name for a snapshot, which its key uses once. */
+export type SnapshotBody = {
+  /** Not one like an id, `snap-` and 16 hex digits. */
+  name: string;
 };
 
 /** How a session was spawned. */
@@ -4448,6 +4492,60 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: CreatedSession;
+    events: never;
+  };
+  /** Take a named snapshot */
+  create_snapshot: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: SnapshotBody;
+    answer: NamedSnapshot;
+    events: never;
+  };
+  /** List named snapshots */
+  list_snapshots: {
+    path: {};
+    query: {
+      /** A key's name, for those who see all; by default all. */
+      key?: string | undefined;
+      /** The id of a session; by default any. */
+      session?: string | undefined;
+      cursor?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    answer: NamedSnapshots;
+    events: never;
+  };
+  /** Show a named snapshot */
+  show_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: undefined;
+    answer: NamedSnapshot;
+    events: never;
+  };
+  /** Remove a named snapshot */
+  remove_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: undefined;
+    answer: NamedSnapshot;
     events: never;
   };
   /** List open ports */

@@ -10,6 +10,14 @@ Mounts = Annotated[
     list[str] | None,
     typer.Option("--mount", metavar="NAME", help="A mount from the operator's list."),
 ]
+WorkspacePath = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace-path",
+        metavar="PATH",
+        help="Where its workspace is in the sandbox; by default /workspace.",
+    ),
+]
 VolumeUses = Annotated[
     list[str] | None,
     typer.Option(

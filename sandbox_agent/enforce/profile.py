@@ -29,7 +29,7 @@ from sandbox_agent.enforce.reads import image_baseline, pack_files
 from sandbox_agent.enforce.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.enforce.reads.pack_files import Held
 
-_CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
+_TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
 
 class Reads(NamedTuple):
@@ -254,7 +254,8 @@ def path_rules(
     rules += [Rule(path, READ) for path in (*BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
-    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *configuration.writable, *tool.write)]
+    changed = (configuration.workspace, _TEMPORARY, *configuration.writable, *tool.write)
+    rules += [Rule(path, CHANGE) for path in changed]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
 
 
@@ -293,7 +294,7 @@ def _add(libraries: Libraries, names: Iterable[str]) -> None:
 def write_rules(configuration: Configuration, tool: Tool) -> list[Rule]:
     """Where commands may write if they may read and execute anything: not below /proc, for one."""
     others = places(None, configuration.writable)
-    return [Rule(path, CHANGE) for path in (WORKSPACE_DIR, *others, *tool.write)]
+    return [Rule(path, CHANGE) for path in (configuration.workspace, *others, *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:

@@ -9,7 +9,7 @@ from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_session
 from paddock.cli.listing import TABLE, Listing, lists, print_items
-from paddock.cli.mount_options import Mounts, VolumeUses, volume_uses
+from paddock.cli.mount_options import Mounts, VolumeUses, WorkspacePath, volume_uses
 from paddock.cli.options import (
     AsJson,
     Image,
@@ -123,6 +123,7 @@ async def create(
     budget: Amounts = None,
     mount: Mounts = None,
     volume: VolumeUses = None,
+    workspace_path: WorkspacePath = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
     ] = None,
@@ -161,6 +162,7 @@ async def create(
         limits=lower,
         mounts=mount,
         volumes=volume_uses(volume),
+        workspace_path=workspace_path,
         role=role,
         tools=tool,
         policy=rules,

@@ -1,6 +1,9 @@
 """Workspaces at another path than /workspace, in real sandboxes at every level."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +12,14 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.state.volume_use import VolumeUse
+from paddock import Paddock
 from tests.integration.test_code import run as run_cell
 from tests.integration.test_file_watches import told, until, watching
 from tests.integration.test_snapshots import restored
-from tests.support.box import TESTER, Box, mount_options
+from tests.support.box import PATIENCE, TESTER, Box, mount_options
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.plane import clear, opened, running, state
+from tests.support.server import leaving_nothing
 from tests.support.until import until as happens
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -137,6 +142,40 @@ async def test_programs_find_their_home_in_it(plane: ControlPlane) -> None:
     await box.close()
 
 
+async def test_clients_have_it_in_all_of_their_operations(
+    sandbox_image: str, tmp_path: Path
+) -> None:
+    """The SDK over HTTP: directories, shells that keep their state, terminals, code, watches."""
+    (tmp_path / "up" / "deep").mkdir(parents=True)
+    (tmp_path / "up" / "deep" / "file").write_text("one\n")
+    async with (
+        leaving_nothing(PADDOCK_IMAGE=sandbox_image) as server,
+        Paddock(server.url, server.key) as paddock,
+        await paddock.sessions.create(permission_level="high", workspace_path="/repo") as session,
+    ):
+        await session.files.upload_dir(tmp_path / "up", "/repo/up")
+        await session.files.download_dir("up", tmp_path / "down")
+        assert (tmp_path / "down" / "deep" / "file").read_text() == "one\n"
+        assert (await session.exec("cat up/deep/file /repo/up/deep/file")).stdout == "one\none\n"
+        assert (await session.exec(shell="pwd; echo $HOME")).stdout == "/repo\n/repo\n"
+        for number, (cwd, place) in enumerate(((None, "/repo"), ("up", "/repo/up"))):
+            shell = await session.shells.create(f"s{number}", cwd=cwd)
+            assert (shell.info.cwd, (await shell.run("pwd")).output) == (place, f"{place}\n")
+            await shell.close()
+        assert (await session.run_code("import os; os.getcwd()")).text == "'/repo'"
+        live = await session.terminals.live()
+        await live.write(b"pwd; exit\n")
+        async with asyncio.timeout(PATIENCE), aclosing(live.output()) as frames:
+            shown = b"".join([frame async for frame in frames if isinstance(frame, bytes)])
+        assert b"/repo\r\n" in shown
+        await live.close()
+        assert (await session.files.search("one", "/repo/up")).items[0].path == "up/deep/file"
+        entries = await session.files.list("/repo", depth=3)
+        assert [entry.path for entry in entries.items] == ["up", "up/deep", "up/deep/file"]
+        await session.files.delete("/repo/up", recursive=True)
+        assert not (await session.files.list(".")).items
+
+
 async def test_it_stays_there_for_its_life(sandbox_image: str) -> None:
     """A restart of the control plane, a suspension, other levels and a snapshot keep the place."""
     with state(image=sandbox_image) as settings:
@@ -148,12 +187,9 @@ async def test_it_stays_there_for_its_life(sandbox_image: str) -> None:
             assert session is not None
             box = Box(plane, session)
             assert await said(box, "cat", "/app/file") == "kept\n"
-            await plane.sessions.suspensions.suspend_idle(session)
-            assert session.suspended
+            assert await plane.sessions.suspensions.suspend(session, "idle")
             async with plane.sessions.suspensions.using(TESTER, session):
                 assert await said(box, "cat", "/app/file") == "kept\n"
-            await plane.sessions.changes.set_level(TESTER, session, "low", {})
-            assert await said(box, "cat", "/app/file") == "kept\n"
             taken = await plane.snapshots.take(TESTER, session)
             try:
                 async with opened(image=sandbox_image) as fresh:
@@ -163,6 +199,9 @@ async def test_it_stays_there_for_its_life(sandbox_image: str) -> None:
                     await there.close()
             finally:
                 taken.close()
+            await plane.sessions.changes.set_level(TESTER, session, "low", {})
+            async with plane.sessions.suspensions.using(TESTER, session):
+                assert await said(box, "cat", "/app/file") == "kept\n"
             await clear(plane)
 
 

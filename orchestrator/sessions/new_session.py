@@ -22,6 +22,7 @@ from orchestrator.rules.policy.levels import (
 )
 from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.workspace_paths import check_path
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sessions.deadlines import check_timeouts, shortest
 from orchestrator.settings.operator_mounts import chosen
@@ -33,6 +34,7 @@ from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Status
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 
@@ -109,6 +111,12 @@ class SessionMaker:
             raise ValidationError("mounts can't be given with consume", field="mounts")
         if request.terms.volumes:
             raise ValidationError("volumes can't be given with consume", field="volumes")
+        if request.terms.workspace_path not in (None, WORKSPACE_DIR):
+            raise ValidationError(
+                f"a context pack names its files below {WORKSPACE_DIR}: workspace_path can't be "
+                "another with consume",
+                field="workspace_path",
+            )
         return level.offline()
 
     def _terms(self, principal: Principal, request: NewSession, level: Level) -> Terms:
@@ -119,6 +127,8 @@ class SessionMaker:
         settings, bounds, asked = self._settings, principal.bounds, request.terms
         image = self._images.choose(asked.image or None, bounds.images, level)
         _check_names(request, level)
+        if asked.workspace_path is not None:
+            check_path(asked.workspace_path)
         chosen(settings.mounts, asked.mounts)
         terms = replace(
             asked,

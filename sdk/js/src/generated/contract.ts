@@ -293,7 +293,7 @@ export type CodeContextBody = {
   /** By default a new name. */
   name?: string | null | undefined;
   language?: string | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
 };
 
@@ -591,6 +591,8 @@ export type CreatedSession = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -818,7 +820,7 @@ export type ExecBody = {
   tool?: string | null | undefined;
   /** The tool's arguments by name. */
   arguments?: Record<string, string> | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** In addition to the session's, with precedence. */
   env?: Record<string, string> | undefined;
@@ -946,7 +948,7 @@ export type ExplainBody = {
   shell?: string | null | undefined;
   /** A path of the file operations. */
   path?: string | null | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** An operation of a turn. */
   operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
@@ -1277,6 +1279,8 @@ export type InspectedSession = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -1767,6 +1771,8 @@ export type NamedSessionBody = {
   mounts?: readonly string[] | undefined;
   /** Volumes of its key, and where the session has them. */
   volumes?: readonly VolumeMount[] | undefined;
+  /** Where its workspace is in the sandbox, such as `/home/user`: an absolute path that is not in /tmp, in a directory of the system or in another mount; default: `/workspace`. */
+  workspace_path?: string | null | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2466,6 +2472,8 @@ export type Session = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -2533,6 +2541,8 @@ export type SessionBody = {
   mounts?: readonly string[] | undefined;
   /** Volumes of its key, and where the session has them. */
   volumes?: readonly VolumeMount[] | undefined;
+  /** Where its workspace is in the sandbox, such as `/home/user`: an absolute path that is not in /tmp, in a directory of the system or in another mount; default: `/workspace`. */
+  workspace_path?: string | null | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2707,7 +2717,7 @@ export type ShellAnswer = {
 /** The shell to create. */
 export type ShellBody = {
   name?: string | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** In addition to the session's, with precedence. */
   env?: Record<string, string> | undefined;

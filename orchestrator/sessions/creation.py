@@ -49,7 +49,9 @@ class Creation:
         shares: Shares,
         room: SandboxRoom,
     ) -> None:
-        self._maker = SessionMaker(settings, rules, sandbox.listed_images, sandbox.workspaces)
+        self._maker = SessionMaker(
+            settings, rules, sandbox.listed_images, sandbox.level_images, sandbox.workspaces
+        )
         self._database = ground.database
         self._recorder = record.recorder
         self._sandboxes = sandbox.sandboxes
@@ -76,7 +78,7 @@ class Creation:
 
     async def _run(self, principal: Principal, request: NewSession) -> Registered:
         handle = new_handle()
-        session = self._maker.make(principal, request, digest(handle))
+        session = await self._maker.make(principal, request, digest(handle))
         with self.running.begun(session) as creation:
             gave_way = await self._register(principal, request, session)
             session.wanted = creation.wanted

@@ -152,6 +152,7 @@ async def run(
                 egress=egress,
                 consume=limited,
             )
+        own_session.note_image(session)
         try:
             if upload is not None and limited is None:
                 with working(f"uploading {upload}"):

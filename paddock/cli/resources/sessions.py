@@ -28,6 +28,7 @@ from paddock.cli.options import (
     secret_values,
 )
 from paddock.cli.output import age, note, print_json, working
+from paddock.cli.own_session import note_image
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
@@ -176,6 +177,7 @@ async def create(
             session = await paddock.sessions.ensure(session_id, **terms)
         else:
             session = await paddock.sessions.create(id=session_id, **terms)
+    note_image(session)
     inspection.print_new(session, as_json)
 
 

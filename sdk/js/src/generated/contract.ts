@@ -612,6 +612,8 @@ export type CreatedSession = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -1238,13 +1240,15 @@ export type Image = {
   short_name: string;
   /** Sessions that request no image get it. */
   default: boolean;
+  /** The levels whose sessions get it instead, as soon as it is available. */
+  default_levels: readonly string[];
   /** Sessions of this key may have it. */
   allowed: boolean;
   /** The levels whose sessions may have it. */
   levels: readonly string[];
   /** The engine has it, and its agent is current. */
   available: boolean;
-  /** Why it is not available, and what to do. */
+  /** Why it is not available, and what to do; or how its build goes. */
   problem: string | null;
   /** The engine's id; null if the engine does not have it. */
   id: string | null;
@@ -1300,6 +1304,8 @@ export type InspectedSession = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -2493,6 +2499,8 @@ export type Session = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */

@@ -41,7 +41,7 @@ _TAGS = {
     "Shells": "Shells that keep their directory, variables and jobs between commands.",
     "Code": "Cells of Python and other languages, in contexts that keep names from cell to cell.",
     "Terminals": "Interactive tools of a session, and their transcripts.",
-    "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
+    "Files": "A workspace's files. Paths are relative to the workspace, or under its path.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",
     "MCP": "The session's operations as tools of an agent, by the Model Context Protocol.",
     "Turns": "Programs of governed operations, run by the host one at a time.",

@@ -28,8 +28,10 @@ from paddock.contract.sessions import CreatedSession, Session, SessionSettings, 
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import Status
 
-# Not shown as given: instead of `limits` and `idle_action`, what holds is shown.
-_TERMS = Terms.names() & Session.model_fields.keys() - {"limits", "idle_action"}
+# Not shown as given: instead of these, what holds is shown.
+_TERMS = Terms.names() & Session.model_fields.keys() - {
+    *("limits", "idle_action", "workspace_path")
+}
 
 
 def settings(shown: domain.Session) -> SessionSettings:

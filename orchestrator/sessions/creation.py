@@ -52,7 +52,9 @@ class Creation:
         shares: Shares,
         room: SandboxRoom,
     ) -> None:
-        self._maker = SessionMaker(settings, rules, sandbox.listed_images, sandbox.workspaces)
+        self._maker = SessionMaker(
+            settings, rules, sandbox.listed_images, sandbox.level_images, sandbox.workspaces
+        )
         self._database = ground.database
         self._recorder = record.recorder
         self._sandboxes = sandbox.sandboxes
@@ -88,7 +90,7 @@ class Creation:
         if request.from_snapshot is not None:
             found = await self._named_snapshots.starting(principal.account, request.from_snapshot)
             request = replace(request, files=found)
-        session = self._maker.make(principal, request, digest(handle))
+        session = await self._maker.make(principal, request, digest(handle))
         with self.running.begun(session) as creation:
             gave_way = await self._register(principal, request, session)
             session.wanted = creation.wanted

@@ -100,7 +100,7 @@ class Kept(NamedTuple):
 class ExecRequest:
     """A command: a `command` line, which no shell reads, an `argv`, or a `shell` line for bash.
 
-    `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None for the
+    `cwd` is relative to the workspace or under its path; `timeout` is in seconds, None for the
     level's default (in the background: no time-out). `merge`: both output streams are one.
     `output_file` is a file of the workspace that they go to instead. `collect`: its output is
     returned with its end. `tool` is the oneshot tool of the words, `approval` the id of their

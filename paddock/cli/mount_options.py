@@ -18,6 +18,14 @@ FromSnapshot = Annotated[
         help="Begin with the files of a named snapshot, of `paddock snapshots create`.",
     ),
 ]
+WorkspacePath = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace-path",
+        metavar="PATH",
+        help="Where its workspace is in the sandbox; by default /workspace.",
+    ),
+]
 VolumeUses = Annotated[
     list[str] | None,
     typer.Option(

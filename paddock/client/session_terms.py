@@ -29,6 +29,7 @@ class SessionTerms(TypedDict, total=False):
     mounts: names from the operator's list of mounts, in addition to the level's.
     volumes: volumes of the key, each with its `name`, its absolute `path` in the sandbox, and
         `read_only`, which is false by default: one session at a time can write to a volume.
+    workspace_path: where its workspace is in the sandbox, such as `/home/user`; None: `/workspace`.
     role: its agent's role in Cedar policies; None: `agent`.
     tools: the tools that it may open; None: any that its level permits.
     policy: what its turns may do: the name of a session policy, or its members; None:
@@ -57,6 +58,7 @@ class SessionTerms(TypedDict, total=False):
     budget: Mapping[str, int | float] | None
     mounts: Sequence[str] | None
     volumes: Sequence[Mapping[str, str | bool]] | None
+    workspace_path: str | None
     role: str | None
     tools: Sequence[str] | None
     policy: str | Mapping[str, Any] | None

@@ -98,6 +98,12 @@ class SessionBody(Body):
     volumes: Annotated[list[VolumeMount], Field(max_length=8)] = Field(
         default=[], description="Volumes of its key, and where the session has them."
     )
+    workspace_path: Annotated[str, Field(min_length=2, max_length=256)] | None = Field(
+        default=None,
+        description="Where its workspace is in the sandbox, such as `/home/user`: an absolute path "
+        "that is not in /tmp, in a directory of the system or in another mount; default: "
+        "`/workspace`.",
+    )
     role: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None, description="Its agent's role in Cedar policies; default: `agent`."
     )

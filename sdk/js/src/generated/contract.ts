@@ -293,7 +293,7 @@ export type CodeContextBody = {
   /** By default a new name. */
   name?: string | null | undefined;
   language?: string | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
 };
 
@@ -566,6 +566,10 @@ export type CreatedKey = {
   images: readonly string[] | null;
   /** The tools that it may open; null: any. */
   tools: readonly string[] | null;
+  /** The longest idle time-out of its sessions, in seconds. */
+  max_idle_timeout: number | null;
+  /** The longest wall time-out of its sessions, in seconds. */
+  max_wall_timeout: number | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -587,6 +591,8 @@ export type CreatedSession = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -606,6 +612,8 @@ export type CreatedSession = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -814,7 +822,7 @@ export type ExecBody = {
   tool?: string | null | undefined;
   /** The tool's arguments by name. */
   arguments?: Record<string, string> | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** In addition to the session's, with precedence. */
   env?: Record<string, string> | undefined;
@@ -942,7 +950,7 @@ export type ExplainBody = {
   shell?: string | null | undefined;
   /** A path of the file operations. */
   path?: string | null | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** An operation of a turn. */
   operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
@@ -1248,13 +1256,15 @@ export type Image = {
   short_name: string;
   /** Sessions that request no image get it. */
   default: boolean;
+  /** The levels whose sessions get it instead, as soon as it is available. */
+  default_levels: readonly string[];
   /** Sessions of this key may have it. */
   allowed: boolean;
   /** The levels whose sessions may have it. */
   levels: readonly string[];
   /** The engine has it, and its agent is current. */
   available: boolean;
-  /** Why it is not available, and what to do. */
+  /** Why it is not available, and what to do; or how its build goes. */
   problem: string | null;
   /** The engine's id; null if the engine does not have it. */
   id: string | null;
@@ -1289,6 +1299,8 @@ export type InspectedSession = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -1308,6 +1320,8 @@ export type InspectedSession = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -1415,6 +1429,10 @@ export type Key = {
   images: readonly string[] | null;
   /** The tools that it may open; null: any. */
   tools: readonly string[] | null;
+  /** The longest idle time-out of its sessions, in seconds. */
+  max_idle_timeout: number | null;
+  /** The longest wall time-out of its sessions, in seconds. */
+  max_wall_timeout: number | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -1422,7 +1440,7 @@ export type Key = {
   used: KeyUse;
 };
 
-/** A new key. Quotas, level, images and tools are for operators only. */
+/** A new key. Quotas, level, images, tools and time-outs are for operators only. */
 export type KeyBody = {
   /** Lower-case letters, digits, `.`, `_` and `-`. */
   name: string;
@@ -1443,6 +1461,8 @@ export type KeyBody = {
   max_level?: string | null | undefined;
   images?: readonly string[] | null | undefined;
   tools?: readonly string[] | null | undefined;
+  max_idle_timeout?: number | null | undefined;
+  max_wall_timeout?: number | null | undefined;
   /** By default never. */
   expires_at?: string | null | undefined;
 };
@@ -1773,6 +1793,8 @@ export type NamedSessionBody = {
   mounts?: readonly string[] | undefined;
   /** Volumes of its key, and where the session has them. */
   volumes?: readonly VolumeMount[] | undefined;
+  /** Where its workspace is in the sandbox, such as `/home/user`: an absolute path that is not in /tmp, in a directory of the system or in another mount; default: `/workspace`. */
+  workspace_path?: string | null | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2472,6 +2494,8 @@ export type Session = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -2491,6 +2515,8 @@ export type Session = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -2539,6 +2565,8 @@ export type SessionBody = {
   mounts?: readonly string[] | undefined;
   /** Volumes of its key, and where the session has them. */
   volumes?: readonly VolumeMount[] | undefined;
+  /** Where its workspace is in the sandbox, such as `/home/user`: an absolute path that is not in /tmp, in a directory of the system or in another mount; default: `/workspace`. */
+  workspace_path?: string | null | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2713,7 +2741,7 @@ export type ShellAnswer = {
 /** The shell to create. */
 export type ShellBody = {
   name?: string | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** In addition to the session's, with precedence. */
   env?: Record<string, string> | undefined;

@@ -4534,7 +4534,10 @@ export interface Operations {
   /** Restore a session */
   restore_session: {
     path: {};
-    query: {};
+    query: {
+      /** Another id than the snapshot's: a new session, whose time and budget begin anew, so that one snapshot serves as often as needed. */
+      id?: string | undefined;
+    };
     body: undefined;
     answer: CreatedSession;
     events: never;

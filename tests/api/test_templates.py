@@ -133,5 +133,5 @@ async def test_the_client_and_the_command_line(api: Api, monkeypatch: pytest.Mon
         ("sessions", "create", "--template", "site"),
     ):
         ended = await run_beside(*words)
-        assert ended.status == Status.REFUSED, words
+        assert ended.status == Status.FAILED, (words, ended)
         assert "PADDOCK_WORKSPACE_QUOTA=image" in ended.err, ended

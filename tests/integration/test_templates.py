@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import ClientError
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ConflictError
@@ -19,8 +20,11 @@ from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.templates.template import Template
 from orchestrator.state.requests import NewSession
 from tests.support.box import TESTER, Box
+from tests.support.leaks import NO_WORKSPACES, workspaces_left
+from tests.support.limits import PROGRAM_SECONDS
 from tests.support.new_session import new_session
 from tests.support.plane import opened, running, state
+from tests.support.server import leaving_nothing
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -163,3 +167,26 @@ async def test_what_a_crash_left_is_removed_at_the_next_start(
             assert not plane.sessions.registry.live
             shown = await plane.templates.show("site")
             assert shown.state == "unbuilt"
+
+
+async def test_a_kill_in_the_middle_leaves_nothing(sandbox_image: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.toml").write_text('permission_level = "high"\nsetup = ["sleep 1000"]')
+    settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_TEMPLATES_DIR": str(tmp_path)}
+    async with leaving_nothing(**settings) as server:
+        async with server.client.get("/api/events") as events:
+            body = json.dumps({"template": "slow"})
+            asking = asyncio.create_task(
+                server.client.post("/api/sessions", data=body).__aenter__()
+            )
+            async with asyncio.timeout(PROGRAM_SECONDS):
+                async for line in events.content:
+                    if b'"command.start"' in line:
+                        break
+        await server.kill()
+        with pytest.raises(ClientError):
+            await asking
+        await server.start()
+        assert (await server.ok("GET", "/api/sessions"))["items"][0]["status"] == "completed"
+        shown = await server.ok("GET", "/api/templates/slow")
+        assert (shown["state"], shown["failure"]) == ("unbuilt", None)
+        assert workspaces_left(server.state_dir) == NO_WORKSPACES

@@ -174,10 +174,8 @@ async def test_a_kill_in_the_middle_leaves_nothing(sandbox_image: str, tmp_path:
     settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_TEMPLATES_DIR": str(tmp_path)}
     async with leaving_nothing(**settings) as server:
         async with server.client.get("/api/events") as events:
-            body = json.dumps({"template": "slow"})
-            asking = asyncio.create_task(
-                server.client.post("/api/sessions", data=body).__aenter__()
-            )
+            body = {"template": "slow"}
+            asking = asyncio.create_task(server.call("POST", "/api/sessions", body))
             async with asyncio.timeout(PROGRAM_SECONDS):
                 async for line in events.content:
                     if b'"command.start"' in line:

@@ -80,7 +80,7 @@ class _Host:
 def templates(host: _Host, seconds: float = 60) -> Templates:
     files = TemplateFiles()
     files._templates = {"site": Template("site", "0")}
-    parts = cast(list[Any], [host] * 8)
+    parts: list[Any] = [host] * 8
     levels = Levels(load_levels(None))
     return Templates(cast(int, seconds), files, levels, *parts)
 

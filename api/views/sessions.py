@@ -143,6 +143,7 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         lease_id=body.lease_id,
         consume=None if body.consume is None else pack_of(body.consume),
         policy=named_or_given(body.policy),
+        from_snapshot=body.from_snapshot,
     )
 
 

@@ -12,6 +12,7 @@ from orchestrator.state.family import Origin
 from orchestrator.state.pack import Pack
 from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
+from orchestrator.state.starting_files import StartingFiles
 from orchestrator.state.terms import Terms
 
 
@@ -34,8 +35,9 @@ class NewSession:
     `budget` has limits by kind, in the units of the API. `egress` narrows its way out, as
     `narrowing_of` reads it. `lease_id` is the host's secret, which is never stored. `consume` is
     the pack to which it is limited. `policy` is the session policy, its name or its members.
-    `carried` is what a restored session brings along, `child` what a child has from its parent,
-    whatever the level and the budget here are.
+    `carried` is what a restored session brings along, `from_snapshot` the id or the name of the
+    key's snapshot with whose files it begins, `files` such files that are known already. `child` is
+    what a child has from its parent, whatever the level and the budget here are.
     """
 
     id: str | None = None
@@ -48,6 +50,8 @@ class NewSession:
     consume: Pack | None = None
     policy: str | Mapping[str, Any] | SessionPolicy | None = None
     carried: Carried | None = None
+    from_snapshot: str | None = None
+    files: StartingFiles | None = None
     child: Child | None = None
 
 

@@ -10,6 +10,14 @@ Mounts = Annotated[
     list[str] | None,
     typer.Option("--mount", metavar="NAME", help="A mount from the operator's list."),
 ]
+FromSnapshot = Annotated[
+    str | None,
+    typer.Option(
+        "--from-snapshot",
+        metavar="SNAPSHOT",
+        help="Begin with the files of a named snapshot, of `paddock snapshots create`.",
+    ),
+]
 WorkspacePath = Annotated[
     str | None,
     typer.Option(

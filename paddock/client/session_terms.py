@@ -40,6 +40,8 @@ class SessionTerms(TypedDict, total=False):
         all records.
     policy_resolved_ref: your reference to the policy that you have applied.
     episode_id: your name for the episode of the work; see `Session.set_episode`.
+    from_snapshot: the name or the id of one of the key's named snapshots: its workspace begins with
+        these files.
     consume: a context pack, as `pack` makes it: the session reads its files, which must be in the
         workspace already, and nothing else of the workspace.
     """
@@ -65,6 +67,7 @@ class SessionTerms(TypedDict, total=False):
     lease_id: str | None
     policy_resolved_ref: str | None
     episode_id: str | None
+    from_snapshot: str | None
     consume: ContextPack | Mapping[str, Any] | None
 
 

@@ -32,6 +32,7 @@ from paddock.contract.fields import (
 from paddock.contract.packs import ContextPack
 from paddock.contract.policies import PolicyChoice
 from paddock.contract.requests import LARGEST_BODY, Body, Query, check_names
+from paddock.contract.snapshots import SnapshotRef
 from paddock.contract.volumes import VolumeMount
 from paddock.contract.words import (
     ID_PATTERN,
@@ -139,6 +140,11 @@ class SessionBody(Body):
         default=None, description="The caller's name for the episode of the work."
     )
 
+    from_snapshot: SnapshotRef | None = Field(
+        default=None,
+        description="The name or the id of a snapshot of its key: its workspace begins with these "
+        "files. There must be no workspace with its id.",
+    )
     consume: ContextPack | None = Field(
         default=None,
         description="Limits it to a context pack: it reads the files of the pack and nothing else "

@@ -14,6 +14,7 @@ from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.resolver import CheckedResolver, Resolver
 from orchestrator.sandbox.egress.session_egress import SessionEgress
+from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.sandbox.ports.limits import PORT_LIMITS
 from orchestrator.sandbox.ports.open_ports import Ports
@@ -51,6 +52,7 @@ class SandboxFloor:
     ports: Ports
     workspaces: Workspaces
     volumes: Volumes
+    named_snapshots: NamedSnapshots
     subscribers: Subscribers
     sandboxes: Sandboxes
     pool: WarmPool
@@ -103,6 +105,8 @@ async def open_sandboxes(
     workspaces = Workspaces(settings, ground.database, host.node.storage, host.uids)
     volumes = Volumes(ground.database, record.recorder, host.node.storage, host.uids, workspaces)
     closers.push_async_callback(volumes.close)
+    named = NamedSnapshots(settings, ground.database, record.recorder, host.node.storage)
+    closers.push_async_callback(named.close)
     subscribers = Subscribers(record.agent_events.record)
     sandboxes = Sandboxes(
         settings,
@@ -125,6 +129,7 @@ async def open_sandboxes(
         ports,
         workspaces,
         volumes,
+        named,
         subscribers,
         sandboxes,
         sandboxes.pool,

@@ -9,6 +9,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import now
 from orchestrator.host.workspace.paths import validate_id
+from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
@@ -22,8 +23,9 @@ from orchestrator.rules.policy.levels import (
 from orchestrator.rules.policy.session_policy import SessionPolicy
 from orchestrator.sandbox.sandboxes.level_images import LevelImages
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.workspace_paths import check_path
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
-from orchestrator.sessions.deadlines import check_timeouts
+from orchestrator.sessions.deadlines import check_timeouts, shortest
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state.budget import Budget, limits_of
@@ -33,6 +35,7 @@ from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Status
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 
@@ -114,6 +117,12 @@ class SessionMaker:
             raise ValidationError("mounts can't be given with consume", field="mounts")
         if request.terms.volumes:
             raise ValidationError("volumes can't be given with consume", field="volumes")
+        if request.terms.workspace_path not in (None, WORKSPACE_DIR):
+            raise ValidationError(
+                f"a context pack names its files below {WORKSPACE_DIR}: workspace_path can't be "
+                "another with consume",
+                field="workspace_path",
+            )
         return level.offline()
 
     def _terms(self, principal: Principal, request: NewSession, level: Level) -> Terms:
@@ -123,16 +132,33 @@ class SessionMaker:
         """
         settings, bounds, asked = self._settings, principal.bounds, request.terms
         _check_names(request, level)
+        if asked.workspace_path is not None:
+            check_path(asked.workspace_path)
         chosen(settings.mounts, asked.mounts)
         terms = replace(
             asked,
-            idle_timeout=asked.idle_timeout or settings.idle_timeout,
-            wall_timeout=asked.wall_timeout or settings.wall_timeout or settings.wall_timeout_max,
+            idle_timeout=asked.idle_timeout or _usual_idle(request, settings, bounds),
+            wall_timeout=asked.wall_timeout or _usual_wall(settings, bounds),
             tools=bounds.tools_of_session(asked.tools),
             work_id=_work_id(request),
         )
-        check_timeouts(settings, terms)
+        check_timeouts(settings, bounds, terms)
         return terms
+
+
+def _usual_idle(request: NewSession, settings: Settings, bounds: KeyBounds) -> int:
+    """The idle time-out where none is asked for: a child's is its parent's, if it may have that."""
+    child = request.child
+    if child is None:
+        usual = settings.idle_timeout
+    else:
+        usual = min(child.parent.terms.idle_timeout, settings.idle_timeout_max)
+    return shortest(usual, bounds.max_idle_timeout) or usual
+
+
+def _usual_wall(settings: Settings, bounds: KeyBounds) -> int | None:
+    usual = settings.wall_timeout or settings.wall_timeout_max
+    return shortest(usual, bounds.max_wall_timeout)
 
 
 def _check_volumes(terms: Terms, policy: SessionPolicy) -> None:

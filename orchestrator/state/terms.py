@@ -22,6 +22,7 @@ class Terms:
     In a request, an empty `image` and an `idle_timeout` of 0 mean the default. `limits` are lower
     than the level's. An `idle_action` of None is the level's, a `wall_timeout` of None no limit.
     `mounts` are names on the operator's list, in addition to the level's, `volumes` its owner's.
+    `workspace_path` is where the workspace is in the sandbox; None: where it usually is.
     `role` is the role of its agent in policies, `tools` are those that it may open; None: any that
     its level permits. `work_id`, `policy_resolved_ref` and `episode_id` are the host's names.
 
@@ -38,6 +39,7 @@ class Terms:
     wall_timeout: int | None = None
     mounts: tuple[str, ...] = ()
     volumes: tuple[VolumeUse, ...] = ()
+    workspace_path: str | None = None
     role: str = DEFAULT_ROLE
     tools: tuple[str, ...] | None = None
     work_id: str | None = None

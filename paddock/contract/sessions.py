@@ -52,6 +52,7 @@ EXAMPLE: dict[str, Any] = {
     "status": "active",
     "activity": "idle",
     **_SETTINGS,
+    "workspace_path": "/workspace",
     "sandbox": {
         "id": "0c9be27d35864f1a",
         "image": "paddock/sandbox:latest",
@@ -194,6 +195,9 @@ class Session(Model):
     )
     permission_level: LevelName
     workspace: Workspace
+    workspace_path: str = Field(
+        description="Where its workspace is in its sandbox: absolute paths in it begin with this."
+    )
     sandbox: Sandbox | None = Field(description="Null while it is suspended, and after its end.")
     labels: dict[str, str]
     role: str = Field(description="Its agent's role in Cedar policies.")

@@ -9,7 +9,7 @@ from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_session
 from paddock.cli.listing import TABLE, Listing, lists, print_items
-from paddock.cli.mount_options import Mounts, VolumeUses, volume_uses
+from paddock.cli.mount_options import FromSnapshot, Mounts, VolumeUses, WorkspacePath, volume_uses
 from paddock.cli.options import (
     AsJson,
     Image,
@@ -124,6 +124,8 @@ async def create(
     budget: Amounts = None,
     mount: Mounts = None,
     volume: VolumeUses = None,
+    from_snapshot: FromSnapshot = None,
+    workspace_path: WorkspacePath = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
     ] = None,
@@ -162,6 +164,8 @@ async def create(
         limits=lower,
         mounts=mount,
         volumes=volume_uses(volume),
+        from_snapshot=from_snapshot,
+        workspace_path=workspace_path,
         role=role,
         tools=tool,
         policy=rules,

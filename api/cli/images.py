@@ -77,16 +77,18 @@ def show(name: _Name, as_json: AsJson = False) -> None:
     settings = _settings()
     other = _full_name(name, settings)
     packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     try:
         if other in listed(settings) and not _is_recipe(other, settings):
             found = look_up_other(other)
         else:
             recipe = _recipe(name, settings)
             found, packages = look_up(recipe), recipe.more_packages
+            programs = (*recipe.programs.npm, *recipe.programs.pip)
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
     if as_json:
-        print_json({**found._asdict(), "packages": packages})
+        print_json({**found._asdict(), "packages": packages, "programs": programs})
         return
     print_fields(
         (
@@ -94,6 +96,7 @@ def show(name: _Name, as_json: AsJson = False) -> None:
             ("image", found.image),
             ("description", found.description or None),
             ("packages", " ".join(packages) or None),
+            ("programs", " ".join(programs) or None),
             ("state", found.state),
             ("id", found.id),
             ("size", None if found.size is None else size(found.size)),

@@ -19,6 +19,7 @@ from orchestrator.sandbox.ports.limits import PORT_LIMITS
 from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.ports.tunnels import PortsPart
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
+from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
@@ -68,7 +69,7 @@ async def open_sandboxes(
     """
     for name in cold_levels(settings.warm_least, rules.levels):
         log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
-    images = AllowedImages(host.engine, listed)
+    images = AllowedImages(host.engine, listed, CheckedImages(settings.state_dir))
     closers.push_async_callback(images.close)
     key_bytes = KeyBytes(rules.keys, settings.key_limits)
     await key_bytes.load(ground.database)

@@ -55,7 +55,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         volumes=terms.volume_paths,
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
-        variables=_variables(level, pip_index),
+        variables={**plan.variables, **_variables(level, pip_index)},
     )
 
 

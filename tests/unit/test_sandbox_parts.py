@@ -376,7 +376,7 @@ async def test_images_of_others_are_refused(engine: FakeEngine, tmp_path: Path) 
     assert (await suitability.image_id("ours")).startswith("sha256:")
     with pytest.raises(
         ValidationError,
-        match="was not checked: do it with `paddock images add",
+        match="was not checked: `paddock images add foreign`",
     ):
         await suitability.image_id("foreign")
     with pytest.raises(ValidationError, match="not on this engine"):

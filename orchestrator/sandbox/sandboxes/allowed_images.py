@@ -97,9 +97,9 @@ def usable(name: str, image: Image | None, checked: CheckedImages | None = None)
         facts = checked.of(image.id)
         if facts is not None and name in facts.names:
             return image
+        which = "was not checked" if not checked.named(name) else "is another one than was checked"
         raise ValidationError(
-            f"image {name} {'is another one than' if checked.named(name) else 'has no agent and'} "
-            f"was not checked: do it with `paddock images add {name}`",
+            f"image {name} has no agent, and {which}: `paddock images add {name}` checks it",
             field="image",
         )
     command = build_command(name)

@@ -89,23 +89,23 @@ def _check(
 
 
 def _volumes(declared: Collection[str], directories: Collection[str]) -> tuple[str, ...]:
-    """The volumes that need something in their place: those that are in no other one.
+    """The volumes in whose place a sandbox has something empty.
 
     Raises: ValueError if one is where a sandbox has files of its own.
     """
     if len(declared) > _MOST_VOLUMES:
         raise ValueError(f"it declares more than {_MOST_VOLUMES} volumes")
-    found: list[PurePosixPath] = []
+    found: list[str] = []
     for path in sorted(map(PurePosixPath, declared)):
         if not path.is_absolute() or ".." in path.parts:
             raise ValueError("it declares a volume at no absolute path")
         if str(path) in _REPLACED:
             continue
-        if str(path) in {*directories, *_FILES, "/", "/dev"}:
+        taken = str(path) in {*directories, *_FILES, "/", "/dev"}
+        if taken or any(path.is_relative_to(other) for other in _REPLACED):
             raise ValueError(f"it declares the volume {path}, where a sandbox has files")
-        if not any(path.is_relative_to(other) for other in found):
-            found.append(path)
-    return tuple(map(str, found))
+        found.append(str(path))
+    return tuple(found)
 
 
 def _with_parents(paths: Iterable[str]) -> tuple[str, ...]:

@@ -14,10 +14,10 @@ from orchestrator.host.engine.base import LABEL_PROTOCOL
 from orchestrator.host.engine.docker import DockerEngine
 from orchestrator.host.engine.image_names import build_command
 from orchestrator.rules.policy.levels import Level
-from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
-from orchestrator.sandbox.sandboxes.image_check import examine
-from orchestrator.sandbox.sandboxes.image_facts import ImageFacts
-from orchestrator.sandbox.sandboxes.mounted_agents import MountedAgents
+from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.images.image_check import examine
+from orchestrator.sandbox.images.image_facts import ImageFacts
+from orchestrator.sandbox.images.mounted_agents import MountedAgents
 from orchestrator.settings.settings import Settings
 
 _SILENCE_SECONDS = 30

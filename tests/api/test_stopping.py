@@ -56,10 +56,18 @@ ENDS: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shortens the time for which stops wait for a dead disk."""
-    monkeypatch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.2)
+def retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a disk that works again noticed at once."""
     monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.01)
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Shortens the time for which stops wait for a disk, until it works again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.2)
+        patch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.3)
+        yield
 
 
 @contextmanager
@@ -72,7 +80,8 @@ def full(plane: ControlPlane) -> Iterator[None]:
     write = plane.database.write
     plane.database.write = refuse  # type: ignore[method-assign, assignment]
     try:
-        yield
+        with impatient():
+            yield
     finally:
         plane.database.write = write  # type: ignore[method-assign]
 
@@ -83,8 +92,7 @@ def hung(plane: ControlPlane) -> Iterator[None]:
     answers = threading.Event()
     waiting = asyncio.ensure_future(plane.database._writer.run(answers.wait))
     try:
-        with pytest.MonkeyPatch.context() as patch:  # undone for a disk that answers
-            patch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 0.3)
+        with impatient():
             yield
     finally:
         answers.set()

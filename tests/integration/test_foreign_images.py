@@ -13,7 +13,7 @@ import pytest_asyncio
 from images.foreign import check
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import ValidationError
-from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.settings.settings import Settings
 from tests.support.box import Box
 from tests.support.foreign_images import Root, busybox, debian_without_python, imported, musl
@@ -158,6 +158,10 @@ async def test_a_multi_call_shell_can_not_have_a_level_that_lists_programs(
             await foreign.box("busybox", level)
 
 
+def image_id(client: docker.APIClient, name: str) -> str:
+    return str(client.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
+
+
 async def test_a_name_that_moves_is_refused_until_it_is_added_again(
     foreign: Foreign, images: dict[str, str]
 ) -> None:
@@ -165,13 +169,13 @@ async def test_a_name_that_moves_is_refused_until_it_is_added_again(
     root.file("new", b"")
     client = docker.APIClient(version="auto")
     name, _, _ = images["musl"].partition(":")
-    before = client.inspect_image(images["musl"])["Id"]
+    before = image_id(client, images["musl"])
     try:
         client.import_image_from_data(root.data(), repository=name)
         with pytest.raises(ValidationError, match="is another one than was checked"):
             await foreign.box("musl", "high")
     finally:
-        other = client.inspect_image(images["musl"])["Id"]
+        other = image_id(client, images["musl"])
         client.tag(before, name)
         client.remove_image(other)
         client.close()

@@ -33,19 +33,21 @@ STUBBORN = [
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.5)
+def retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a disk that works again noticed at once."""
     monkeypatch.setattr("orchestrator.record.audit.stop_records._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 2.0)
 
 
 @asynccontextmanager
 async def hung_disk(box: Box) -> AsyncIterator[None]:
-    """The writer's thread waits for a disk that does not answer."""
+    """The writer's thread waits for a disk that does not answer, for which nobody waits long."""
     answers = threading.Event()
     waiting = asyncio.ensure_future(box.plane.database._writer.run(answers.wait))
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("orchestrator.record.audit.stop_records.PATIENCE_SECONDS", 0.5)
+            patch.setattr("orchestrator.ground.store.database._WRITE_SECONDS", 2.0)
+            yield
     finally:
         answers.set()
         await waiting

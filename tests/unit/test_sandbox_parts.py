@@ -21,8 +21,8 @@ from orchestrator.host.link.listener import Listener
 from orchestrator.host.node.sockets import listening
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.policy.levels import effective_limits, load_levels
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
-from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.configuration import configuration_of
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
 from orchestrator.sandbox.sandboxes.host_parts import (
@@ -112,6 +112,7 @@ def plan_of(
         budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
         secrets=secrets,
         terms=Terms(),
+        workspace_path="/workspace",
     )
     return Plan(
         *(Tenancy(cast(Any, session)), "ours", found, effective_limits(found, {}), given or {}),

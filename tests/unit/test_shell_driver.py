@@ -1,135 +1,45 @@
 """The loop of kept shells in a real bash, and the reports that it sends."""
 
-import os
-import select
 import shlex
-import signal
-import socket
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox_agent.enforce.command_process import CONTROL_FD
-from sandbox_agent.pty import device
 from sandbox_agent.pty.shell_driver import VARIABLES, Begun, Ready, Reports, run
-from tests.support.limits import WAIT_SECONDS
+from tests.support.driven_shell import DrivenShell
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200)
-# A busy machine may not have come to the command when it is interrupted first.
-MOST_INTERRUPTS = 30
-
-
-class Bash:
-    """A kept shell, as a guard starts it."""
-
-    def __init__(self, directory: Path) -> None:
-        ours, theirs = socket.socketpair()
-        self.master, slave = device.open_pair(24, 80)
-        device.make_plain(slave)
-
-        def become() -> None:
-            os.setsid()
-            os.close(os.open(os.ttyname(slave), os.O_RDWR))  # becomes the controlling terminal
-
-        os.dup2(theirs.fileno(), CONTROL_FD)
-        self.process = subprocess.Popen(
-            ["bash", "--noprofile", "--norc", "--noediting", "-i"],
-            env={"PATH": os.environ["PATH"], "TERM": "dumb", "HISTFILE": "/dev/null", **VARIABLES},
-            cwd=directory,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            pass_fds=(CONTROL_FD,),
-            preexec_fn=become,
-        )
-        theirs.close()
-        os.close(CONTROL_FD)
-        os.close(slave)
-        self._socket, self._reports, self._number = ours, Reports(), 0
-        self.until_ready()
-
-    def run(self, text: str) -> tuple[str, int, str]:
-        """What a command prints, how it ends, and the error of its syntax."""
-        self.start(text)
-        begun, ready = self.until_ready()
-        return self.printed(), ready.status, begun.syntax_error if begun else ""
-
-    def start(self, text: str) -> None:
-        self._number += 1
-        self._socket.sendall(run(self._number, text))
-
-    def until_ready(self) -> tuple[Begun | None, Ready]:
-        begun = None
-        while True:
-            readable, _, _ = select.select([self._socket], [], [], WAIT_SECONDS)
-            assert readable, "bash does not report"
-            for report in self._reports.take(self._socket.recv(65536)):
-                assert report.number == self._number
-                if isinstance(report, Ready):
-                    return begun, report
-                begun = report
-
-    def interrupt(self) -> None:
-        """Interrupts it until it reports: bash may lose one while it is busy."""
-        for _ in range(MOST_INTERRUPTS):
-            device.interrupt(self.master)
-            if select.select([self._socket], [], [], 2)[0]:
-                return
-        pytest.fail("the command is not interrupted")
-
-    def until_begun(self) -> None:
-        (report,) = self._reports.take(self._socket.recv(65536))
-        assert isinstance(report, Begun)
-
-    def until_printed(self, text: str) -> None:
-        data = ""
-        while text not in data:
-            readable, _, _ = select.select([self.master], [], [], WAIT_SECONDS)
-            assert readable, f"{text} is not printed"
-            data += os.read(self.master, 65536).decode()
-
-    def printed(self) -> str:
-        data = b""
-        while True:
-            try:
-                data += os.read(self.master, 65536)
-            except BlockingIOError:
-                return data.decode()
-
-    def close(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._socket.close()
-        os.close(self.master)
 
 
 @pytest.fixture(scope="module")
-def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
-    made = Bash(tmp_path_factory.mktemp("shell"))
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenShell]:
+    argv = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
+    variables = {"HISTFILE": "/dev/null", **VARIABLES}
+    made = DrivenShell(argv, variables, tmp_path_factory.mktemp("shell"), run)
+    made.until_ready()
     yield made
     made.close()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(TEXTS, st.integers(0, 255))
-def test_any_text_arrives(bash: Bash, text: str, code: int) -> None:
+def test_any_text_arrives(bash: DrivenShell, text: str, code: int) -> None:
     command = f"printf %s {shlex.quote(text)}\n(exit {code})"
     assert bash.run(command) == (text, code, "")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(TEXTS)
-def test_what_is_quoted_and_never_closed_runs_nothing(bash: Bash, text: str) -> None:
+def test_what_is_quoted_and_never_closed_runs_nothing(bash: DrivenShell, text: str) -> None:
     printed, _, error = bash.run(f"echo ran; : {shlex.quote(text)}'")
     assert printed == ""
     assert "unexpected EOF" in error
 
 
-def test_what_a_command_can_do_to_the_loop(bash: Bash) -> None:
+def test_what_a_command_can_do_to_the_loop(bash: DrivenShell) -> None:
     """Each row: a text, what it prints, its status."""
     rows = [
         ("break; continue; echo on", None, 0),
@@ -153,7 +63,7 @@ def test_what_a_command_can_do_to_the_loop(bash: Bash) -> None:
         assert printed is None or found[0] == printed, text
 
 
-def test_an_interrupt_ends_the_command_only(bash: Bash) -> None:
+def test_an_interrupt_ends_the_command_only(bash: DrivenShell) -> None:
     bash.start("kept=1; echo up; while :; do :; done; echo no")
     bash.until_begun()
     bash.until_printed("up\n")

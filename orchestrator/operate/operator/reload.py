@@ -76,7 +76,7 @@ class Reload:
         levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self.keys = load_keys(settings)
-        self.images = ListedImages(listed(settings))
+        self.images = ListedImages(listed(settings), settings.default_images)
 
         def read_keys() -> Callable[[], None]:
             keys = load_keys(settings)

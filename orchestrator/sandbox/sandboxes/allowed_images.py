@@ -10,7 +10,8 @@ from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
 from orchestrator.host.engine.image_names import build_command, short_name
 from orchestrator.rules.policy.levels import Level
-from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
+from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.sandboxes.image_builds import ImageBuilds
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
@@ -35,11 +36,13 @@ class AllowedImages:
         engine: Engine,
         listed: ListedImages,
         checked: CheckedImages,
+        builds: ImageBuilds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._listed = listed
         self._checked = checked
+        self._builds = builds
         self._clock = clock
         self._looks = TaskScope("a look at the images")
         self._look: asyncio.Task[dict[str, Image]] | None = None
@@ -57,7 +60,8 @@ class AllowedImages:
         try:
             usable(name, image, self._checked)
         except PaddockError as error:
-            problem = error.detail
+            told = self._builds.told(name)
+            problem = error.detail if told is None else f"image {name} {told}"
         return AllowedImage(name, short_name(name), None if image is None else image.id, problem)
 
     def has_level(self, image: AllowedImage, level: Level) -> bool:

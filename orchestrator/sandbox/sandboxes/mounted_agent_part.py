@@ -1,9 +1,10 @@
 """The part of a sandbox that brings the agent for an image that has none."""
 
 from orchestrator.ground.errors import ValidationError
-from orchestrator.host.engine.base import MountedAgent
-from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
-from orchestrator.sandbox.sandboxes.mounted_agents import LABEL_AGENT, MountedAgents
+from orchestrator.host.engine.base import Engine, MountedAgent
+from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.images.image_check import refuse_moved_mounts
+from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT, MountedAgents
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
 from sandbox_agent.decide.mounted_agent import AGENT
 
@@ -13,7 +14,8 @@ class MountedAgentPart(Part):
 
     name = "mounted agent"
 
-    def __init__(self, agents: MountedAgents, checked: CheckedImages) -> None:
+    def __init__(self, engine: Engine, agents: MountedAgents, checked: CheckedImages) -> None:
+        self._engine = engine
         self._agents = agents
         self._checked = checked
 
@@ -25,6 +27,7 @@ class MountedAgentPart(Part):
         problem = facts.problem(plan.level)
         if problem is not None:
             raise ValidationError(f"image {plan.image}: {problem}", field="image")
+        await refuse_moved_mounts(self._engine, facts.id, (bind.target for bind in plan.binds))
         directory = await self._agents.directory()
         plan.image = facts.id  # its name may get another meaning
         plan.agent = MountedAgent(

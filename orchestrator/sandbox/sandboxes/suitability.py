@@ -11,8 +11,8 @@ from orchestrator.host.link.messages import Hello
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.requirements import check
 from orchestrator.rules.policy.levels import Level
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.allowed_images import usable
-from orchestrator.sandbox.sandboxes.checked_images import CheckedImages
 
 
 class Suitability:

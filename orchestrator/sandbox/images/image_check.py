@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from orchestrator.ground.errors import ValidationError
 from orchestrator.host.engine.base import Engine, Image, MountedAgent, missing_image
 from orchestrator.rules.policy.levels import Level
-from orchestrator.sandbox.sandboxes.image_facts import ImageFacts, facts_of, parse_environment
-from orchestrator.sandbox.sandboxes.mounted_agents import MountedAgents
+from orchestrator.sandbox.images.image_facts import ImageFacts, facts_of, parse_environment
+from orchestrator.sandbox.images.mounted_agents import MountedAgents
 from sandbox_agent.decide.mounted_agent import AGENT, PLACE
 from sandbox_agent.decide.protocol import (
     CA_DIR,
@@ -34,6 +34,17 @@ _MOST_VOLUMES = 32
 _REPLACED = (WORKSPACE_DIR, "/tmp")  # noqa: S108
 
 
+async def refuse_moved_mounts(engine: Engine, image_id: str, targets: Iterable[str]) -> None:
+    """Refuses mounts of a session that a link of the image would move elsewhere.
+
+    Raises: ValidationError that names the path; EngineUnavailableError.
+    """
+    usual = {*with_parents(_DIRECTORIES), *_FILES}
+    others = [path for path in with_parents(targets) if path not in usual]
+    if others:
+        await engine.refuse_links(image_id, others, (), ())
+
+
 async def examine(
     engine: Engine,
     agents: MountedAgents,
@@ -49,9 +60,9 @@ async def examine(
     image = await engine.image(name)
     if image is None:
         raise missing_image(name)
-    directories = _with_parents((*_DIRECTORIES, *mounts))
+    directories = with_parents((*_DIRECTORIES, *mounts))
     environment, volumes = _check(name, image, directories)
-    looked_at = _with_parents((*directories, *volumes))
+    looked_at = with_parents((*directories, *volumes))
     await engine.refuse_links(image.id, looked_at, _FILES, _ABSENT)
     agent = MountedAgent(str(await agents.directory()), AGENT, tuple(environment), volumes)
     commands = sorted({each for level in levels for each in level.commands or ()})
@@ -108,7 +119,7 @@ def _volumes(declared: Collection[str], directories: Collection[str]) -> tuple[s
     return tuple(found)
 
 
-def _with_parents(paths: Iterable[str]) -> tuple[str, ...]:
+def with_parents(paths: Iterable[str]) -> tuple[str, ...]:
     """The paths, and the directories above them; those above come first."""
     found = {"/etc"}
     for path in paths:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.sandbox.sandboxes.image_facts import VERSION, ImageFacts
+from orchestrator.sandbox.images.image_facts import VERSION, ImageFacts
 from orchestrator.settings.operator_edits import editing, replace
 
 log = logging.getLogger(__name__)

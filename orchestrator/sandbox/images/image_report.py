@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from orchestrator.rules.policy.levels import Level
-from orchestrator.sandbox.sandboxes.image_facts import ImageFacts
+from orchestrator.sandbox.images.image_facts import ImageFacts
 
 
 def level_reports(facts: ImageFacts, levels: Iterable[Level]) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ def notes(facts: ImageFacts) -> Iterator[str]:
     if "sh" not in facts.programs:
         yield "it has no sh: commands are programs with arguments, and terminals run those"
     elif "bash" not in facts.programs:
-        yield "it has no bash, which runs shell lines and shells: run `sh -c` instead"
+        yield "it has no bash, which lines of a shell need: run `sh -c` instead"
     if "python3" not in facts.programs:
         yield "it has no python3, which code cells need"
     if facts.volumes:

@@ -45,7 +45,9 @@ def bring(name: str, reference: str | None, report: base.Report) -> None:
 
 
 def is_ours(name: str) -> bool:
-    """Whether an image of the engine says that it has our agent. Raises: BuildError."""
+    """Whether it is one of Paddock's own, or says that it has our agent. Raises: BuildError."""
+    if build_command(name) is not None:
+        return True
     try:
         with closing(base.connect(_SILENCE_SECONDS)) as client:
             found = base.inspect(client, name)

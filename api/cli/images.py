@@ -172,6 +172,9 @@ def add(
 
     settings = _settings()
     name = check_name(_full_name(image, settings))
+    if reference is None and _is_recipe(name, settings) and name in listed(settings):
+        note(f"{name} is on the list already")
+        return
     try:
         with working(f"bringing {name}"):
             bring(name, None if reference is None else check_name(reference), note)

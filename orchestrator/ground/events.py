@@ -73,6 +73,8 @@ OPERATIONS = frozenset(
         "key.revoke",
         "hook.create",
         "hook.remove",
+        "template.start",
+        "template.end",
         "snapshot.start",
         "snapshot.end",
         "snapshot.remove",

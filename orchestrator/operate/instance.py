@@ -19,6 +19,7 @@ from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
+from orchestrator.operate.templates.templates import Templates
 from orchestrator.programs.open import ProgramsFloor
 from orchestrator.programs.spawning.forks import Forks
 from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
@@ -140,6 +141,7 @@ class Instance:
     reload: Reload
     ready: Readiness
     snapshots: Snapshots
+    templates: Templates
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits

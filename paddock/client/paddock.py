@@ -25,6 +25,7 @@ from paddock.client.session import Session, session_of
 from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
+from paddock.client.templates import Templates
 from paddock.client.transport import Options, Pool, Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
@@ -69,6 +70,7 @@ class _Client(Face[F]):
         self.secrets: Secrets[F] = Secrets(link, "/api")
         self.memory: KeyMemory[F] = KeyMemory(link)
         self.volumes: Volumes[F] = Volumes(link)
+        self.templates: Templates[F] = Templates(link)
         self.snapshots: NamedSnapshots[F] = NamedSnapshots(link)
         self.hooks: Hooks[F] = Hooks(link)
 

@@ -1776,6 +1776,8 @@ export type NamedSessionBody = {
   permission_level?: string | null | undefined;
   /** One of the operator's list. */
   image?: string | null | undefined;
+  /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
+  template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
@@ -2548,6 +2550,8 @@ export type SessionBody = {
   permission_level?: string | null | undefined;
   /** One of the operator's list. */
   image?: string | null | undefined;
+  /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
+  template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
@@ -2900,6 +2904,47 @@ export type Telemetry = {
   started_at: string;
   /** From the start to the end, or until now. */
   duration_ms: number;
+};
+
+/** A template of the operator's files, and its prepared workspace. */
+export type Template = {
+  name: string;
+  description: string;
+  /** `built`: its sessions begin at once. `unbuilt`: it was never prepared, `stale`: since then its file, image or level has changed; the next session prepares it. `failed`: `failure` says why. */
+  state: "unbuilt" | "built" | "stale" | "building" | "failed";
+  /** Its sessions' level unless they ask for another. */
+  permission_level: string;
+  /** Null if its sessions can't have any. */
+  image: string | null;
+  /** The paths of its files in the workspace. */
+  files: readonly string[];
+  /** The commands that prepare the workspace, in order. */
+  setup: readonly string[];
+  /** The digest of all that goes in: its file, the image and the level. */
+  digest: string | null;
+  /** When the present or an earlier version was built. */
+  built_at: string | null;
+  /** What the prepared workspace takes on the disk. */
+  size_bytes: number | null;
+  failure: TemplateFailure | null;
+};
+
+/** Why a template could not be prepared. */
+export type TemplateFailure = {
+  error: string;
+  at: string;
+  /** The command that failed; null if none has. */
+  command: string | null;
+  /** Null if it was ended by a signal. */
+  exit_code: number | null;
+  /** The first and the last 8 KiB of what it printed. */
+  output: string;
+};
+
+/** The templates by name. */
+export type Templates = {
+  items: readonly Template[];
+  next: null;
 };
 
 /** One terminal of a session. */
@@ -3748,6 +3793,36 @@ export interface Operations {
     };
     body: undefined;
     answer: Volume;
+    events: never;
+  };
+  /** List templates */
+  list_templates: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: Templates;
+    events: never;
+  };
+  /** Show a template */
+  show_template: {
+    path: {
+      /** A template's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: Template;
+    events: never;
+  };
+  /** Prepare a template */
+  build_template: {
+    path: {
+      /** A template's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: Template;
     events: never;
   };
   /** Run a command */

@@ -12,6 +12,7 @@ from api.operations import (
     file_archives,
     file_trees,
     files,
+    forks,
     health,
     hooks,
     images,
@@ -48,7 +49,7 @@ _MODULES = (
     volumes,
     templates,
     *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
-    *(live_terminals, tools, turns, runs, run_sockets, spawns),
+    *(live_terminals, tools, turns, runs, run_sockets, spawns, forks),
     *(approvals, proposals, snapshots, named_snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )

@@ -79,6 +79,7 @@ OPERATIONS = frozenset(
         "snapshot.end",
         "snapshot.remove",
         "session.fork",
+        "session.fork_end",
         "volume.create",
         "volume.remove",
         "turn.start",

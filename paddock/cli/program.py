@@ -26,6 +26,7 @@ from paddock.cli.resources import (
     events,
     file_trees,
     files,
+    forks,
     git,
     hooks,
     instance,
@@ -138,6 +139,7 @@ def build() -> TyperGroup:
     turns.add_to(app)
     runs.add_to(app)
     spawn.add_to(app)
+    forks.add_to(app)
     repl.add_to(app)
     ports.add_to(app)
     events.add_to(app)

@@ -123,15 +123,16 @@ class _Client(Face[F]):
 
     @method
     async def restore(
-        self, local: str | Path, *, progress: BytesProgress | None = None
+        self, local: str | Path, *, id: str | None = None, progress: BytesProgress | None = None
     ) -> Session[F]:
         """Creates the session of a snapshot, as `Session.snapshot` writes it, with its id.
 
-        `progress` is called with the bytes so far. If it fails, nothing is created. Raises:
-        ConflictError if the id is known here, ValidationError for an altered snapshot, OSError, and
-        the errors of `sessions.create`.
+        With another `id`, it is a new session whose time and budget begin anew. `progress` is
+        called with the bytes so far. If it fails, nothing is created. Raises: ConflictError if the
+        id is known here, ValidationError for an altered snapshot, OSError, and the errors of
+        `sessions.create`.
         """
-        return session_of(self._link, await send(self._api, Path(local), progress))
+        return session_of(self._link, await send(self._api, Path(local), id, progress))
 
     @method
     async def explain(

@@ -280,6 +280,16 @@ class SessionsQuery(Query):
     cursor: Annotated[str, Field(max_length=128)] | None = None
 
 
+class RestoreQuery(Query):
+    """Whether the session of a snapshot is restored under another id."""
+
+    id: _SessionId | None = Field(
+        default=None,
+        description="Another id than the snapshot's: a new session, whose time and budget begin "
+        "anew, so that one snapshot serves as often as needed.",
+    )
+
+
 class CloseQuery(Query):
     """`purge` removes the workspace as well."""
 

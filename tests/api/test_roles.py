@@ -47,7 +47,7 @@ DECLARED = {
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
-    "commit_proposals take_snapshot restore_session spawn_session "
+    "commit_proposals take_snapshot restore_session spawn_session fork_session "
     "add_memory change_memory remove_memory create_volume remove_volume "
     "create_snapshot remove_snapshot build_template "
     "add_hook remove_hook list_hook_deliveries retry_hook_delivery "

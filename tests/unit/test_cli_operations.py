@@ -78,6 +78,7 @@ COMMANDS = {
     "read_turn": "turns",
     "send_messages": "send",
     "spawn_session": "spawn",
+    "fork_session": "fork",
     "list_approvals": "approvals list",
     "decide_approval": "approvals approve",
     "list_proposals": "proposals show",

@@ -181,10 +181,19 @@ export class Paddock {
     return await this.#api.call("explain_policy", { body: what }, options);
   }
 
-  /** Creates the session of a snapshot, with its id. If it fails, nothing is created. */
-  async restore(snapshot: Content, options: CallOptions = {}): Promise<Session> {
-    const patient = within(RESTORE_SECONDS, options);
-    return sessionOf(this.#api, await this.#api.upload("restore_session", {}, snapshot, patient));
+  /**
+   * Creates the session of a snapshot, with its id. If it fails, nothing is created.
+   *
+   * With another `id`, it is a new session whose time and budget begin anew.
+   */
+  async restore(
+    snapshot: Content,
+    options: CallOptions & Query<"restore_session"> = {},
+  ): Promise<Session> {
+    const { id, ...others } = options;
+    const patient = within(RESTORE_SECONDS, others);
+    const given = { query: { id } };
+    return sessionOf(this.#api, await this.#api.upload("restore_session", given, snapshot, patient));
   }
 
   /** The operator's images, the default one first, and whether each is usable. */

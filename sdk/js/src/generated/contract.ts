@@ -1121,6 +1121,22 @@ export type FileWritten = {
   etag?: string | null | undefined;
 };
 
+/** How many sessions are made of one. */
+export type ForkBody = {
+  count: number;
+};
+
+/** The new sessions with their handles, which are not shown again. */
+export type Forks = {
+  /** The digest that the first event of each of them has. */
+  sha256: string;
+  /** How the copy of the workspace was made of which they are made. */
+  method: "reflink" | "copy";
+  /** How long what writes to the workspace had to wait. */
+  frozen_ms: number;
+  sessions: readonly CreatedSession[];
+};
+
 /** Events, newest first; `next` is the `cursor` of the next page, even after an empty page. */
 export type FoundEvents = {
   items: readonly AuditEvent[];
@@ -4507,6 +4523,17 @@ export interface Operations {
     answer: SpawnedRun | CreatedSession;
     events: { event: "spawn_start"; id: number | undefined; data: SpawnStart } | { event: "tick"; id: number | undefined; data: RunTick } | { event: "text"; id: number | undefined; data: RunText } | { event: "tool_call"; id: number | undefined; data: RunToolCall } | { event: "tool_result"; id: number | undefined; data: RunToolResult } | { event: "spawn_end"; id: number | undefined; data: SpawnEnd };
   };
+  /** Make several sessions of one */
+  fork_session: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: ForkBody;
+    answer: Forks;
+    events: never;
+  };
   /** List approvals */
   list_approvals: {
     path: {};
@@ -4582,7 +4609,10 @@ export interface Operations {
   /** Restore a session */
   restore_session: {
     path: {};
-    query: {};
+    query: {
+      /** Another id than the snapshot's: a new session, whose time and budget begin anew, so that one snapshot serves as often as needed. */
+      id?: string | undefined;
+    };
     body: undefined;
     answer: CreatedSession;
     events: never;

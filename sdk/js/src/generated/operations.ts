@@ -102,6 +102,7 @@ export const OPERATIONS: Readonly<Record<keyof Operations, readonly [string, str
   read_timeline: ["GET", "/api/sessions/{session_id}/timeline"],
   open_run_socket: ["GET", "/api/sessions/{session_id}/run"],
   spawn_session: ["POST", "/api/sessions/{session_id}/spawn"],
+  fork_session: ["POST", "/api/sessions/{session_id}/fork"],
   list_approvals: ["GET", "/api/approvals"],
   decide_approval: ["POST", "/api/approvals/{approval_id}"],
   list_proposals: ["GET", "/api/sessions/{session_id}/proposals"],

@@ -8,7 +8,9 @@ from typing import Literal
 from orchestrator.ground.errors import (
     CapacityExhaustedError,
     ConflictError,
+    NotFoundError,
     PaddockError,
+    PermissionDeniedError,
     ValidationError,
 )
 from orchestrator.ground.events import EventDraft, now
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 10
 _PAGE = 500
+# Errors of a preparation that are no fault of the request which has caused it.
+_OF_OPERATOR = (ValidationError, PermissionDeniedError, NotFoundError)
 
 State = Literal["unbuilt", "built", "stale", "building", "failed"]
 
@@ -214,6 +218,8 @@ class Templates:
             raise
         except PaddockError as error:
             self._failures[name] = PreparationFailure(version.digest, error.detail, now())
+            if isinstance(error, _OF_OPERATOR):
+                raise _failed(version, self._failures[name]) from None
             raise
         except TimeoutError:
             detail = f"its preparation takes longer than {self._seconds} s"

@@ -89,6 +89,7 @@ class FaultPoint(StrEnum):
     VOLUME_MADE = "volume.made"  # its files, which is not recorded yet
 
     SNAPSHOT_RECORDED = "snapshot.recorded"  # its start
+    SNAPSHOT_FROZEN = "snapshot.frozen"  # what writes to the workspace waits
     SNAPSHOT_COPIED = "snapshot.copied"
     SNAPSHOT_ENDED = "snapshot.ended"
     SNAPSHOT_FORGOTTEN = "snapshot.forgotten"  # its file is still there

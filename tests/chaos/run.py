@@ -280,6 +280,8 @@ async def _end(clients: Clients, done: Chaos, descriptors: int) -> None:
         await clients.server.ok("DELETE", f"/api/sessions/{session}?purge=true")
     for volume in (await clients.server.ok("GET", "/api/volumes?limit=1000"))["items"]:
         await clients.server.ok("DELETE", f"/api/volumes/{volume['name']}")
+    for snapshot in (await clients.server.ok("GET", "/api/snapshots?limit=1000"))["items"]:
+        await clients.server.ok("DELETE", f"/api/snapshots/{snapshot['name']}")
     process, state_dir = psutil.Process(clients.server.pid), clients.server.state_dir
     now = await asyncio.to_thread(process.num_fds)
     if now > descriptors + _DESCRIPTORS:

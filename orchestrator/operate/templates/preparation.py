@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.ground.errors import ConflictError, PermissionDeniedError, ValidationError
 from orchestrator.ground.events import now
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.operate.templates.request import preparing
 from orchestrator.rules.access.keys import Principal, Role
 from orchestrator.rules.policy.levels import Level
@@ -107,7 +108,10 @@ class Preparation:
                 )
             for command in version.template.setup:
                 await self._command(version, session, command)
-            return (await self._snapshots.take(PREPARER, session, version.snapshot)).snapshot
+            FaultPoint.TEMPLATE_RAN.reached()
+            taken = await self._snapshots.take(PREPARER, session, version.snapshot)
+            FaultPoint.TEMPLATE_TAKEN.reached()
+            return taken.snapshot
         finally:
             await self._sessions.close(PREPARER, session, purge=True)
 

@@ -14,6 +14,7 @@ from orchestrator.ground.errors import (
     ValidationError,
 )
 from orchestrator.ground.events import EventDraft, now
+from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.operate.templates.preparation import (
     PREPARER,
@@ -197,6 +198,7 @@ class Templates:
         args = {"template": version.template.name, "digest": version.digest}
         draft = EventDraft("template.start", principal.name, decision="allow", args=args)
         await self._recorder.record_system(draft)
+        FaultPoint.TEMPLATE_RECORDED.reached()
         ended = EventDraft("template.end", PREPARER.name, args=args)
         self._failures.pop(version.template.name, None)
         try:

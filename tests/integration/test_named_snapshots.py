@@ -229,7 +229,7 @@ async def test_what_can_not_be_is_refused(plane: ControlPlane) -> None:
 
 
 async def test_a_key_has_a_quota_and_what_expires_is_removed(sandbox_image: str) -> None:
-    with state(image=sandbox_image, key_max_snapshots=2, key_max_snapshot_bytes=64 * 2**20) as told:
+    with state(image=sandbox_image, key_max_snapshots=2, key_max_snapshot_bytes=60 * 2**20) as told:
         async with running(told) as plane:
             request = new_session(permission_level="low", id="of-other")
             session, *_ = await plane.sessions.create(OTHER, request)

@@ -91,9 +91,18 @@ def test_a_copy_of_what_is_written_is_of_one_moment(images: DiskImages, slots: P
     stop, wrote = threading.Event(), threading.Event()
     writer = threading.Thread(target=_write_pairs, args=(data, stop, wrote))
     writer.start()
+    calls: list[int] = []
+
+    def meanwhile(count: int) -> None:
+        """Lets something be written during the first copy, for which nothing is frozen."""
+        calls.append(count)
+        if len(calls) == 1:
+            wrote.clear()
+            assert wrote.wait(60)
+
     try:
         assert wrote.wait(60)
-        saved = image_clone.save(slots / "one", slots / "saved", nothing)
+        saved = image_clone.save(slots / "one", slots / "saved", meanwhile)
     finally:
         stop.set()
         writer.join()

@@ -159,12 +159,12 @@ async def test_a_session_that_writes_has_a_snapshot_of_one_moment(plane: Control
     while await said(source, "test -s second && echo there || true") == "":
         pass
     taken = (await plane.named_snapshots.take(TESTER, source.session, "moment")).snapshot
-    assert (taken.method, taken.frozen_us > 0) == ("copy", True)
+    assert taken.ready
     copy = await Box.create(plane, "low", from_snapshot="moment")
     first, second = [
         int((await copy.run(argv=["cat", name])).stdout or 0) for name in ("first", "second")
     ]
-    assert second in (first, first - 1) or 0 in (first, second)
+    assert second in (first, first - 1) or 0 in (first, second), (first, second, taken)
     await plane.named_snapshots.remove(TESTER, "tester", "moment")
     for box in (source, copy):
         await box.close()
@@ -189,11 +189,12 @@ async def test_what_can_not_be_is_refused(plane: ControlPlane) -> None:
     await source.write("file", bytes(20 * 1024 * 1024))
     take = plane.named_snapshots.take
     taken = (await take(TESTER, source.session, "base")).snapshot
+    there = set(os.listdir(plane.settings.snapshots_path))
     with pytest.raises(ConflictError, match="there is a snapshot base already"):
         await take(TESTER, source.session, "base")
     with pytest.raises(ValidationError):
         await take(TESTER, source.session, taken.id)
-    assert os.listdir(plane.settings.snapshots_path) == [f"{taken.id}.img"]
+    assert set(os.listdir(plane.settings.snapshots_path)) == there
     for request, error in (
         (new_session(permission_level="low", id="source", from_snapshot="base"), ConflictError),
         (new_session(permission_level="low", from_snapshot="other"), NotFoundError),

@@ -95,6 +95,10 @@ class FaultPoint(StrEnum):
     SNAPSHOT_FORGOTTEN = "snapshot.forgotten"  # its file is still there
     SNAPSHOT_PLACED = "snapshot.placed"  # in the workspace of a new session
 
+    TEMPLATE_RECORDED = "template.recorded"
+    TEMPLATE_RAN = "template.ran"  # its commands
+    TEMPLATE_TAKEN = "template.taken"  # the session that has prepared it is still there
+
     FORK_RECORDED = "fork.recorded"
     FORK_STARTED = "fork.started"  # all sandboxes run, and no session is acknowledged
     FORK_ACKNOWLEDGED = "fork.acknowledged"

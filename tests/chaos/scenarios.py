@@ -202,6 +202,17 @@ async def fork(clients: Clients, new: str, idle: str) -> None:
         await clients.change(each, "DELETE", "?purge=true", purged=True)
 
 
+async def template(clients: Clients, new: str, idle: str) -> None:
+    """Begins a session with a template that was never prepared, and another one with the same."""
+    status, listed = await clients.call("GET", "/api/templates")
+    if status != 200:
+        return
+    name = next(each["name"] for each in listed["items"] if each["state"] == "unbuilt")
+    for session in (new, f"{new}-again"):
+        if await clients.create(session, "low", template=name):
+            clients.sessions[session].files = {"made/seen": {b"seen"}}
+
+
 # By the first word of their fault points. A control plane reaches those of `start` by itself.
 SCENARIOS: dict[str, Scenario] = {
     "create": create,
@@ -223,4 +234,5 @@ SCENARIOS: dict[str, Scenario] = {
     "volume": volume,
     "snapshot": snapshot,
     "fork": fork,
+    "template": template,
 }

@@ -25,6 +25,8 @@ KILLS = [
     Kill(FaultPoint.SNAPSHOT_FROZEN),
     Kill(FaultPoint.SNAPSHOT_FORGOTTEN),
     Kill(FaultPoint.FORK_STARTED),
+    Kill(FaultPoint.TEMPLATE_RAN),
+    Kill(FaultPoint.TEMPLATE_TAKEN),
     Kill(FaultPoint.START_SWEPT),
 ]
 

@@ -47,9 +47,13 @@ _COMMANDS = (
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """The engine keeps its layers: only the agent's code is new in the next run."""
+    """Without what `dev` has, which `make agents` builds.
+
+    The engine keeps its layers: only the sandbox's own programs are new in the next run.
+    """
     name = f"paddock/mini-swe-agent:test-{secrets.token_hex(4)}"
-    build(name, recipe=find_recipe("mini-swe-agent"), report=lambda _line: None)
+    recipe = find_recipe("mini-swe-agent")._replace(more_packages=("python3-pip", "python3-venv"))
+    build(name, recipe=recipe, report=lambda _line: None)
     yield name
     with closing(docker.APIClient(version="auto")) as client:
         client.remove_image(name, noprune=True)

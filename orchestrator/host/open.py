@@ -9,8 +9,9 @@ from pathlib import Path
 from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store import directories
-from orchestrator.host.engine.base import Engine, measured
+from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.host.engine.measured import measured
 from orchestrator.host.node.base import Node
 from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.workspace import slots

@@ -72,12 +72,25 @@ async def server(sandbox_image: str) -> AsyncIterator[Server]:
         state, levels = Path(directory) / "state", Path(directory) / "levels"
         levels.mkdir()
         (levels / "out.toml").write_text(level_with(_OUT))
-        settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(levels)}
+        templates = Path(directory) / "templates"
+        templates.mkdir()
+        (templates / "website.toml").write_text(_template())
+        settings = {
+            "PADDOCK_IMAGE": sandbox_image,
+            "PADDOCK_LEVELS_DIR": str(levels),
+            "PADDOCK_TEMPLATES_DIR": str(templates),
+        }
         async with serving(state, **settings) as running:
             yield running
             await _close_all(running)
             left = left_behind(state)
         assert left == NOTHING
+
+
+def _template() -> str:
+    """The file of the page about templates."""
+    page = (ROOT / "docs" / "templates.md").read_text()
+    return next(block.text for block in blocks(page) if block.language == "toml")
 
 
 async def _close_all(server: Server) -> None:

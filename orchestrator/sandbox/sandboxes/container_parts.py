@@ -61,6 +61,7 @@ class ContainerPart(Part):
             runtime=self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
+            agent=plan.agent,
         )
 
 

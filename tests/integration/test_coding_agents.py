@@ -141,3 +141,11 @@ async def test_an_agent_s_work_is_a_proposal_and_its_key_stays_outside(
     assert "OPENAI_API_KEY=paddock:openai" in seen
     assert "no rule allows example.org" in seen or "response 403" in seen
     assert _KEY not in seen + output
+    told = await server.ok("GET", "/api/sessions/fix/audit?operation=egress.request&limit=100")
+    passed = [each["args"] for each in told["items"] if each["decision"] == "allow"]
+    asked = [args for args in passed if args.get("secrets")]
+    assert [args["secrets"] for args in asked] == [["openai"]] * len(_COMMANDS)
+    assert {args["host"] for args in passed} == {HOST}
+    assert "example.org" in [
+        each["args"]["host"] for each in told["items"] if each["decision"] == "deny"
+    ]

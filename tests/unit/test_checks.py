@@ -169,6 +169,8 @@ def test_default_images_of_levels() -> None:
     assert missing.status == "ok"
     assert "sessions get another image" in missing.detail
     assert "`paddock images build dev`" in missing.detail
+    added = level_images_check({"low": own}, {own: Image("sha256:2", {})})
+    assert (added.status, added.detail) == ("ok", f"low: {own}")
     foreign = level_images_check({"high": dev, "low": own}, {dev: current})
     assert foreign.status == "warning"
     assert foreign.detail.startswith(f"{own}, the default of low,")

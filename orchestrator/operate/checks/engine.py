@@ -129,11 +129,15 @@ async def check_level_images(engine: Engine, of_levels: Mapping[str, str]) -> Ch
 
 
 def level_images_check(of_levels: Mapping[str, str], found: Mapping[str, Image]) -> Check:
-    """Judges the images by their labels. Those that Paddock builds by itself may be missing."""
+    """Judges the images by their labels, which those without an agent of ours do not have.
+
+    Images that Paddock builds by itself may be missing.
+    """
+    foreign_ones = {name for name, image in found.items() if LABEL_PROTOCOL not in image.labels}
     bad = {
         level: name
         for level, name in of_levels.items()
-        if not image_check(name, found.get(name), None).ok
+        if name not in foreign_ones and not image_check(name, found.get(name), None).ok
     }
     if not bad:
         return ok(LEVEL_IMAGES, ", ".join(f"{k}: {name}" for k, name in of_levels.items()))

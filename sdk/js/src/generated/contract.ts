@@ -1774,7 +1774,7 @@ export type MoveBody = {
 export type NamedSessionBody = {
   /** Default: `medium`. */
   permission_level?: string | null | undefined;
-  /** One of the operator's list. */
+  /** One of the operator's list. Default: the level's own default image if it is available, else the instance's. */
   image?: string | null | undefined;
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;
@@ -2548,7 +2548,7 @@ export type SessionBody = {
   id?: string | null | undefined;
   /** Default: `medium`. */
   permission_level?: string | null | undefined;
-  /** One of the operator's list. */
+  /** One of the operator's list. Default: the level's own default image if it is available, else the instance's. */
   image?: string | null | undefined;
   /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
   template?: string | null | undefined;

@@ -16,12 +16,15 @@ def config(agent: MountedAgent | None) -> dict[str, Any]:
 
 
 def test_nothing_of_the_image_decides() -> None:
-    agent = MountedAgent("/host/agents/1", AGENT, ("PATH", "LD_PRELOAD"), ("/data", "/var/lib/x"))
+    agent = MountedAgent(
+        "/host/agents/1", AGENT, ("PATH", "LC_ALL", "LD_PRELOAD"), ("/data", "/var/lib/x")
+    )
     found = config(agent)
     assert (found["Entrypoint"], found["Cmd"]) == (list(AGENT), [])
     assert (found["User"], found["WorkingDir"]) == ("0:0", "/")
     assert found["Healthcheck"] == {"Test": ["NONE"]}
-    assert found["Env"] == ["PATH", "LD_PRELOAD"]  # without values: they are taken away
+    # Those without values are taken away.
+    assert found["Env"] == ["LC_ALL=C", "PATH", "LD_PRELOAD"]
     by_target = {each["Target"]: each for each in found["HostConfig"]["Mounts"]}
     assert (by_target[PLACE]["Source"], by_target[PLACE]["ReadOnly"]) == ("/host/agents/1", True)
     for volume in ("/data", "/var/lib/x"):

@@ -2,15 +2,17 @@
 
 import re
 import secrets
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
+from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store import directories
 from orchestrator.host.engine.base import Engine, measured
 from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.host.node.local_node import LocalNode
 from orchestrator.host.workspace import slots
@@ -28,6 +30,7 @@ class HostFloor:
     instance: str
     uids: UidRange
     engine: Engine
+    runtimes: Runtimes
     node: Node
 
 
@@ -57,7 +60,18 @@ async def open_host(
     closers.push_async_callback(engine.close)
     node = await LocalNode.open(settings, engine)
     closers.push_async_callback(node.close)
-    return HostFloor(instance, uids, engine, node)
+    return HostFloor(instance, uids, engine, await _runtimes(settings, engine), node)
+
+
+async def _runtimes(settings: Settings, engine: Engine) -> Runtimes:
+    """Those of the engine, unless it does not answer. Raises: ConfigError."""
+    runtimes = Runtimes(settings.runtime)
+    with suppress(EngineUnavailableError):  # sessions and checks give the reason
+        runtimes.take(await engine.info())
+    refused = runtimes.refused(settings.runtime)
+    if refused is not None:
+        raise ConfigError(f"PADDOCK_RUNTIME: {refused}")
+    return runtimes
 
 
 def _instance(path: Path) -> str:

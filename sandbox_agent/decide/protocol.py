@@ -287,6 +287,8 @@ class Configuration(NamedTuple):
     variables: dict[str, str] = {}
     # What the session may read; None: whatever its level permits.
     consume: Consume | None = None
+    # The facilities that the level goes without where the kernel lacks them.
+    without: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -18,6 +18,7 @@ from orchestrator.host.node.sockets import (
     listening_for_questions,
 )
 from orchestrator.host.workspace.storage import Storage
+from sandbox_agent.decide.facilities import Kernel
 from tests.support.kernels import FULL_KERNEL
 
 GIB = 1024**3
@@ -49,6 +50,10 @@ class FakeNode(Node):
     @property
     def storage(self) -> Storage:
         return cast(Storage, cast(Any, self._storage))
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.offers.kernel
 
     async def facts(self) -> Facts:
         return self.offers

@@ -11,6 +11,7 @@ from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.processes import Earlier, Measured, Usage
 from orchestrator.host.workspace.storage import Storage
+from sandbox_agent.decide.facilities import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class Node(Host, Protocol):
     @property
     def engine(self) -> Engine:
         """The engine that creates its containers."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The facilities of its kernel, outside of any runtime."""
 
     @property
     def storage(self) -> Storage:

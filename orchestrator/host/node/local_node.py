@@ -48,6 +48,7 @@ class LocalNode:
         self.storage = storage
         self._state_dir = state_dir
         self._host = LocalHost(state_dir, storage.choice)
+        self.kernel = self._host.kernel
         self._paths = this_host()
         self._measures = Threads("the processes of sandboxes", _MOST_MEASURES)
         self._gauges = Threads("what all sandboxes use", 1)

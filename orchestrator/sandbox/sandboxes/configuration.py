@@ -19,12 +19,15 @@ _BROKERS = MAX_RUNNING
 def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
     """The `configure` request. `pip_index` is the index that pip uses, if there is a network."""
     configuration = _configuration(plan, pip_index)
+    members = configuration._asdict()
+    without = list(members.pop("without"))
     return {
-        **configuration._asdict(),
+        **members,
         "confinement": configuration.confinement._asdict(),
         "writable": list(configuration.writable),
         "volumes": list(configuration.volumes),
         "consume": consume_of(plan.session.pack, plan.level),
+        **({"without": without} if without else {}),
     }
 
 
@@ -56,6 +59,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
         variables=_variables(level, pip_index),
+        without=level.requires.without,
     )
 
 

@@ -58,7 +58,7 @@ class ContainerPart(Part):
             limits=plan.limits,
             tmp_exec=not plan.level.noexec,
             network=plan.network,
-            runtime=self._runtime,
+            runtime=plan.level.runtime or self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
         )

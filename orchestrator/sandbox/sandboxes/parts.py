@@ -94,6 +94,7 @@ class Plan:
     container_id: str | None = None
     first: FirstProcess | None = None  # None: unknown
     container_limits: dict[str, float] | None = None  # None: unknown
+    runtime: str | None = None  # the engine's name of the container's runtime; None: unknown
 
     @property
     def session(self) -> Session:
@@ -184,6 +185,7 @@ class Assembly:
             plan.container_limits,
             plan.start,
             plan.ways,
+            plan.runtime,
         )
 
     async def open(self) -> None:

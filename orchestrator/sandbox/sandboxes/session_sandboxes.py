@@ -12,6 +12,7 @@ from orchestrator.ground.errors import (
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import Container
+from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.host.workspace.mounts import MountError
 from orchestrator.record.audit.ledger import Ledger
@@ -42,6 +43,7 @@ class Sandboxes:
         self,
         settings: Settings,
         node: Node,
+        runtimes: Runtimes,
         ledger: Ledger,
         workspaces: Workspaces,
         volumes: Volumes,
@@ -54,7 +56,7 @@ class Sandboxes:
         self._workspaces = workspaces
         self._releases = TaskScope("the release of a sandbox")
         self._looks = TaskScope("a look at an image")
-        self._suitability = Suitability(node.engine, node)
+        self._suitability = Suitability(node.engine, node, runtimes)
         self._starter = Starter(
             *(settings, node, ledger, workspaces, volumes, subscribers, self._suitability),
             *(ways, self._releases),

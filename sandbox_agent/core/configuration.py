@@ -11,13 +11,14 @@ from sandbox_agent.decide.protocol import Configuration, Confinement, Message
 _LEAST_UID = 1
 _LARGEST_UID = 2**32 - 2
 # Absent unless it has something, so that agents before it know every other configuration.
-_OPTIONAL = frozenset({"without"})
+_OPTIONAL = frozenset({"without", "mounts"})
+_MOST_FLAGS = 2**32 - 1
 
 
 def parse(params: Message) -> Configuration:
     """Reads a `configure` request.
 
-    It must have all members of `Configuration` but `without`, which may be absent, and no others.
+    It must have all members of `Configuration` and no others; `without` and `mounts` may be absent.
 
     Raises: AgentError, which names the wrong member.
     """
@@ -56,7 +57,13 @@ def parse(params: Message) -> Configuration:
         variables=given.mapping(params, "variables"),
         consume=_consume(params),
         without=tuple(given.texts(params, "without")) if "without" in params else (),
+        mounts=_flags(params) if "mounts" in params else {},
     )
+
+
+def _flags(params: Message) -> dict[str, int]:
+    flags = given.group(params, "mounts")
+    return {place: given.number(flags, place, 0, _MOST_FLAGS) for place in flags}
 
 
 def _consume(params: Message) -> Consume | None:

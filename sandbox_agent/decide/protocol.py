@@ -289,6 +289,8 @@ class Configuration(NamedTuple):
     consume: Consume | None = None
     # The facilities that the level goes without where the kernel lacks them.
     without: tuple[str, ...] = ()
+    # The flags that mounts must have, as in `statvfs`, by their place: a runtime may lose them.
+    mounts: dict[str, int] = {}
 
 
 class Entry(NamedTuple):

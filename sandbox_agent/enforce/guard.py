@@ -18,8 +18,8 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.decide.manifest import ReadManifest
-from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
-from sandbox_agent.enforce import guard_messages, profile, spawn
+from sandbox_agent.decide.protocol import Configuration
+from sandbox_agent.enforce import guard_messages, mounts, profile, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
 from sandbox_agent.enforce.guard_process import Setup, run
@@ -245,7 +245,8 @@ class Guards:
 
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
-        _check_workspace(self._configuration.uid)
+        mounts.check_workspace(self._configuration.uid)
+        mounts.check_flags(self._configuration.mounts)
         self._profile = profile.build(
             self._configuration, self._kernel, programs=self._programs, held=self.held
         )
@@ -302,13 +303,3 @@ class Guards:
             self._idle.remove(guard)
             guard.close()
         guard.ended()
-
-
-def _check_workspace(uid: int) -> None:
-    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid."""
-    try:
-        mounted = os.stat(WORKSPACE_DIR).st_uid == uid
-    except OSError:
-        mounted = False
-    if not mounted:
-        raise profile.ConfinementError("the session's workspace is not mounted")

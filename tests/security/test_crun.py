@@ -13,19 +13,23 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.ground.errors import SandboxUnavailableError
+from orchestrator.ground.limits import KeyLimits
 from orchestrator.rules.policy import levels as level_files
+from orchestrator.state.volume_use import VolumeUse
 from paddock.contract.words import LEVEL_NAMES
 from tests.conftest import BoxFactory
 from tests.security.test_confinement import (
     box,
     test_a_command_has_no_privileges,
     test_limits_are_as_the_engine_reports_them,
+    test_mounts_are_as_the_level_says,
     test_no_command_spares_itself_when_memory_runs_out,
     test_root_cannot_be_had_again,
     test_the_agent_has_only_what_it_needs,
     test_there_is_no_network,
 )
-from tests.security.test_execution import test_forbidden_program
+from tests.security.test_execution import test_forbidden_program, test_program_of_ones_own
 from tests.security.test_isolation import (
     test_a_command_is_out_of_reach_of_another,
     test_sessions_do_not_see_each_other,
@@ -38,7 +42,8 @@ from tests.security.test_system_calls import test_denied_call, test_network, tes
 from tests.security.test_writing import test_file_of_the_image
 from tests.support.arsenal import Arsenal
 from tests.support.attack import Attacks, write_armed_levels
-from tests.support.box import Box
+from tests.support.box import TESTER, Box, mount_options
+from tests.support.leaks import left_behind
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -51,9 +56,11 @@ AGAIN = (
     test_file_of_the_image,
     test_forbidden_program,
     test_limits_are_as_the_engine_reports_them,
+    test_mounts_are_as_the_level_says,
     test_network,
     test_no_command_spares_itself_when_memory_runs_out,
     test_privilege,
+    test_program_of_ones_own,
     test_root_cannot_be_had_again,
     test_secret_of_the_image,
     test_sessions_do_not_see_each_other,
@@ -102,3 +109,26 @@ async def test_the_engine_used_it(new_box: BoxFactory, level: str) -> None:
     assert runtimes.found["crun"] == found.link.hello.kernel == box.plane.node.kernel
     assert (await box.run("pwd")).stdout == "/workspace\n"
     await box.close()
+
+
+async def test_what_is_read_only_stays_so(control_plane: ControlPlane) -> None:
+    """The runtime itself mounts it for writing, and the flags are set afterwards."""
+    shown = await control_plane.volumes.create(TESTER, "kept", 32 * 2**20, KeyLimits())
+    data = control_plane.node.storage.data(shown.volume.files)
+    box = await Box.create(control_plane, "high", volumes=(VolumeUse("kept", "/kept", True),))
+    assert mount_options(box.agent())["/kept"] >= {"ro", "nosuid", "nodev"}
+    done = await box.bash("echo x > /kept/file")
+    assert "Read-only file system" in done.stderr
+    assert list(data.iterdir()) == []
+    await box.close()
+
+
+async def test_a_sandbox_whose_flags_are_lost_is_refused(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.host.node.local_node.restore", lambda *_: None)
+    before = left_behind(control_plane.settings.state_dir)
+    told = "the runtime has mounted /workspace without nosuid, nodev, noexec"
+    with pytest.raises(SandboxUnavailableError, match=told):
+        await Box.create(control_plane, "low")
+    assert left_behind(control_plane.settings.state_dir) == before

@@ -20,7 +20,7 @@ def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
     """The `configure` request. `pip_index` is the index that pip uses, if there is a network."""
     configuration = _configuration(plan, pip_index)
     members = configuration._asdict()
-    without = list(members.pop("without"))
+    without, mounts = list(members.pop("without")), members.pop("mounts")
     return {
         **members,
         "confinement": configuration.confinement._asdict(),
@@ -28,6 +28,7 @@ def configuration_of(plan: Plan, pip_index: str | None = None) -> Message:
         "volumes": list(configuration.volumes),
         "consume": consume_of(plan.session.pack, plan.level),
         **({"without": without} if without else {}),
+        **({"mounts": mounts} if mounts else {}),
     }
 
 
@@ -60,6 +61,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         egress=level.network == "egress",
         variables=_variables(level, pip_index),
         without=level.requires.without,
+        mounts=plan.flags,
     )
 
 

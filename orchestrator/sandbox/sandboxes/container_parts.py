@@ -8,6 +8,7 @@ from orchestrator.host.engine.base import (
     Engine,
     SandboxSpec,
 )
+from orchestrator.host.node.base import Node
 from orchestrator.host.node.throttle import node_of
 from orchestrator.sandbox.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
@@ -16,6 +17,8 @@ from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 # Tells an adopted sandbox's start; absent from the containers of earlier versions.
 LABEL_START = "paddock.start"
+# The engine's name of the runtime that keeps the flags of what is mounted.
+_KEEPS_FLAGS = "runc"
 
 
 class ContainerPart(Part):
@@ -62,6 +65,20 @@ class ContainerPart(Part):
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
         )
+
+
+class FlagsPart(Part):
+    """The flags of the container's mounts, under a runtime that may not have kept them."""
+
+    name = "flags of its mounts"
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: OSError."""
+        if plan.runtime != _KEEPS_FLAGS:
+            plan.flags = await self._node.keep_flags(plan.first, plan.binds)
 
 
 class RatesPart(Part):

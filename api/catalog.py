@@ -19,6 +19,7 @@ from api.operations import (
     live_terminals,
     memory,
     models,
+    named_snapshots,
     packs,
     policies,
     ports,
@@ -46,7 +47,7 @@ _MODULES = (
     volumes,
     *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
     *(live_terminals, tools, turns, runs, run_sockets, spawns),
-    *(approvals, proposals, snapshots, ports, packs, mcp),
+    *(approvals, proposals, snapshots, named_snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

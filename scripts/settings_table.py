@@ -36,7 +36,7 @@ def _type(field: FieldInfo) -> str:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return "table"
     return _TYPES[kind] + _bounds(field)
 

@@ -91,6 +91,8 @@ def quick_starts() -> Iterator[None]:
             "orchestrator.rules.tools.catalog.load_manifest", functools.cache(load_manifest)
         )
         patch.setattr("orchestrator.host.node.host.check_mounts", lambda _state_dir: mounts())
+        # A level's own default image is not built for tests, but for those that set it.
+        patch.setenv("PADDOCK_LEVEL_IMAGES", "{}")
         patch.setattr(database, "migrate", migrate)
         patch.setattr(database_file, "migrate", migrate)
         patch.setattr(routes, "_found", pages)

@@ -49,7 +49,7 @@ def list_all(listing: Listing = TABLE) -> None:
             image["recipe"],
             image["image"],
             image["state"],
-            _for_sessions(image["image"], allowed),
+            _for_sessions(image["image"], allowed, settings),
             None if image["size"] is None else size(image["size"]),
             None if image["created"] is None else age(datetime.fromisoformat(image["created"])),
         ),
@@ -58,10 +58,13 @@ def list_all(listing: Listing = TABLE) -> None:
     )
 
 
-def _for_sessions(image: str, listed: tuple[str, ...]) -> str | None:
+def _for_sessions(image: str, listed: tuple[str, ...], settings: "Settings") -> str | None:
     if image not in listed:
         return None
-    return "default" if image == listed[0] else "on request"
+    levels = [level for level, own in settings.default_images.items() if own == image]
+    if levels:
+        return f"default of {', '.join(levels)}"
+    return "default" if image == settings.image else "on request"
 
 
 @app.command(epilog=example("paddock images show dev"))
@@ -170,13 +173,22 @@ def remove(image: _Image) -> None:
     settings = _settings()
     name = _full_name(image, settings)
     if not remove_image(settings.images_path, name):
-        if name in (settings.image, *settings.images):
-            variable = "PADDOCK_IMAGE" if name == settings.image else "PADDOCK_IMAGES"
+        variable = _variable(name, settings)
+        if variable is not None:
             raise Failure(f"{name} is on the list by {variable}", "change it there", Status.USAGE)
         raise Failure(
             f"{name} is not on the list", "`paddock images list` shows it", Status.NOT_FOUND
         )
     note(f"{name} is no longer in {settings.images_path}")
+
+
+def _variable(image: str, settings: "Settings") -> str | None:
+    """The setting that has the image on the list."""
+    if image == settings.image:
+        return "PADDOCK_IMAGE"
+    if image in settings.default_images.values():
+        return "PADDOCK_LEVEL_IMAGES"
+    return "PADDOCK_IMAGES" if image in settings.images else None
 
 
 def _settings() -> "Settings":

@@ -94,6 +94,14 @@ def create(
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that it may open; may be repeated."),
     ] = None,
+    max_idle_timeout: Annotated[
+        int | None,
+        typer.Option(min=1, help="The longest idle time-out of its sessions, in seconds."),
+    ] = None,
+    max_wall_timeout: Annotated[
+        int | None,
+        typer.Option(min=1, help="The longest wall time-out of its sessions, in seconds."),
+    ] = None,
     max_sessions: Annotated[
         int | None, typer.Option(min=0, help="Maximum number of live sessions.")
     ] = None,
@@ -167,7 +175,13 @@ def create(
             max_audit_bytes,
             max_egress_bytes_per_day,
         ),
-        bounds=KeyBounds(max_level, tuple(image) if image else None, tuple(tool) if tool else None),
+        bounds=KeyBounds(
+            max_level,
+            tuple(image) if image else None,
+            tuple(tool) if tool else None,
+            max_idle_timeout,
+            max_wall_timeout,
+        ),
         expires_at=None if expires is None else _moment(expires),
     )
     secret = add_key(path, key)
@@ -246,6 +260,8 @@ def _bounds(key: "Principal") -> str | None:
         "" if bounds.max_level is None else f"up to {bounds.max_level}",
         "" if bounds.images is None else f"images {' '.join(bounds.images)}",
         "" if bounds.tools is None else f"tools {' '.join(bounds.tools)}",
+        "" if bounds.max_idle_timeout is None else f"idle up to {bounds.max_idle_timeout} s",
+        "" if bounds.max_wall_timeout is None else f"living up to {bounds.max_wall_timeout} s",
     ]
     return ", ".join(filter(None, parts)) or None
 

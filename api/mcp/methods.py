@@ -42,7 +42,8 @@ def _instructions(session: Session) -> str:
     level = session.level
     allowed = "any command" if level.commands is None else ", ".join(sorted(level.commands))
     return (
-        f"The tools work in the sandbox of session {session.id}, whose files are in /workspace. "
+        f"The tools work in the sandbox of session {session.id}, whose files are in "
+        f"{session.workspace_path}. "
         f"Its permission level is {level.name}, which allows: {allowed}. Every call is decided by "
         "policy and recorded; a refusal names its rule and what to do instead."
     )

@@ -10,7 +10,7 @@ from api.shape.version import VERSION
 from paddock.contract.code import CONTEXT_NAME
 from paddock.contract.problem import Problem
 from paddock.contract.shells import SHELL_NAME
-from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME, VOLUME_NAME
+from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME, SNAPSHOT_NAME, VOLUME_NAME
 
 _DESCRIPTION = """\
 Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
@@ -41,7 +41,7 @@ _TAGS = {
     "Shells": "Shells that keep their directory, variables and jobs between commands.",
     "Code": "Cells of Python and other languages, in contexts that keep names from cell to cell.",
     "Terminals": "Interactive tools of a session, and their transcripts.",
-    "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
+    "Files": "A workspace's files. Paths are relative to the workspace, or under its path.",
     "Context packs": "Sessions that read the files of a pack and nothing else.",
     "MCP": "The session's operations as tools of an agent, by the Model Context Protocol.",
     "Turns": "Programs of governed operations, run by the host one at a time.",
@@ -134,6 +134,7 @@ def _parameters() -> dict[str, Any]:
     names = {
         "secrets": ("A secret's name.", f"^{OUTSIDE_NAME}$", "openai"),
         "volumes": ("A volume's name.", VOLUME_NAME, "cache"),
+        "snapshots": ("A snapshot's name or id.", SNAPSHOT_NAME, "base"),
         "keys": ("A key's name.", "^.{1,64}$", "ci"),
         "shells": ("A shell's name.", SHELL_NAME, "build"),
         "contexts": ("A code context's name.", CONTEXT_NAME, "analysis"),

@@ -29,13 +29,14 @@ async def list_images(
     images: AllowedImages,
 ) -> Images:
     """The images on the operator's list, the default one first, and whether each is usable."""
-    listed, usual = reload.images, settings.image
+    listed, usual, own = reload.images, settings.image, settings.default_images
     by_key = listed.permitted(keys.bounds(context.principal).images)
     by_level = {level.name: listed.permitted(level.images) for level in levels.values()}
     found = [
         Image(
             **image._asdict(),
             default=image.name == usual,
+            default_levels=[name for name in levels if own.get(name) == image.name],
             allowed=image.name in by_key,
             levels=[level for level, permitted in by_level.items() if image.name in permitted],
             available=image.problem is None,

@@ -27,6 +27,7 @@ from paddock.contract.explanations import ExplainBody, Explanation
 from paddock.contract.policies import OperationArgs
 from paddock.contract.system import Level, Levels
 from sandbox_agent.decide.command_words import CommandError
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 
 @operation(
@@ -130,12 +131,13 @@ def _check_host(context: Context) -> None:
 
 
 class _Judges(NamedTuple):
-    """The level, what decides about hosts, and where writable mounts and all volumes are."""
+    """The level, what decides about hosts, and where mounts, volumes and the workspace are."""
 
     level: levels.Level
     reaches: Reaches
     mounts: tuple[str, ...]
     volumes: tuple[str, ...] = ()
+    workspace: str = WORKSPACE_DIR
 
 
 def _judges(
@@ -152,7 +154,7 @@ def _judges(
         terms, reaches = session.terms, session.egress_rules.decide_any_port
         mounts = writable_targets(listed, (*session.level.mounts, *terms.mounts))
         mounts += terms.written_volumes
-        return _Judges(session.level, reaches, mounts, terms.volume_paths)
+        return _Judges(session.level, reaches, mounts, terms.volume_paths, session.workspace_path)
     _check_host(context)
     named = known.named(body.level or "")
     return _Judges(named, named.egress.decide_any_port, writable_targets(listed, named.mounts))
@@ -160,12 +162,15 @@ def _judges(
 
 def _explained(judges: _Judges, body: ExplainBody) -> explanation.Explanation:
     if body.path is not None:
-        return explanation.explain_path(judges.level, body.path, judges.mounts, judges.volumes)
+        return explanation.explain_path(
+            judges.level, body.path, judges.mounts, judges.volumes, judges.workspace
+        )
     try:
         return explanation.explain_command(
             *(judges.level, body.command, body.argv, body.cwd, judges.reaches, judges.mounts),
             shell=body.shell,
             volumes=judges.volumes,
+            workspace=judges.workspace,
         )
     except CommandError as error:
         field = command_field(error, body.command)

@@ -62,7 +62,7 @@ async def change_settings(
     session, wanted = context.session(), body.settings
     times = NewTimeouts(*wanted.times)
     if wanted.sets_time:
-        sessions.changes.check_timeouts(session, times)
+        sessions.changes.check_timeouts(context.principal, session, times)
     await context.work.complete(
         sessions.changes.set_level(
             context.principal, session, wanted.permission_level, wanted.workspace.given

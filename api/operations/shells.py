@@ -46,13 +46,14 @@ async def create_shell(
     is a conflict. It ends with its session or sandbox, when the level changes, or after 24 hours.
     Where the image has no bash, it is the image's `sh`.
     """
+    session = context.session()
     try:
-        cwd = normalize_cwd(body.cwd or ".", anywhere=True)
+        cwd = normalize_cwd(body.cwd or ".", session.workspace_path, anywhere=True)
     except CommandError as error:
         raise ValidationError(str(error), field="cwd") from None
     settings = ShellSettings(body.name, cwd, body.env)
     made, new = await context.work.complete(
-        kept_shells.create(context.principal, context.session(), settings)
+        kept_shells.create(context.principal, session, settings)
     )
     shown = shell(made)
     return (

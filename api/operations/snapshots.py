@@ -95,8 +95,10 @@ def request_in(levels: Collection[str], session: dict[str, Any]) -> NewSession:
     except JsonError as error:
         raise ValidationError(str(error), field=error.field) from None
     body = validated(SessionBody, session, {"levels": levels})
-    if body.id is None or body.secrets or body.lease_id or body.consume:
+    left_out = (body.secrets, body.lease_id, body.consume, body.from_snapshot)
+    if body.id is None or any(left_out):
         raise ValidationError(
-            "session must have an id, and no secrets, lease_id or consume", field="session"
+            "session must have an id, and no secrets, lease_id, consume or from_snapshot",
+            field="session",
         )
     return views.new_session(body)

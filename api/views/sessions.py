@@ -28,8 +28,10 @@ from paddock.contract.sessions import CreatedSession, Session, SessionSettings, 
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import Status
 
-# Not shown as given: instead of `limits` and `idle_action`, what holds is shown.
-_TERMS = Terms.names() & Session.model_fields.keys() - {"limits", "idle_action"}
+# Not shown as given: instead of these, what holds is shown.
+_TERMS = Terms.names() & Session.model_fields.keys() - {
+    *("limits", "idle_action", "workspace_path")
+}
 
 
 def settings(shown: domain.Session) -> SessionSettings:
@@ -142,6 +144,7 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         lease_id=body.lease_id,
         consume=None if body.consume is None else pack_of(body.consume),
         policy=named_or_given(body.policy),
+        from_snapshot=body.from_snapshot,
     )
 
 

@@ -88,6 +88,16 @@ class FaultPoint(StrEnum):
     VOLUME_RECORDED = "volume.recorded"
     VOLUME_MADE = "volume.made"  # its files, which is not recorded yet
 
+    SNAPSHOT_RECORDED = "snapshot.recorded"  # its start
+    SNAPSHOT_COPIED = "snapshot.copied"
+    SNAPSHOT_ENDED = "snapshot.ended"
+    SNAPSHOT_FORGOTTEN = "snapshot.forgotten"  # its file is still there
+    SNAPSHOT_PLACED = "snapshot.placed"  # in the workspace of a new session
+
+    FORK_RECORDED = "fork.recorded"
+    FORK_STARTED = "fork.started"  # all sandboxes run, and no session is acknowledged
+    FORK_ACKNOWLEDGED = "fork.acknowledged"
+
     PURGE_ORDERED = "purge.ordered"
     PURGE_HIDDEN = "purge.hidden"
     PURGE_UNMOUNTED = "purge.unmounted"

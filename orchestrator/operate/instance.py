@@ -36,6 +36,7 @@ from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.session_egress import SessionEgress
+from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
@@ -104,6 +105,7 @@ class Instance:
     egress: SessionEgress
     ports: Ports
     volumes: Volumes
+    named_snapshots: NamedSnapshots
     sandboxes: Sandboxes
     pool: WarmPool
 

@@ -14,11 +14,14 @@ from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.resolver import CheckedResolver, Resolver
 from orchestrator.sandbox.egress.session_egress import SessionEgress
+from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.sandbox.ports.limits import PORT_LIMITS
 from orchestrator.sandbox.ports.open_ports import Ports
 from orchestrator.sandbox.ports.tunnels import PortsPart
 from orchestrator.sandbox.sandboxes.allowed_images import AllowedImages
+from orchestrator.sandbox.sandboxes.image_builds import ImageBuilds
+from orchestrator.sandbox.sandboxes.level_images import LevelImages
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.sandbox.sandboxes.session_sandboxes import Sandboxes
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
@@ -35,11 +38,13 @@ log = logging.getLogger(__name__)
 class SandboxFloor:
     """What upper floors use. Sessions, which are opened later, start and close what runs here.
 
-    `listed_images` is the operator's list, `images` says what the engine has of it.
+    `listed_images` is the operator's list, `images` says what the engine has of it, and
+    `level_images` which of the levels' default images are there.
     """
 
     listed_images: ListedImages
     images: AllowedImages
+    level_images: LevelImages
     firewall: ContextFirewall
     key_bytes: KeyBytes
     way_out: EgressPart
@@ -47,6 +52,7 @@ class SandboxFloor:
     ports: Ports
     workspaces: Workspaces
     volumes: Volumes
+    named_snapshots: NamedSnapshots
     subscribers: Subscribers
     sandboxes: Sandboxes
     pool: WarmPool
@@ -68,8 +74,13 @@ async def open_sandboxes(
     """
     for name in cold_levels(settings.warm_least, rules.levels):
         log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
-    images = AllowedImages(host.engine, listed)
+    for name in listed.of_levels.keys() - rules.levels.keys():
+        log.warning("level_images: there is no level %s", name)
+    builds = ImageBuilds(settings.docker_host)
+    closers.push_async_callback(builds.close)
+    images = AllowedImages(host.engine, listed, builds)
     closers.push_async_callback(images.close)
+    level_images = LevelImages(host.engine, listed.of_levels, builds)
     key_bytes = KeyBytes(rules.keys, settings.key_limits)
     await key_bytes.load(ground.database)
     way_out = EgressPart(
@@ -94,6 +105,8 @@ async def open_sandboxes(
     workspaces = Workspaces(settings, ground.database, host.node.storage, host.uids)
     volumes = Volumes(ground.database, record.recorder, host.node.storage, host.uids, workspaces)
     closers.push_async_callback(volumes.close)
+    named = NamedSnapshots(settings, ground.database, record.recorder, host.node.storage)
+    closers.push_async_callback(named.close)
     subscribers = Subscribers(record.agent_events.record)
     sandboxes = Sandboxes(
         settings,
@@ -109,6 +122,7 @@ async def open_sandboxes(
     return SandboxFloor(
         listed,
         images,
+        level_images,
         ContextFirewall(record.recorder, record.end_requests),
         key_bytes,
         way_out,
@@ -116,6 +130,7 @@ async def open_sandboxes(
         ports,
         workspaces,
         volumes,
+        named,
         subscribers,
         sandboxes,
         sandboxes.pool,

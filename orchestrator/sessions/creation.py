@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.ground.errors import (
     ConflictError,
     MaxRefinementsError,
     PaddockError,
+    ValidationError,
 )
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.fair_queue import Slot
@@ -30,6 +32,7 @@ from orchestrator.state.requests import NewSession, Registered
 from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import check_not_stored
+from orchestrator.state.starting_files import StartingFiles
 from paddock.contract.pack_form import MAX_REFINEMENTS
 
 log = logging.getLogger(__name__)
@@ -49,12 +52,15 @@ class Creation:
         shares: Shares,
         room: SandboxRoom,
     ) -> None:
-        self._maker = SessionMaker(settings, rules, sandbox.listed_images, sandbox.workspaces)
+        self._maker = SessionMaker(
+            settings, rules, sandbox.listed_images, sandbox.level_images, sandbox.workspaces
+        )
         self._database = ground.database
         self._recorder = record.recorder
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
         self._volumes = sandbox.volumes
+        self._named_snapshots = sandbox.named_snapshots
         self._registry = sessions
         self._shares = shares
         self._room = room
@@ -76,7 +82,10 @@ class Creation:
 
     async def _run(self, principal: Principal, request: NewSession) -> Registered:
         handle = new_handle()
-        session = self._maker.make(principal, request, digest(handle))
+        if request.from_snapshot is not None:
+            found = await self._named_snapshots.starting(principal.account, request.from_snapshot)
+            request = replace(request, files=found)
+        session = await self._maker.make(principal, request, digest(handle))
         with self.running.begun(session) as creation:
             gave_way = await self._register(principal, request, session)
             session.wanted = creation.wanted
@@ -94,6 +103,7 @@ class Creation:
             "policy": session.policy.stored(),
         }
         check_not_stored(stored, await self._recorder.cut(session, stored))
+        _check_fits(session, request.files)
         await self._sandboxes.check_level(session, session.level)
         looking = self._sandboxes.look_up(session.terms.image)
         # Also checked before anything gives way: a refused creation must not cost others anything.
@@ -153,16 +163,17 @@ class Creation:
         request: NewSession,
     ) -> None:
         """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
-        carried = request.carried
+        carried, files = request.carried, request.files
         await self._recorder.record(
             session,
             EventDraft(
                 "session.create",
                 actor=principal.name,
                 decision="allow",
-                args=_recorded(session, carried),
+                args=_recorded(session, carried, files),
             ),
             effect=together(
+                None if files is None else files.claiming(session),
                 self._volumes.claiming(session) if session.terms.volumes else None,
                 self._workspaces.claiming(session, self._shares.quota(principal)),
             ),
@@ -171,6 +182,8 @@ class Creation:
         try:
             if carried is not None:
                 await carried.fill(session)
+            if files is not None:
+                await files.place(session)
             sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
         except BaseException as error:
             await self._forget(session, error)
@@ -214,7 +227,18 @@ class Creation:
             log.warning("the next start removes workspace %s: %s", session.id, failure.detail)
 
 
-def _recorded(session: Session, carried: Carried | None) -> dict[str, Any]:
+def _check_fits(session: Session, files: StartingFiles | None) -> None:
+    """Raises: ValidationError if the workspace is too small for the files that it begins with."""
+    if files is not None and files.used_bytes > session.limits.workspace_bytes:
+        raise ValidationError(
+            f"limits.workspace_bytes must be at least {files.used_bytes}, which the snapshot has",
+            field="limits.workspace_bytes",
+        )
+
+
+def _recorded(
+    session: Session, carried: Carried | None, files: StartingFiles | None
+) -> dict[str, Any]:
     """The members of the event; `carried` is what a restored session brings along."""
     return {
         **session.terms.recorded(),
@@ -225,6 +249,7 @@ def _recorded(session: Session, carried: Carried | None) -> dict[str, Any]:
         **_narrowed(session),
         **_consumed(session),
         **({} if carried is None else carried.recorded()),
+        **({} if files is None else files.recorded()),
         **_spawned(session),
     }
 

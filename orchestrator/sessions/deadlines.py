@@ -11,6 +11,7 @@ from enum import StrEnum
 from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.log_context import session_context
 from orchestrator.ground.task_scope import TaskScope
+from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.settings.groups.lifetimes import LifetimeSettings
 from orchestrator.state.requests import NewTimeouts
 from orchestrator.state.session import Session
@@ -80,19 +81,33 @@ def changed(session: Session, wanted: NewTimeouts, now: datetime) -> Terms:
     return replace(terms, idle_timeout=idle, wall_timeout=wall)
 
 
-def check_timeouts(settings: LifetimeSettings, terms: Terms, place: str = "") -> None:
-    """Raises ValidationError for a time-out that is longer than the operator permits.
+def check_timeouts(
+    settings: LifetimeSettings,
+    bounds: KeyBounds,
+    terms: Terms,
+    before: Terms | None = None,
+    place: str = "",
+) -> None:
+    """Raises ValidationError for a time-out that is longer than the operator or the key permits.
 
-    `place` is that of the members in the request.
+    One that is as in the terms `before` is accepted. `place` is that of the members in the request.
     """
-    most = {
-        "idle_timeout": (terms.idle_timeout, settings.idle_timeout_max),
-        "wall_timeout": (terms.wall_timeout, settings.wall_timeout_max),
-    }
-    for name, (seconds, longest) in most.items():
-        if seconds is not None and longest is not None and seconds > longest:
-            field = f"{place}{name}"
-            raise ValidationError(f"{field} may be at most {longest} seconds", field=field)
+    for name, operators, keys in (
+        ("idle_timeout", settings.idle_timeout_max, bounds.max_idle_timeout),
+        ("wall_timeout", settings.wall_timeout_max, bounds.max_wall_timeout),
+    ):
+        seconds, longest = getattr(terms, name), shortest(operators, keys)
+        kept = before is not None and seconds == getattr(before, name)
+        if kept or seconds is None or longest is None or seconds <= longest:
+            continue
+        whose = f", the max_{name} of this key" if longest == keys else ""
+        field = f"{place}{name}"
+        raise ValidationError(f"{field} may be at most {longest} seconds{whose}", field=field)
+
+
+def shortest(*timeouts: int | None) -> int | None:
+    """The shortest of these time-outs, of which None is none; None if there is none."""
+    return min((seconds for seconds in timeouts if seconds is not None), default=None)
 
 
 class Deadlines:

@@ -9,6 +9,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.events import now
 from orchestrator.host.workspace.paths import validate_id
+from orchestrator.rules.access.key_bounds import KeyBounds
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.egress.session_egress import check_own_rules, narrowing_of
 from orchestrator.rules.egress.session_rules import NO_OWN_RULES, OwnRules
@@ -20,9 +21,11 @@ from orchestrator.rules.policy.levels import (
     effective_limits,
 )
 from orchestrator.rules.policy.session_policy import SessionPolicy
+from orchestrator.sandbox.sandboxes.level_images import LevelImages
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
+from orchestrator.sandbox.sandboxes.workspace_paths import check_path
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
-from orchestrator.sessions.deadlines import check_timeouts
+from orchestrator.sessions.deadlines import check_timeouts, shortest
 from orchestrator.settings.operator_mounts import chosen
 from orchestrator.settings.settings import Settings
 from orchestrator.state.budget import Budget, limits_of
@@ -32,6 +35,7 @@ from orchestrator.state.session import Session
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import Kind, Status
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import INERT_PREFIX, allowed_secret, allowed_variable
 
 
@@ -43,23 +47,28 @@ class SessionMaker:
         settings: Settings,
         rules: RulesFloor,
         images: ListedImages,
+        level_images: LevelImages,
         workspaces: Workspaces,
     ) -> None:
         self._settings = settings
         self._levels = rules.levels
         self._policies = rules.session_policies
         self._images = images
+        self._level_images = level_images
         self._workspaces = workspaces
 
-    def make(self, principal: Principal, request: NewSession, handle_sha256: str) -> Session:
+    async def make(self, principal: Principal, request: NewSession, handle_sha256: str) -> Session:
         """The session, which nothing else knows yet; it has no sandbox.
 
-        Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow.
+        Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
+        EngineUnavailableError.
         """
         child, carried = request.child, request.carried
         level = self._level(principal, request)
+        permitted = self._images.choose(request.terms.image or None, principal.bounds.images, level)
+        image, missing = await self._level_images.chosen(level.name, permitted)
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        terms = self._terms(principal, request, level)
+        terms = replace(self._terms(principal, request, level), image=image, missing_image=missing)
         created_at = now() if carried is None else carried.created_at
         workspace = self._workspaces.unclaimed(session_id, principal.name)
         if child is not None and child.origin.workspace != "own":
@@ -108,6 +117,12 @@ class SessionMaker:
             raise ValidationError("mounts can't be given with consume", field="mounts")
         if request.terms.volumes:
             raise ValidationError("volumes can't be given with consume", field="volumes")
+        if request.terms.workspace_path not in (None, WORKSPACE_DIR):
+            raise ValidationError(
+                f"a context pack names its files below {WORKSPACE_DIR}: workspace_path can't be "
+                "another with consume",
+                field="workspace_path",
+            )
         return level.offline()
 
     def _terms(self, principal: Principal, request: NewSession, level: Level) -> Terms:
@@ -116,19 +131,34 @@ class SessionMaker:
         Raises: ValidationError, PermissionDeniedError.
         """
         settings, bounds, asked = self._settings, principal.bounds, request.terms
-        image = self._images.choose(asked.image or None, bounds.images, level)
         _check_names(request, level)
+        if asked.workspace_path is not None:
+            check_path(asked.workspace_path)
         chosen(settings.mounts, asked.mounts)
         terms = replace(
             asked,
-            image=image,
-            idle_timeout=asked.idle_timeout or settings.idle_timeout,
-            wall_timeout=asked.wall_timeout or settings.wall_timeout or settings.wall_timeout_max,
+            idle_timeout=asked.idle_timeout or _usual_idle(request, settings, bounds),
+            wall_timeout=asked.wall_timeout or _usual_wall(settings, bounds),
             tools=bounds.tools_of_session(asked.tools),
             work_id=_work_id(request),
         )
-        check_timeouts(settings, terms)
+        check_timeouts(settings, bounds, terms)
         return terms
+
+
+def _usual_idle(request: NewSession, settings: Settings, bounds: KeyBounds) -> int:
+    """The idle time-out where none is asked for: a child's is its parent's, if it may have that."""
+    child = request.child
+    if child is None:
+        usual = settings.idle_timeout
+    else:
+        usual = min(child.parent.terms.idle_timeout, settings.idle_timeout_max)
+    return shortest(usual, bounds.max_idle_timeout) or usual
+
+
+def _usual_wall(settings: Settings, bounds: KeyBounds) -> int | None:
+    usual = settings.wall_timeout or settings.wall_timeout_max
+    return shortest(usual, bounds.max_wall_timeout)
 
 
 def _check_volumes(terms: Terms, policy: SessionPolicy) -> None:

@@ -78,6 +78,7 @@ class Recovery:
         self._sandboxes = sandbox.sandboxes
         self._workspaces = sandbox.workspaces
         self._volumes = sandbox.volumes
+        self._named_snapshots = sandbox.named_snapshots
         self._sessions = sessions
         self._firewall = sandbox.firewall
         self._proposals = proposals
@@ -108,6 +109,7 @@ class Recovery:
         await self._remove_strays(containers)
         FaultPoint.START_SWEPT.reached()
         await self._volumes.recover()
+        await self._named_snapshots.recover()
         self._found.workspaces_purged = await self._workspaces.finish_purges()
         self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)

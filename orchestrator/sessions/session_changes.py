@@ -203,16 +203,18 @@ class SessionChanges:
             if session.sandbox is not None and not shares:
                 await self._workspaces.resized(workspace, session.limits.workspace_bytes)
 
-    def check_timeouts(self, session: Session, wanted: NewTimeouts) -> None:
-        """Raises: ValidationError for a time-out above the operator's, or the errors of its end."""
+    def check_timeouts(self, principal: Principal, session: Session, wanted: NewTimeouts) -> None:
+        """Raises: ValidationError for a time-out above the operator's or the caller's key's;
+        the errors of its end.
+        """
         session.check_live()
+        bounds = principal.bounds
         asked = changed(session, wanted._replace(keep_alive=None), datetime.now(UTC))
-        if asked != session.terms:
-            check_timeouts(self._settings, asked, "settings.")
+        check_timeouts(self._settings, bounds, asked, session.terms, "settings.")
         kept = changed(session, wanted, datetime.now(UTC))
         if kept != asked:
             try:
-                check_timeouts(self._settings, kept)
+                check_timeouts(self._settings, bounds, kept, session.terms)
             except ValidationError as error:
                 field = "settings.keep_alive"
                 raise ValidationError(f"{field}: {error.detail}", field=field) from None
@@ -225,7 +227,7 @@ class SessionChanges:
         Raises: the errors of `check_timeouts` and `Recorder.check_room`, AuditUnavailableError:
         then nothing is changed, unless it has ended.
         """
-        self.check_timeouts(session, wanted)
+        self.check_timeouts(principal, session, wanted)
         before, began = session.terms, datetime.now(UTC)
         terms = changed(session, wanted, began)
         if terms == before and wanted.keep_alive is None:

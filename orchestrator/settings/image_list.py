@@ -26,11 +26,12 @@ class _Table(BaseModel):
 
 
 def listed(settings: Settings) -> tuple[str, ...]:
-    """The images that sessions may have, the default one first.
+    """The images that sessions may have, the default one first, then those of levels.
 
     Raises: ConfigError that names the file and the field.
     """
-    return (settings.image, *settings.images, *read_images(settings.images_path))
+    first = (settings.image, *settings.default_images.values())
+    return tuple(dict.fromkeys((*first, *settings.images, *read_images(settings.images_path))))
 
 
 def read_images(path: Path) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstraints
 
 from orchestrator.ground.permitted_urls import check_plain_url
 from orchestrator.settings.allowed_hosts import host_name
@@ -18,6 +18,7 @@ from orchestrator.settings.values import (
     check_url,
     split_address,
 )
+from paddock.contract.words import LEVEL_PATTERN
 
 _IMAGE = re.compile(IMAGE_PATTERN)
 # Short enough for a label below it. The last label is no number, so that it is no address.
@@ -94,6 +95,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Domain = Annotated[str, AfterValidator(_domain)]
 HostName = Annotated[str, AfterValidator(_host)]
 ImageName = Annotated[str, AfterValidator(_image)]
+LevelName = Annotated[str, StringConstraints(pattern=f"^{LEVEL_PATTERN}$")]
 Url = Annotated[str, AfterValidator(check_url)]
 PlainUrl = Annotated[str, AfterValidator(check_plain_url)]
 Origin = Annotated[str, AfterValidator(check_origin)]

@@ -165,7 +165,7 @@ class SandboxDirectory:
         """Mounts a volume's files in it; returns where. Raises: MountError, OSError."""
         point = self.volumes / volume.slot
         point.mkdir(mode=0o700)
-        with namespace(volume.stored_uid, volume.uid) as users:
+        with namespace({volume.stored_uid: volume.uid}) as users:
             mounts.bind(
                 str(volume.data),
                 str(point),

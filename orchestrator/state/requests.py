@@ -12,6 +12,7 @@ from orchestrator.state.family import Origin
 from orchestrator.state.pack import Pack
 from orchestrator.state.restored_session import Carried
 from orchestrator.state.session import Session
+from orchestrator.state.starting_files import StartingFiles
 from orchestrator.state.terms import Terms
 
 
@@ -34,8 +35,9 @@ class NewSession:
     `budget` has limits by kind, in the units of the API. `egress` narrows its way out, as
     `narrowing_of` reads it. `lease_id` is the host's secret, which is never stored. `consume` is
     the pack to which it is limited. `policy` is the session policy, its name or its members.
-    `carried` is what a restored session brings along, `child` what a child has from its parent,
-    whatever the level and the budget here are.
+    `carried` is what a restored session brings along, `from_snapshot` the id or the name of the
+    key's snapshot with whose files it begins, `files` such files that are known already. `child` is
+    what a child has from its parent, whatever the level and the budget here are.
     """
 
     id: str | None = None
@@ -48,6 +50,8 @@ class NewSession:
     consume: Pack | None = None
     policy: str | Mapping[str, Any] | SessionPolicy | None = None
     carried: Carried | None = None
+    from_snapshot: str | None = None
+    files: StartingFiles | None = None
     child: Child | None = None
 
 
@@ -93,7 +97,7 @@ class Kept(NamedTuple):
 class ExecRequest:
     """A command: a `command` line, which no shell reads, an `argv`, or a `shell` line for bash.
 
-    `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None for the
+    `cwd` is relative to the workspace or under its path; `timeout` is in seconds, None for the
     level's default (in the background: no time-out). `merge`: both output streams are one.
     `output_file` is a file of the workspace that they go to instead. `collect`: its output is
     returned with its end. `tool` is the oneshot tool of the words, `approval` the id of their

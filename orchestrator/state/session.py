@@ -31,7 +31,7 @@ from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.state.terms import Terms
 from paddock.contract.words import IdleAction, Status
-from sandbox_agent.decide.protocol import MOST_STORED
+from sandbox_agent.decide.protocol import MOST_STORED, WORKSPACE_DIR
 
 # Ended commands that a session remembers, in addition to running ones.
 _REMEMBERED_COMMANDS = 64
@@ -134,6 +134,11 @@ class Session:
     def idle_action(self) -> IdleAction:
         """What happens once it has been idle for its time-out."""
         return self.terms.idle_action or self.level.idle_action
+
+    @property
+    def workspace_path(self) -> str:
+        """Where its workspace is in its sandbox: what absolute paths in it begin with."""
+        return self.terms.workspace_path or WORKSPACE_DIR
 
     @property
     def egress_rules(self) -> SessionRules:

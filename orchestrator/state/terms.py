@@ -11,6 +11,8 @@ from paddock.contract.words import IdleAction
 DEFAULT_ROLE = "agent"
 # The record says how a session was made, but not how long it may last.
 _UNRECORDED = {"limits", "idle_timeout", "idle_action", "wall_timeout"}
+# What no request has.
+_FOUND = "missing_image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +22,12 @@ class Terms:
     In a request, an empty `image` and an `idle_timeout` of 0 mean the default. `limits` are lower
     than the level's. An `idle_action` of None is the level's, a `wall_timeout` of None no limit.
     `mounts` are names on the operator's list, in addition to the level's, `volumes` its owner's.
+    `workspace_path` is where the workspace is in the sandbox; None: where it usually is.
     `role` is the role of its agent in policies, `tools` are those that it may open; None: any that
     its level permits. `work_id`, `policy_resolved_ref` and `episode_id` are the host's names.
+
+    `missing_image` is never in a request: it is the default image of the session's level, if that
+    was not there when the session was created, which therefore has `image`.
     """
 
     image: str = ""
@@ -33,11 +39,13 @@ class Terms:
     wall_timeout: int | None = None
     mounts: tuple[str, ...] = ()
     volumes: tuple[VolumeUse, ...] = ()
+    workspace_path: str | None = None
     role: str = DEFAULT_ROLE
     tools: tuple[str, ...] | None = None
     work_id: str | None = None
     policy_resolved_ref: str | None = None
     episode_id: str | None = None
+    missing_image: str | None = None
 
     @property
     def volume_paths(self) -> tuple[str, ...]:
@@ -81,9 +89,11 @@ class Terms:
 
     def given(self) -> dict[str, Any]:
         """The terms that are not left to a default, as a request has them."""
-        return {name: value for name, value in self.stored().items() if value is not None}
+        given = self.stored().items()
+        return {name: value for name, value in given if value is not None and name != _FOUND}
 
     def recorded(self) -> dict[str, Any]:
         """The terms for the event of the creation, which has only the names of variables."""
         kept = {name: value for name, value in self.given().items() if name not in _UNRECORDED}
-        return kept | {"env": sorted(self.env)}
+        missing = {} if self.missing_image is None else {_FOUND: self.missing_image}
+        return kept | missing | {"env": sorted(self.env)}

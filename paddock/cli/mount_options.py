@@ -10,6 +10,22 @@ Mounts = Annotated[
     list[str] | None,
     typer.Option("--mount", metavar="NAME", help="A mount from the operator's list."),
 ]
+FromSnapshot = Annotated[
+    str | None,
+    typer.Option(
+        "--from-snapshot",
+        metavar="SNAPSHOT",
+        help="Begin with the files of a named snapshot, of `paddock snapshots create`.",
+    ),
+]
+WorkspacePath = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace-path",
+        metavar="PATH",
+        help="Where its workspace is in the sandbox; by default /workspace.",
+    ),
+]
 VolumeUses = Annotated[
     list[str] | None,
     typer.Option(

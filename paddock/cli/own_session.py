@@ -17,6 +17,16 @@ class Repository(NamedTuple):
     secret: str | None
 
 
+def note_image(session: "Session") -> None:
+    """Says it if the session has another image than its level's, which is not there yet."""
+    info = session.info
+    if info.missing_image is not None and info.sandbox is not None:
+        note(
+            f"{info.missing_image}, the default image of {info.permission_level}, is not there "
+            f"yet: this session has {info.sandbox.image}; `paddock sessions images` says more"
+        )
+
+
 async def clone(session: "Session", repository: Repository) -> str:
     """Clones it with one commit, and returns its directory. Raises: GitError."""
     with working(f"cloning {repository.url}"):

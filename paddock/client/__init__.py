@@ -122,6 +122,7 @@ from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
 from paddock.contract.shells import Shell as ShellInfo
 from paddock.contract.shells import ShellAnswer
+from paddock.contract.snapshots import NamedSnapshot
 from paddock.contract.spawns import SpawnedRun
 from paddock.contract.system import (
     Level,
@@ -207,6 +208,7 @@ __all__ = [
     "MemoryEntries",
     "MemoryEntry",
     "MisdirectedRequestError",
+    "NamedSnapshot",
     "NoAnswerError",
     "NotFoundError",
     "NotPaddockError",

@@ -147,7 +147,7 @@ class SessionCommands(Face[F]):
             argv: the words themselves.
             shell: a line for bash, with pipes and redirections; only at levels that permit any
                 command. Exactly one of the three is required.
-            cwd: directory, relative to the workspace or below /workspace.
+            cwd: directory, relative to the workspace or below its path (`workspace_path`).
             env: additional variables.
             secrets: additional variables, of 8 bytes or more, that are removed from all records; if
                 the level lists variables, other names must begin with `SECRET_`.

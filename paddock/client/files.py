@@ -28,7 +28,7 @@ Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 
 
 class Files(FileTrees[F]):
-    """File operations. Paths are relative to the workspace, or absolute below /workspace.
+    """File operations. Paths are relative to the workspace, or absolute below its path.
 
     At levels that allow any command, other files can be read, and files in /tmp written. All
     methods raise `PaddockAPIError` in the class of its code (PermissionDeniedError for a path that

@@ -25,6 +25,7 @@ class KeyTerms(TypedDict, total=False):
     max_egress_bytes_per_day: to and from the outside on one day, in UTC.
     max_level: the highest level of its sessions.
     images, tools: the only ones that it may use.
+    max_idle_timeout, max_wall_timeout: the longest time-outs of its sessions, in seconds.
     expires_at: with a time zone; None: never.
     """
 
@@ -42,6 +43,8 @@ class KeyTerms(TypedDict, total=False):
     max_level: str | None
     images: Sequence[str] | None
     tools: Sequence[str] | None
+    max_idle_timeout: int | None
+    max_wall_timeout: int | None
     expires_at: datetime | None
 
 

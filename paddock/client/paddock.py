@@ -16,6 +16,7 @@ from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method,
 from paddock.client.hooks import Hooks
 from paddock.client.keys import Keys
 from paddock.client.memory import KeyMemory
+from paddock.client.named_snapshots import NamedSnapshots
 from paddock.client.offers import Images, Models, Policies, Tools
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, given
 from paddock.client.retry import RetryPolicy
@@ -68,6 +69,7 @@ class _Client(Face[F]):
         self.secrets: Secrets[F] = Secrets(link, "/api")
         self.memory: KeyMemory[F] = KeyMemory(link)
         self.volumes: Volumes[F] = Volumes(link)
+        self.snapshots: NamedSnapshots[F] = NamedSnapshots(link)
         self.hooks: Hooks[F] = Hooks(link)
 
     def _thread(self) -> LoopThread | None:

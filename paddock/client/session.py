@@ -18,6 +18,7 @@ from paddock.client.files import Files
 from paddock.client.git import Git
 from paddock.client.mcp import Mcp
 from paddock.client.memory import SessionMemory
+from paddock.client.named_snapshots import SessionSnapshots
 from paddock.client.ports import Ports
 from paddock.client.processes import Processes
 from paddock.client.proposals import SessionProposals
@@ -76,6 +77,7 @@ class Session(SessionCommands[F], SessionCode[F], SessionRuns[F], SessionSpawnin
         self.turns: SessionTurns[F] = SessionTurns(link, self._path)
         self.mcp: Mcp[F] = Mcp(link, self._path)
         self.secrets: Secrets[F] = Secrets(link, self._path)
+        self.snapshots: SessionSnapshots[F] = SessionSnapshots(link, self._path)
         self.memory: SessionMemory[F] = SessionMemory(link, self._path)
 
     def __repr__(self) -> str:

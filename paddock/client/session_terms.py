@@ -29,6 +29,7 @@ class SessionTerms(TypedDict, total=False):
     mounts: names from the operator's list of mounts, in addition to the level's.
     volumes: volumes of the key, each with its `name`, its absolute `path` in the sandbox, and
         `read_only`, which is false by default: one session at a time can write to a volume.
+    workspace_path: where its workspace is in the sandbox, such as `/home/user`; None: `/workspace`.
     role: its agent's role in Cedar policies; None: `agent`.
     tools: the tools that it may open; None: any that its level permits.
     policy: what its turns may do: the name of a session policy, or its members; None:
@@ -39,6 +40,8 @@ class SessionTerms(TypedDict, total=False):
         all records.
     policy_resolved_ref: your reference to the policy that you have applied.
     episode_id: your name for the episode of the work; see `Session.set_episode`.
+    from_snapshot: the name or the id of one of the key's named snapshots: its workspace begins with
+        these files.
     consume: a context pack, as `pack` makes it: the session reads its files, which must be in the
         workspace already, and nothing else of the workspace.
     """
@@ -55,6 +58,7 @@ class SessionTerms(TypedDict, total=False):
     budget: Mapping[str, int | float] | None
     mounts: Sequence[str] | None
     volumes: Sequence[Mapping[str, str | bool]] | None
+    workspace_path: str | None
     role: str | None
     tools: Sequence[str] | None
     policy: str | Mapping[str, Any] | None
@@ -63,6 +67,7 @@ class SessionTerms(TypedDict, total=False):
     lease_id: str | None
     policy_resolved_ref: str | None
     episode_id: str | None
+    from_snapshot: str | None
     consume: ContextPack | Mapping[str, Any] | None
 
 

@@ -10,6 +10,7 @@ _IMAGE: dict[str, Any] = {
     "name": "paddock/dev:latest",
     "short_name": "dev",
     "default": False,
+    "default_levels": ["high"],
     "allowed": True,
     "levels": ["low", "medium", "high"],
     "available": True,
@@ -28,10 +29,15 @@ class Image(Model):
         description="Sessions may request it by this name, unless several images have it."
     )
     default: bool = Field(description="Sessions that request no image get it.")
+    default_levels: list[LevelName] = Field(
+        description="The levels whose sessions get it instead, as soon as it is available."
+    )
     allowed: bool = Field(description="Sessions of this key may have it.")
     levels: list[LevelName] = Field(description="The levels whose sessions may have it.")
     available: bool = Field(description="The engine has it, and its agent is current.")
-    problem: str | None = Field(description="Why it is not available, and what to do.")
+    problem: str | None = Field(
+        description="Why it is not available, and what to do; or how its build goes."
+    )
     id: str | None = Field(description="The engine's id; null if the engine does not have it.")
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.fields import Moment
 from paddock.contract.requests import Body
+from paddock.contract.words import MAX_WALL_SECONDS
 
 _KEY: dict[str, Any] = {
     "name": "ci",
@@ -24,6 +25,8 @@ _KEY: dict[str, Any] = {
     "max_level": "medium",
     "images": None,
     "tools": None,
+    "max_idle_timeout": 3600,
+    "max_wall_timeout": None,
     "expires_at": "2030-01-31T00:00:00.000000Z",
     "expired": False,
     "current": False,
@@ -67,6 +70,12 @@ class Key(Model):
     max_level: str | None = Field(description="The highest level of its sessions.")
     images: list[str] | None = Field(description="The images that it may use; null: any.")
     tools: list[str] | None = Field(description="The tools that it may open; null: any.")
+    max_idle_timeout: int | None = Field(
+        description="The longest idle time-out of its sessions, in seconds."
+    )
+    max_wall_timeout: int | None = Field(
+        description="The longest wall time-out of its sessions, in seconds."
+    )
     expires_at: Time | None
     expired: bool
     current: bool = Field(description="It is the key of this request.")
@@ -97,6 +106,7 @@ class CreatedKey(Key):
 
 
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Seconds = Annotated[int, Field(ge=1, lt=2**63)]
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Names = Annotated[
@@ -105,7 +115,7 @@ _Names = Annotated[
 
 
 class KeyBody(Body):
-    """A new key. Quotas, level, images and tools are for operators only."""
+    """A new key. Quotas, level, images, tools and time-outs are for operators only."""
 
     name: Annotated[str, Field(max_length=64)] = Field(
         description="Lower-case letters, digits, `.`, `_` and `-`."
@@ -129,4 +139,6 @@ class KeyBody(Body):
     max_level: Annotated[str, Field(max_length=32)] | None = None
     images: _Names | None = None
     tools: _Names | None = None
+    max_idle_timeout: _Seconds | None = None
+    max_wall_timeout: Annotated[_Seconds, Field(le=MAX_WALL_SECONDS)] | None = None
     expires_at: Moment | None = Field(default=None, description="By default never.")

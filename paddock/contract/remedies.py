@@ -13,8 +13,10 @@ COMMANDS = {
     "a session at a level that allows any command takes every option.",
     "operand-not-allowed": "Run the command without that operand.",
     "url-not-allowed": "Begin the URL with http:// or https://.",
-    "path-outside-workspace": "Use a path in the workspace: relative, or under /workspace.",
-    "write-outside-workspace": "Write to the workspace (relative, or under /workspace), to /tmp "
+    "path-outside-workspace": "Use a path in the workspace: relative, or under the session's "
+    "`workspace_path`.",
+    "write-outside-workspace": "Write to the workspace (relative, or under the session's "
+    "`workspace_path`), to /tmp "
     "or to a writable mount of the session.",
     "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
     "an operator allows it in `environment` of the level's file.",
@@ -40,6 +42,7 @@ TOOLS = {
     "session-tools": "Create the session with the tool among its `tools`, or without them.",
     "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
     "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
+    "workspace-path": "Create the session with another `workspace_path`, or with none.",
     "tool-url": "Register a URL below one of the operator's `PADDOCK_TOOL_URLS`.",
     "max-interactions": "Open another terminal.",
 }

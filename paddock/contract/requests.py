@@ -10,7 +10,7 @@ from paddock.contract.first_error import StopsEarly
 
 LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
 CWD_DESCRIPTION = (
-    "The command's directory: relative to the workspace, or under /workspace; at levels that allow "
+    "The command's directory: relative to the workspace, or under its path; at levels that allow "
     "any command, anywhere."
 )
 

@@ -32,6 +32,7 @@ from paddock.contract.fields import (
 from paddock.contract.packs import ContextPack
 from paddock.contract.policies import PolicyChoice
 from paddock.contract.requests import LARGEST_BODY, Body, Query, check_names
+from paddock.contract.snapshots import SnapshotRef
 from paddock.contract.volumes import VolumeMount
 from paddock.contract.words import (
     ID_PATTERN,
@@ -97,6 +98,12 @@ class SessionBody(Body):
     volumes: Annotated[list[VolumeMount], Field(max_length=8)] = Field(
         default=[], description="Volumes of its key, and where the session has them."
     )
+    workspace_path: Annotated[str, Field(min_length=2, max_length=256)] | None = Field(
+        default=None,
+        description="Where its workspace is in the sandbox, such as `/home/user`: an absolute path "
+        "that is not in /tmp, in a directory of the system or in another mount; default: "
+        "`/workspace`.",
+    )
     role: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None, description="Its agent's role in Cedar policies; default: `agent`."
     )
@@ -133,6 +140,11 @@ class SessionBody(Body):
         default=None, description="The caller's name for the episode of the work."
     )
 
+    from_snapshot: SnapshotRef | None = Field(
+        default=None,
+        description="The name or the id of a snapshot of its key: its workspace begins with these "
+        "files. There must be no workspace with its id.",
+    )
     consume: ContextPack | None = Field(
         default=None,
         description="Limits it to a context pack: it reads the files of the pack and nothing else "

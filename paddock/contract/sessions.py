@@ -52,6 +52,7 @@ EXAMPLE: dict[str, Any] = {
     "status": "active",
     "activity": "idle",
     **_SETTINGS,
+    "workspace_path": "/workspace",
     "sandbox": {
         "id": "0c9be27d35864f1a",
         "image": "paddock/sandbox:latest",
@@ -71,6 +72,7 @@ EXAMPLE: dict[str, Any] = {
     "work_id": "issue-4711",
     "policy_resolved_ref": None,
     "episode_id": None,
+    "missing_image": None,
     "consume": None,
     "idle_action": "end",
     "limits": _LIMITS,
@@ -193,6 +195,9 @@ class Session(Model):
     )
     permission_level: LevelName
     workspace: Workspace
+    workspace_path: str = Field(
+        description="Where its workspace is in its sandbox: absolute paths in it begin with this."
+    )
     sandbox: Sandbox | None = Field(description="Null while it is suspended, and after its end.")
     labels: dict[str, str]
     role: str = Field(description="Its agent's role in Cedar policies.")
@@ -209,6 +214,10 @@ class Session(Model):
         description="The caller's reference to the policy that it has applied."
     )
     episode_id: str | None = Field(description="The caller's name for the episode of the work.")
+    missing_image: str | None = Field(
+        description="Its level's default image, if that was not there when the session was "
+        "created without an `image`: it has `sandbox.image` instead. Else null."
+    )
     consume: Consume | None = Field(
         description="Its context pack; null: it reads whatever its level permits."
     )

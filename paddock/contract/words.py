@@ -13,6 +13,7 @@ MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 POLICY_PATTERN = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 MOUNT_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 VOLUME_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+SNAPSHOT_NAME = VOLUME_NAME
 MOST_SIDE = 500  # columns or rows of a terminal that is shown
 MAX_LINE = 8192  # characters of one line sent to a tool
 SECRET_BYTES = (8, 32 * 1024)  # bytes of a secret's value, minimum and maximum

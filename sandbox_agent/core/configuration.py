@@ -1,11 +1,12 @@
 """Reads the configuration that the control plane sends. Pure."""
 
+import posixpath
 from typing import Any
 
 from sandbox_agent.core import params as given
 from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.manifest import MODES, Consume
-from sandbox_agent.decide.protocol import Configuration, Confinement, Message
+from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinement, Message
 
 # The uids that a session may have: commands never run as root.
 _LEAST_UID = 1
@@ -52,6 +53,7 @@ def parse(params: Message) -> Configuration:
         output_budget_bytes=_number_or_none(params, "output_budget_bytes"),
         writable=tuple(given.texts(params, "writable")),
         volumes=tuple(given.texts(params, "volumes")),
+        workspace=_workspace(params),
         guard_writes=given.flag(params, "guard_writes"),
         egress=given.flag(params, "egress"),
         variables=given.mapping(params, "variables"),
@@ -64,6 +66,16 @@ def parse(params: Message) -> Configuration:
 def _flags(params: Message) -> dict[str, int]:
     flags = given.group(params, "mounts")
     return {place: given.number(flags, place, 0, _MOST_FLAGS) for place in flags}
+
+
+def _workspace(params: Message) -> str:
+    """Where the workspace is. Context packs name their files where it usually is."""
+    path = given.text(params, "workspace")
+    if posixpath.normpath(path) != path or not path.startswith("/") or path.strip("/") == "":
+        raise AgentError("validation_error", "workspace must be an absolute, normalised path")
+    if params["consume"] is not None and path != WORKSPACE_DIR:
+        raise AgentError("validation_error", f"with consume, workspace must be {WORKSPACE_DIR}")
+    return path
 
 
 def _consume(params: Message) -> Consume | None:

@@ -174,6 +174,7 @@ PORT_REFUSED = b"\1"
 # a line of JSON, a list of words. So is the answer, an object with `exit_code`, `stdout`, `stderr`.
 QUESTIONS_SOCKET_NAME = "questions.sock"
 QUESTIONS_DIR = "/run/paddock-session"
+# Where a session's workspace is, unless its configuration says otherwise.
 WORKSPACE_DIR = "/workspace"
 
 # The events that an agent may report; the control plane refuses any other.
@@ -278,6 +279,8 @@ class Configuration(NamedTuple):
     writable: tuple[str, ...] = ()
     # The mounts that every level's commands may name, like the workspace: the session's volumes.
     volumes: tuple[str, ...] = ()
+    # Where the workspace is mounted.
+    workspace: str = WORKSPACE_DIR
     # Where any command may run: whether commands that are known to write may name only paths that
     # they may write.
     guard_writes: bool = True

@@ -19,7 +19,7 @@ from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.decide.manifest import ReadManifest
 from sandbox_agent.decide.protocol import Configuration
-from sandbox_agent.enforce import guard_messages, mounts, profile, spawn
+from sandbox_agent.enforce import guard_messages, profile, spawn
 from sandbox_agent.enforce.command_process import Pipes, Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder, Source
 from sandbox_agent.enforce.guard_process import Setup, run
@@ -245,8 +245,7 @@ class Guards:
 
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
-        mounts.check_workspace(self._configuration.uid)
-        mounts.check_flags(self._configuration.mounts)
+        _check_workspace(self._configuration.workspace, self._configuration.uid)
         self._profile = profile.build(
             self._configuration, self._kernel, programs=self._programs, held=self.held
         )
@@ -287,7 +286,12 @@ class Guards:
 
     def _make(self, held_to: Profile) -> Guard:
         guard = Guard(
-            Setup(self._configuration.uid, self._configuration.processes, held_to),
+            Setup(
+                self._configuration.uid,
+                self._configuration.processes,
+                held_to,
+                self._configuration.workspace,
+            ),
             self._recorder,
             self._meter,
             functools.partial(self._connect, held_to.reads.manifest) if held_to.reads else None,
@@ -303,3 +307,18 @@ class Guards:
             self._idle.remove(guard)
             guard.close()
         guard.ended()
+
+
+def _check_workspace(path: str, uid: int) -> None:
+    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid.
+
+    Its path must be the real one, because what is decided by a path's text must hold for the file.
+    """
+    if os.path.realpath(path) != path:
+        raise profile.ConfinementError(f"the image has a symbolic link in {path}")
+    try:
+        mounted = os.stat(path).st_uid == uid
+    except OSError:
+        mounted = False
+    if not mounted:
+        raise profile.ConfinementError("the session's workspace is not mounted")

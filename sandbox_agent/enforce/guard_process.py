@@ -12,7 +12,6 @@ import time
 from typing import Any, NamedTuple, NoReturn
 
 from sandbox_agent.core import limits
-from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.enforce import (
     command_process,
     guard_messages,
@@ -44,6 +43,7 @@ class Setup(NamedTuple):
     uid: int
     processes: int
     profile: Profile
+    workspace: str
 
 
 def run(
@@ -121,6 +121,7 @@ class _Guard:
         self._starter = starter
         self._broker = broker
         self._uid = setup.uid
+        self._workspace = setup.workspace
         self._profile = setup.profile
         self._preference = preference
         self._spawner = Spawner()
@@ -312,7 +313,7 @@ class _Guard:
         if failed is not None:
             self._send(failed)
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
-        full = status != 0 and limits.is_full(WORKSPACE_DIR, _TEMPORARY)
+        full = status != 0 and limits.is_full(self._workspace, _TEMPORARY)
         self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left, full))
 
     def _send(self, report: Report) -> None:

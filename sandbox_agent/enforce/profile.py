@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sandbox_agent.core.builtin_commands import NAMES as BUILTINS
 from sandbox_agent.decide.baseline import BASELINE, DEVICES
 from sandbox_agent.decide.denials import Denials
-from sandbox_agent.decide.manifest import Consume, ReadManifest
+from sandbox_agent.decide.manifest import Consume, ReadManifest, beneath
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration
 from sandbox_agent.decide.writable_places import places
 from sandbox_agent.enforce import landlock
@@ -29,7 +29,7 @@ from sandbox_agent.enforce.reads import image_baseline, pack_files
 from sandbox_agent.enforce.reads.image_baseline import BaselineError, ImageBaseline
 from sandbox_agent.enforce.reads.pack_files import Held
 
-_CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
+_TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
 
 class Reads(NamedTuple):
@@ -252,6 +252,7 @@ def path_rules(
 ) -> tuple[list[Rule], frozenset[str]]:
     """The rights for each path, and the paths that are executable."""
     libraries = Libraries(programs or programs_of(configuration.commands or ()))
+    _check_apart(libraries.closure.read, configuration.workspace)
     _add(libraries, tool.programs)
     directories = [path for path in tool.programs if os.path.isdir(path)]
     read = [*configuration.confinement.read, *tool.read]
@@ -262,8 +263,16 @@ def path_rules(
     rules += [Rule(path, READ) for path in (*BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
-    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *configuration.writable, *tool.write)]
+    changed = (configuration.workspace, _TEMPORARY, *configuration.writable, *tool.write)
+    rules += [Rule(path, CHANGE) for path in changed]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
+
+
+def _check_apart(files: Iterable[str], workspace: str) -> None:
+    """Raises: ConfinementError if the session could exchange a file that its commands execute."""
+    for path in files:
+        if beneath(path, {workspace}):
+            raise ConfinementError(f"the level's commands need {path}, which the workspace covers")
 
 
 def consume_rules(
@@ -301,7 +310,7 @@ def _add(libraries: Libraries, names: Iterable[str]) -> None:
 def write_rules(configuration: Configuration, tool: Tool) -> list[Rule]:
     """Where commands may write if they may read and execute anything: not below /proc, for one."""
     others = places(None, configuration.writable)
-    return [Rule(path, CHANGE) for path in (WORKSPACE_DIR, *others, *tool.write)]
+    return [Rule(path, CHANGE) for path in (configuration.workspace, *others, *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:

@@ -12,7 +12,6 @@ from sandbox_agent.decide.errors import AgentError
 from sandbox_agent.decide.protocol import (
     CHUNK_BYTES,
     MOST_AHEAD,
-    WORKSPACE_DIR,
     Configuration,
     Message,
 )
@@ -56,6 +55,7 @@ class Transfers:
         self._loop = loop
         self._cut = cut
         self._uid = configuration.uid
+        self._workspace = configuration.workspace
         # With a context pack, no link may lead to a file outside the pack.
         self._links = configuration.consume is None
         self._anywhere = configuration.commands is None and self._links
@@ -80,7 +80,7 @@ class Transfers:
             )
         try:
             helper = FileHelper(
-                *(self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._links),
+                *(self._loop, self._uid, self._workspace, self._anywhere, self._links),
                 *(self._volumes, self._cut, self._on_helper_end, self._lock),
             )
         except OSError as error:
@@ -118,7 +118,7 @@ class Transfers:
         """Completes a patch in whose last step an earlier sandbox was killed; calls back then."""
         borrow_file_identity(self._uid)
         try:
-            left = os.path.lexists(f"{WORKSPACE_DIR}/{journal.NAME}")
+            left = os.path.lexists(f"{self._workspace}/{journal.NAME}")
         finally:
             borrow_file_identity(0)
         try:

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from sandbox_agent.decide.protocol import QUESTIONS_DIR, QUESTIONS_SOCKET_NAME, WORKSPACE_DIR
+from sandbox_agent.decide.protocol import QUESTIONS_DIR, QUESTIONS_SOCKET_NAME
 
 _WRONG, _UNAVAILABLE = 2, 3
 _SECONDS = 15.0
@@ -53,10 +53,13 @@ def _propose(args: Sequence[str]) -> int:
     """Writes standard input to a file. In proposal mode, the workspace stages every write."""
     if len(args) != 1:
         return _failed("propose takes 1 argument: a path in the workspace", _WRONG)
-    path = os.path.realpath(args[0])
-    if not path.startswith(WORKSPACE_DIR + "/"):
-        return _failed(f"{args[0]} is not in {WORKSPACE_DIR}", _WRONG)
-    answer = _ask(["allowed", "world.write", os.path.relpath(path, WORKSPACE_DIR)])
+    answer = _ask(["workspace"])
+    if answer["exit_code"] != 0:
+        return _print(answer)
+    path, workspace = os.path.realpath(args[0]), str(answer["stdout"]).rstrip("\n")
+    if not path.startswith(workspace + "/"):
+        return _failed(f"{args[0]} is not in {workspace}", _WRONG)
+    answer = _ask(["allowed", "world.write", os.path.relpath(path, workspace)])
     if answer["exit_code"] != 0:
         return _failed(f"{answer['stdout']}{answer['stderr']}".rstrip("\n"), 1)
     try:

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from sandbox_agent.core import params as given
 from sandbox_agent.decide.commands import normalize_cwd
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.protocol import WORKSPACE_DIR, Message
+from sandbox_agent.decide.protocol import Message
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.profile import Tool
 from sandbox_agent.pty import posix_driver, shell_driver
@@ -41,7 +41,7 @@ class Request(NamedTuple):
     kept: Kept | None = None
 
 
-def parse(params: Message, sandbox: dict[str, str]) -> Request:
+def parse(params: Message, sandbox: dict[str, str], workspace: str) -> Request:
     """Parses the parameters. A terminal's own variables replace those of the `sandbox`.
 
     Raises: AgentError if they are malformed.
@@ -56,9 +56,9 @@ def parse(params: Message, sandbox: dict[str, str]) -> Request:
         program=argv[0],
         argv=argv,
         env=environment({**sandbox, **own}),
-        cwd=normalize_cwd(given.text(params, "cwd"), anywhere=True) if kept else ".",
+        cwd=_directory(params, workspace) if kept else ".",
         inside=[],
-        workspace=WORKSPACE_DIR,
+        workspace=workspace,
         terminal=True,
     )
     needs = given.group(params, "needs")
@@ -84,3 +84,8 @@ def parse(params: Message, sandbox: dict[str, str]) -> Request:
         idle_ms=given.number(params, "idle_ms", 1, given.MOST_MS),
         kept=kept,
     )
+
+
+def _directory(params: Message, workspace: str) -> str:
+    """Where a kept shell begins: any absolute path, or one relative to the workspace."""
+    return normalize_cwd(given.text(params, "cwd"), workspace, anywhere=True)

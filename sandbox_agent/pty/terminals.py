@@ -57,7 +57,8 @@ class Terminals:
 
     def open(self, params: Message, reply: Reply) -> None:
         """Starts a program on its own terminal. Raises: AgentError, ValueError."""
-        request = parse(params, self._variables(params.get("commands") is None))
+        sandbox = self._variables(params.get("commands") is None)
+        request = parse(params, sandbox, self._configuration.workspace)
         if request.commands is None and self._configuration.commands is not None:
             message = f"the level {self._configuration.level} permits no shell"
             raise AgentError("permission_denied", message, "shell-level")

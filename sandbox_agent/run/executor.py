@@ -13,7 +13,7 @@ from sandbox_agent.core.outputs import Outputs, Reply, event_output
 from sandbox_agent.core.proxy_variables import proxy_variables
 from sandbox_agent.decide import commands, variables
 from sandbox_agent.decide.errors import AgentError
-from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Message
+from sandbox_agent.decide.protocol import Configuration, Message
 from sandbox_agent.decide.writable_places import places
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.guard import Guards
@@ -37,6 +37,7 @@ class Executor:
     ) -> None:
         self._loop = loop
         self._configuration = configuration
+        self._workspace = configuration.workspace
         self._allowed = (
             None if configuration.commands is None else frozenset(configuration.commands)
         )
@@ -68,7 +69,7 @@ class Executor:
         self._work.check(command_id)
         cwd = self._decide(argv, given.text(params, "cwd"))
         env = self._environment(given.mapping(params, "env"), secrets)
-        request = parse_request(params, self._plan(argv, cwd, env, _output_file(params)))
+        request = parse_request(params, self._plan(argv, cwd, env, self._output_file(params)))
         self._work.remember(command_id)
         ready = self._ready(argv, request)
         if params.get("held") is True:
@@ -98,11 +99,12 @@ class Executor:
 
     def _decide(self, argv: list[str], cwd: str) -> str:
         """Repeats the control plane's string rules in the agent; returns the absolute directory."""
-        directory = commands.normalize_cwd(cwd, anywhere=self._allowed is None)
+        directory = commands.normalize_cwd(cwd, self._workspace, anywhere=self._allowed is None)
         decision = commands.decide(
             argv,
             self._allowed,
-            cwd=directory,
+            self._workspace,
+            directory,
             level=self._configuration.level,
             guard_writes=self._configuration.guard_writes,
             mounts=self._configuration.writable,
@@ -145,18 +147,32 @@ class Executor:
         self, argv: list[str], cwd: str, env: dict[str, str], output_file: str | None
     ) -> Plan:
         guarded = self._allowed is not None or self._configuration.guard_writes
-        inside = commands.paths_to_resolve(argv, self._allowed, cwd=cwd) if guarded else []
+        inside = self._paths_to_resolve(argv, cwd) if guarded else []
         return Plan(
             program=self._program(argv[0], env),
             argv=commands.prepare(argv, self._allowed),
             env=env,
-            cwd=_relative(cwd),
+            cwd=_relative(cwd, self._workspace),
             inside=inside,
-            workspace=WORKSPACE_DIR,
+            workspace=self._workspace,
             writable=list(places(self._allowed, self._configuration.writable)),
             volumes=[] if self._allowed is None else list(self._configuration.volumes),
             output_file=output_file,
         )
+
+    def _paths_to_resolve(self, argv: list[str], cwd: str) -> list[tuple[str, bool]]:
+        return commands.paths_to_resolve(argv, self._allowed, self._workspace, cwd)
+
+    def _output_file(self, params: Message) -> str | None:
+        """Where the output goes. Raises: AgentError for what is not beneath the workspace."""
+        if params.get("output_file") is None:
+            return None
+        path = commands.resolve(given.text(params, "output_file"), self._workspace)
+        if not path.startswith(self._workspace + "/"):
+            raise AgentError(
+                "permission_denied", "output_file escapes workspace", "path-outside-workspace"
+            )
+        return path.removeprefix(self._workspace + "/")
 
     def _ready(self, argv: list[str], request: Request) -> Ready:
         """The command, ready to run. Raises: AgentError."""
@@ -299,27 +315,15 @@ class Executor:
         reply({})
 
 
-def _output_file(params: Message) -> str | None:
-    """Where the output goes. Raises: AgentError for what is not beneath the workspace."""
-    if params.get("output_file") is None:
-        return None
-    path = commands.resolve(given.text(params, "output_file"), WORKSPACE_DIR)
-    if not path.startswith(WORKSPACE_DIR + "/"):
-        raise AgentError(
-            "permission_denied", "output_file escapes workspace", "path-outside-workspace"
-        )
-    return path.removeprefix(WORKSPACE_DIR + "/")
-
-
 def _nothing() -> None:
     """Does nothing."""
 
 
-def _relative(path: str) -> str:
+def _relative(path: str, workspace: str) -> str:
     """The normalised path relative to the workspace; a path outside stays absolute."""
-    if path != WORKSPACE_DIR and not path.startswith(WORKSPACE_DIR + "/"):
+    if path != workspace and not path.startswith(workspace + "/"):
         return path
-    return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
+    return path.removeprefix(workspace).strip("/") or "."
 
 
 def _facts(configuration: Configuration) -> builtin_commands.Facts:

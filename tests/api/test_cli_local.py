@@ -95,8 +95,9 @@ def test_keys_with_bounds(state_dir: Path) -> None:
     assert run("keys", "create", "board", *viewer).status == 0
     assert run("keys", "create", "scrape", "--role", "metrics").status == 0
     bounds = ("--max-level", "low", "--image", "a:1", "--image", "b:1", "--tool", "psql")
+    times = ("--max-idle-timeout", "60", "--max-wall-timeout", "600")
     more = ("--max-workspaces", "4", "--max-workspace-bytes", "1048576", "--expires", "2999-01-31")
-    assert run("keys", "create", "ci", *bounds, *more).status == 0
+    assert run("keys", "create", "ci", *bounds, *times, *more).status == 0
     listed = {key["name"]: key for key in json.loads(run("keys", "list", "--json").out)}
     assert (listed["dash"]["owner"], listed["board"]["owner"]) == ("ci", None)
     left = datetime.fromisoformat(listed["board"]["expires_at"]) - datetime.now(UTC)
@@ -104,11 +105,12 @@ def test_keys_with_bounds(state_dir: Path) -> None:
     assert listed["scrape"]["role"] == "metrics"
     assert listed["ci"]["max_level"] == "low"
     assert (listed["ci"]["images"], listed["ci"]["tools"]) == (["a:1", "b:1"], ["psql"])
+    assert (listed["ci"]["max_idle_timeout"], listed["ci"]["max_wall_timeout"]) == (60, 600)
     assert (listed["ci"]["max_workspaces"], listed["ci"]["max_workspace_bytes"]) == (4, 1048576)
     assert listed["ci"]["expires_at"] == "2999-01-31T00:00:00+00:00"
     table = run("keys", "list").out
     assert "reads ci" in table
-    assert "up to low, images a:1 b:1, tools psql" in table
+    assert "up to low, images a:1 b:1, tools psql, idle up to 60 s, living up to 600 s" in table
     assert "2999-01-31 00:00" in table
 
 

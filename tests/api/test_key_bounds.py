@@ -1,4 +1,4 @@
-"""Bounds of a key's sessions: highest level, images and tools, and expiry."""
+"""Bounds of a key's sessions: highest level, images, tools and time-outs, and expiry."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -167,6 +167,78 @@ async def test_a_removed_key_bounds_the_sessions_that_it_leaves(api: Api) -> Non
     assert problem["limit"] == "max_audit_bytes"
     assert "exec" not in [method for method, _ in api.agent.requests]
     assert (await api.json("POST", f"{path}/abort"))["status"] == "aborted"
+
+
+# Time-outs
+
+
+TIMES = "max_idle_timeout = 60\nmax_wall_timeout = 600"
+SETTINGS = "/api/sessions/box/settings"
+
+
+async def too_long(api: Api, field: str, method: str, path: str, **members: Any) -> None:
+    problem = await api.problem(400, "validation_error", method, path, json=members, **MINE)
+    assert problem["field"] == field
+    bound = "600 seconds" if field.endswith("wall_timeout") else "60 seconds"
+    assert f"at most {bound}, the max_" in problem["detail"], problem
+
+
+@pytest.mark.parametrize("bounds", [TIMES], indirect=True)
+async def test_no_session_lives_longer_than_its_keys_time_outs(api: Api) -> None:
+    for name, seconds in (("idle_timeout", 61), ("wall_timeout", 601)):
+        await too_long(api, name, "POST", "/api/sessions", **{name: seconds})
+        await too_long(api, name, "PUT", "/api/sessions/box", **{name: seconds})
+    assert (await api.json("GET", "/api/sessions", **MINE))["items"] == []
+    # One that names none has the key's, where the usual ones are longer.
+    await api.session(**MINE, id="box")
+    before = await api.json("GET", SETTINGS, **MINE)
+    assert (before["idle_timeout"], before["wall_timeout"]) == (60, 600)
+    for wanted, field in (
+        ({"idle_timeout": 61}, "settings.idle_timeout"),
+        ({"wall_timeout": 601}, "settings.wall_timeout"),
+        ({"idle_timeout": 30, "wall_timeout": 601}, "settings.wall_timeout"),
+        ({"keep_alive": 61}, "settings.keep_alive"),
+    ):
+        await too_long(api, field, "PUT", SETTINGS, settings=wanted)
+    assert await api.json("GET", SETTINGS, **MINE) == before
+    shorter = {"settings": {"idle_timeout": 30, "wall_timeout": 300}}
+    await api.json("PUT", SETTINGS, json=shorter, **MINE)
+    longest = {"settings": {"idle_timeout": 60, "wall_timeout": 600}}
+    after = await api.json("PUT", SETTINGS, json=longest, **MINE)
+    assert after["deadlines"]["wall_at"] == before["deadlines"]["wall_at"]
+    other = await api.session(key=OTHER_KEY, idle_timeout=61, wall_timeout=601)
+    assert other["id"] != "box"
+
+
+@pytest.mark.parametrize("bounds", [TIMES], indirect=True)
+async def test_what_an_admin_lengthened_its_key_can_only_shorten(api: Api) -> None:
+    await api.session(**MINE, id="box")
+    long = {"settings": {"idle_timeout": 900, "wall_timeout": 9000}}
+    await api.json("PUT", SETTINGS, json=long)
+    longer = {"idle_timeout": 901}
+    await too_long(api, "settings.idle_timeout", "PUT", SETTINGS, settings=longer)
+    await too_long(api, "settings.keep_alive", "PUT", SETTINGS, settings={"keep_alive": 901})
+    shorter = {"settings": {"wall_timeout": 500}}
+    after = await api.json("PUT", SETTINGS, json=shorter, **MINE)
+    assert (after["idle_timeout"], after["wall_timeout"]) == (900, 500)
+
+
+@pytest.mark.parametrize("bounds", [TIMES], indirect=True)
+async def test_children_have_the_time_outs_of_their_parents_key(api: Api) -> None:
+    """Whoever spawns them, and however long an admin has made the parent's."""
+    await api.session(**MINE, id="box")
+    await api.json("PUT", SETTINGS, json={"settings": {"idle_timeout": 900}})
+    for key in (OPERATOR_KEY, ADMIN_KEY):
+        longer = {"json": {"idle_timeout": 61}, "key": key}
+        path = "/api/sessions/box/spawn"
+        problem = await api.problem(400, "validation_error", "POST", path, **longer)
+        assert "the max_idle_timeout of this key" in problem["detail"]
+        child = await api.json("POST", path, status=201, json={}, key=key)
+        times = f"/api/sessions/{child['id']}/settings"
+        shown = await api.json("GET", times, **MINE)
+        assert (shown["idle_timeout"], shown["wall_timeout"]) == (60, 600)
+        wanted = {"idle_timeout": 61}
+        await too_long(api, "settings.idle_timeout", "PUT", times, settings=wanted)
 
 
 # Expiry

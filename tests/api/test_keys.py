@@ -24,12 +24,14 @@ async def recorded(api: Api, operation: str) -> list[dict[str, Any]]:
 
 async def test_a_key_is_created_shown_once_used_and_revoked(api: Api) -> None:
     body = {"name": "ci", "max_sessions": 1, "max_cpus": 1.5, "max_level": "medium"}
+    body |= {"max_idle_timeout": 60, "max_wall_timeout": 600}
     made = await api.json("POST", KEYS, status=201, json=body)
     key = made.pop("key")
     listed = await api.json("GET", KEYS)
     shown = {each["name"]: each for each in listed["items"]}
     assert shown["ci"] == made
     assert (shown["ci"]["max_sessions"], shown["ci"]["max_cpus"]) == (1, 1.5)
+    assert (shown["ci"]["max_idle_timeout"], shown["ci"]["max_wall_timeout"]) == (60, 600)
     assert [name for name, each in shown.items() if each["current"]] == ["admin"]
     assert key not in str(listed)
     assert listed["obstacle"] is None
@@ -45,6 +47,7 @@ async def test_a_key_is_created_shown_once_used_and_revoked(api: Api) -> None:
     await api.problem(401, "unauthorized", "GET", "/api/sessions", key=key)
     await api.problem(404, "not_found", "DELETE", f"{KEYS}/ci")
     args = {"name": "ci", "role": "operator", "max_sessions": 1, "max_cpus": "1.5"}
+    args |= {"max_idle_timeout": 60, "max_wall_timeout": 600}
     assert await recorded(api, "key.create") == [
         {"actor": "admin", "args": {**args, "max_level": "medium"}, "error": None}
     ]
@@ -73,6 +76,8 @@ async def test_streams_of_a_revoked_key_end(api: Api) -> None:
         ("max_sessions", {"name": "x", "role": "metrics", "max_sessions": 1}),
         ("requests_per_second", {"name": "x", "requests_per_second": 0}),
         ("max_level", {"name": "x", "max_level": "highest"}),
+        ("max_idle_timeout", {"name": "x", "max_idle_timeout": 0}),
+        ("max_wall_timeout", {"name": "x", "role": "metrics", "max_wall_timeout": 60}),
         ("images", {"name": "x", "images": ["../x"]}),
         ("expires_at", {"name": "x", "expires_at": "2020-01-01T00:00:00Z"}),
         (None, {"name": "x", "role": "viewer"}),

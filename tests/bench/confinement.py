@@ -24,7 +24,7 @@ from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import Output
 from sandbox_agent.run.process import Command, Request
-from sandbox_agent.decide.protocol import Configuration, Confinement
+from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinement
 
 ROUNDS = int(sys.argv[1])
 ALLOW = struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000)
@@ -45,7 +45,7 @@ events = EventBuffer("0" * 16, lambda message: None)
 recorder = ExecRecorder(loop, events, 54321)
 
 def guard(kind):
-    return Guard(Setup(54321, 100, kind), recorder, meter)
+    return Guard(Setup(54321, 100, kind, WORKSPACE_DIR), recorder, meter)
 
 # By bare names, because only then processes with and without reports are started in the same way.
 TRUE, NESTED = ["true"], ["sh", "-c", "exec /bin/true"]

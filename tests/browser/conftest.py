@@ -14,6 +14,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import PaddockError
 from tests.support.box import Box
 from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
+from tests.support.served_plane import ServedPlane, served_plane
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -42,12 +43,15 @@ async def console(
 ) -> AsyncIterator[Console]:
     key = (control_plane.settings.state_dir / "admin.key").read_text().strip()
     async with opened(browser, address) as console:
-        await console.page.get_by_label("API key").fill(key)
-        await console.page.keyboard.press("Enter")
-        await expect(console.page.get_by_text("live", exact=True)).to_be_visible(
-            timeout=PATIENCE_MS
-        )
+        await console.sign_in(key)
         yield console
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served() -> AsyncIterator[ServedPlane]:
+    """A control plane without containers."""
+    async with served_plane() as served:
+        yield served
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -99,23 +99,10 @@ NOTIFIED = """() => {
 }"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[ServedPlane]:
-    async with served_plane() as served:
-        yield served
-
-
-async def sign_in(console: Console) -> None:
-    await console.page.get_by_label("API key").fill(KEY)
-    await console.page.keyboard.press("Enter")
-    state = console.page.get_by_text("live", exact=True)
-    await expect(state).to_be_visible(timeout=PATIENCE_MS)
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def admin(browser: Browser, served: ServedPlane) -> AsyncIterator[Console]:
     async with opened(browser, served.address) as console:
-        await sign_in(console)
+        await console.sign_in(KEY)
         yield console
 
 
@@ -308,7 +295,7 @@ async def test_a_page_goes_on_after_the_control_plane_has_started_again(
 ) -> None:
     async with served_plane() as served, opened(browser, served.address) as console:
         console.expected += ("ERR_", "Failed to load")
-        await sign_in(console)
+        await console.sign_in(KEY)
         session = await served.session(id="stays")
         await console.shows("stays")
         await served.stop()
@@ -380,7 +367,7 @@ async def test_every_page_can_be_used_by_everybody_in_both_themes_and_on_a_phone
     await served.plane.usage.sample()
     async with opened(browser, served.address) as console:
         found = {"sign-in": await violations(console.page)}
-        await sign_in(console)
+        await console.sign_in(KEY)
         for place in (*PAGES, f"sessions/{session.id}/activity", f"sessions/{session.id}/raw"):
             await console.go(place)
             await expect(console.page.locator("h1")).to_be_visible(timeout=PATIENCE_MS)

@@ -41,10 +41,7 @@ async def served() -> AsyncIterator[ServedPlane]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def console(browser: Browser, served: ServedPlane) -> AsyncIterator[Console]:
     async with opened(browser, served.address) as console:
-        await console.page.get_by_label("API key").fill(KEY)
-        await console.page.keyboard.press("Enter")
-        state = console.page.get_by_text("live", exact=True)
-        await expect(state).to_be_visible(timeout=PATIENCE_MS)
+        await console.sign_in(KEY)
         yield console
 
 

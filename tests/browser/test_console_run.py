@@ -76,17 +76,10 @@ async def model(served: ServedPlane) -> AsyncIterator[ModelServer]:
         served.plane.models.configured.clear()
 
 
-async def sign_in(console: Console, key: str = KEY) -> None:
-    await console.page.get_by_label("API key").fill(key)
-    await console.page.keyboard.press("Enter")
-    state = console.page.get_by_text("live", exact=True)
-    await expect(state).to_be_visible(timeout=PATIENCE_MS)
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def admin(browser: Browser, served: ServedPlane) -> AsyncIterator[Console]:
     async with opened(browser, served.address) as console:
-        await sign_in(console)
+        await console.sign_in(KEY)
         yield console
 
 
@@ -603,7 +596,7 @@ async def test_who_may_not_change_the_level_sees_why(
     )
     handle = await served.plane.sessions.changes.rotate_handle(TESTER, session)
     async with opened(browser, served.address) as console:
-        await sign_in(console, keys["ci"])
+        await console.sign_in(keys["ci"])
         tab = await Tab(console, mine).open()
         await expect(tab.level).to_be_enabled()
         options = tab.level.locator("option:disabled")
@@ -616,7 +609,7 @@ async def test_who_may_not_change_the_level_sees_why(
         await expect(tab.level).to_have_value("high", timeout=PATIENCE_MS)
         assert await sent_level(tab) is None
     async with opened(browser, served.address) as console:
-        await sign_in(console, keys["dashboard"])
+        await console.sign_in(keys["dashboard"])
         await console.go(f"sessions/{session.id}/run")
         level = console.page.get_by_label("Permission level")
         await expect(level).to_be_disabled(timeout=PATIENCE_MS)

@@ -10,28 +10,17 @@ from orchestrator.state.session import Session
 from orchestrator.work.shells.kept_shell import ShellSettings
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
-from tests.support.console_page import HOSTILE, PATIENCE_MS, Console, opened
-from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.console_page import HOSTILE, PATIENCE_MS, PHONE_IS_FULL, Console, opened
+from tests.support.served_plane import KEY, ServedPlane
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[ServedPlane]:
-    async with served_plane() as served:
-        yield served
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def console(browser: Browser, served: ServedPlane) -> AsyncIterator[Console]:
     async with opened(browser, served.address) as console:
-        await console.page.get_by_label("API key").fill(KEY)
-        await console.page.keyboard.press("Enter")
-        state = console.page.get_by_text("live", exact=True)
-        await expect(state).to_be_visible(timeout=PATIENCE_MS)
+        await console.sign_in(KEY)
         yield console
 
 

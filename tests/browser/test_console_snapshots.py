@@ -10,14 +10,12 @@ from playwright.async_api import Browser, FilePayload, expect
 from orchestrator.state.requests import ExecRequest
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
-from tests.support.console_page import PATIENCE_MS, Console, opened
+from tests.support.console_page import FITS, PATIENCE_MS, PHONE_IS_FULL, opened
 from tests.support.fake_agent import Play
 from tests.support.served_plane import KEY, ServedPlane, served_plane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
-FITS = "(dialog) => dialog.scrollWidth <= dialog.clientWidth && dialog.offsetWidth <= innerWidth"
 DROP = """(element, text) => {
   const files = new DataTransfer();
   files.items.add(new File([text], "drop.tar"));
@@ -32,13 +30,6 @@ async def served() -> AsyncIterator[ServedPlane]:
         yield served
 
 
-async def sign_in(console: Console) -> None:
-    await console.page.get_by_label("API key").fill(KEY)
-    await console.page.keyboard.press("Enter")
-    state = console.page.get_by_text("live", exact=True)
-    await expect(state).to_be_visible(timeout=PATIENCE_MS)
-
-
 async def test_a_session_moves_to_another_control_plane(
     browser: Browser, served: ServedPlane, tmp_path: Path
 ) -> None:
@@ -47,7 +38,7 @@ async def test_a_session_moves_to_another_control_plane(
         TESTER, session, ExecRequest(argv=["tail", "-f", "log"], background=True)
     )
     async with opened(browser, served.address) as console:
-        await sign_in(console)
+        await console.sign_in(KEY)
         page, dialog = console.page, console.page.get_by_role("dialog")
         console.expected += ("409",)
         await console.go("sessions/moving/activity")
@@ -75,7 +66,7 @@ async def test_a_session_moves_to_another_control_plane(
         await dialog.get_by_role("button", name="Close").click()
         await expect(page.get_by_role("heading", name="moving")).to_be_visible()
     async with served_plane() as other, opened(browser, other.address) as console:
-        await sign_in(console)
+        await console.sign_in(KEY)
         page, dialog = console.page, console.page.get_by_role("dialog")
         console.expected += ("400", "409")
         await page.get_by_role("button", name="Restore").click()

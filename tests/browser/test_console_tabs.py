@@ -4,23 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.box import TESTER
 from tests.support.console_page import PATIENCE_MS, Console
-from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.served_plane import KEY, ServedPlane
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TABS = 8
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[ServedPlane]:
-    async with served_plane() as served:
-        yield served
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Route, expect
 from orchestrator.work.terminals.viewers import Size
 from tests.support.box import TESTER
 from tests.support.console_page import PATIENCE_MS, Console, opened
-from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.served_plane import KEY, ServedPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,23 +37,10 @@ EDGES = """(element) => {
 }"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[ServedPlane]:
-    async with served_plane() as served:
-        yield served
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def console(browser: Browser, served: ServedPlane) -> AsyncIterator[Console]:
     async with opened(browser, served.address) as console:
         yield console
-
-
-async def sign_in(console: Console) -> None:
-    await console.page.get_by_label("API key").fill(KEY)
-    await console.page.keyboard.press("Enter")
-    state = console.page.get_by_text("live", exact=True)
-    await expect(state).to_be_visible(timeout=PATIENCE_MS)
 
 
 async def answered(console: Console, path: str, body: dict[str, Any]) -> None:
@@ -79,7 +66,7 @@ async def test_what_was_denied_most_has_its_host(console: Console) -> None:
         denied("file.read", path="/etc/shadow"),
     ]
     await answered(console, "**/api/audit/denials", {"items": groups, "next": None})
-    await sign_in(console)
+    await console.sign_in(KEY)
     rows = console.page.get_by_label("denied most").locator(".line")
     expected = ["api.example.test:443", "api.example.test:443/v1/models", "gcc -c", "/etc/shadow"]
     await expect(rows).to_have_text(expected, timeout=PATIENCE_MS)
@@ -89,7 +76,7 @@ async def test_a_plot_of_one_sample_has_times_of_now(console: Console) -> None:
     await console.page.add_init_script(NOTE_TEXT)
     await console.open()
     await answered(console, "**/api/usage*", USAGE)
-    await sign_in(console)
+    await console.sign_in(KEY)
     began = datetime.now().astimezone()
     await console.go("system")
     plots = console.page.locator(".plot")
@@ -108,7 +95,7 @@ async def test_a_plot_of_one_sample_has_times_of_now(console: Console) -> None:
 
 async def test_a_shell_fills_the_window(console: Console, served: ServedPlane) -> None:
     session = await served.session(permission_level="high")
-    await sign_in(console)
+    await console.sign_in(KEY)
     page = console.page
     await console.go(f"sessions/{session.id}/shell")
     await page.get_by_role("button", name="Open a shell").click(timeout=PATIENCE_MS)
@@ -133,7 +120,7 @@ async def test_a_terminal_that_is_watched_fits_the_window(
 ) -> None:
     session = await served.session(permission_level="high")
     live = await served.plane.shells.open(TESTER, session, Size(200, 50))
-    await sign_in(console)
+    await console.sign_in(KEY)
     page = console.page
     for width, height in ((1280, 800), (1600, 700)):
         await page.set_viewport_size({"width": width, "height": height})

@@ -8,28 +8,16 @@ from playwright.async_api import Browser, expect
 
 from tests.support.accessibility import violations
 from tests.support.box import TESTER
-from tests.support.console_page import PATIENCE_MS, Console, opened
-from tests.support.served_plane import KEY, ServedPlane, served_plane
+from tests.support.console_page import FITS, PATIENCE_MS, PHONE_IS_FULL, Console, opened
+from tests.support.served_plane import KEY, ServedPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
-FITS = "(dialog) => dialog.scrollWidth <= dialog.clientWidth && dialog.offsetWidth <= innerWidth"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[ServedPlane]:
-    async with served_plane() as served:
-        yield served
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def console(browser: Browser, served: ServedPlane) -> AsyncIterator[Console]:
     async with opened(browser, served.address) as console:
-        await console.page.get_by_label("API key").fill(KEY)
-        await console.page.keyboard.press("Enter")
-        state = console.page.get_by_text("live", exact=True)
-        await expect(state).to_be_visible(timeout=PATIENCE_MS)
+        await console.sign_in(KEY)
         yield console
 
 

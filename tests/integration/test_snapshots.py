@@ -16,7 +16,7 @@ from tests.support.plane import opened
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def _restored(plane: ControlPlane, taken: TakenSnapshot) -> Box:
+async def restored(plane: ControlPlane, taken: TakenSnapshot) -> Box:
     async def upload() -> AsyncIterator[bytes]:
         async for chunk in taken.chunks():
             yield chunk
@@ -50,7 +50,7 @@ async def test_what_is_staged_moves_and_can_be_committed(sandbox_image: str) -> 
         page = await old.proposals.show(TESTER, box.session, "", 1000)
         taken = await old.snapshots.take(TESTER, box.session)
         try:
-            there = await _restored(fresh, taken)
+            there = await restored(fresh, taken)
         finally:
             taken.close()
         assert there.session.policy.sha256 == box.session.policy.sha256

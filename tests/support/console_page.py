@@ -14,6 +14,10 @@ from tests.support.limits import WAIT_SECONDS
 # Markup, and a character that turns what follows around.
 HOSTILE = "<img src=x onerror=document.title=1>\u202etxt"
 PATIENCE_MS = 1000 * WAIT_SECONDS
+# On a page that is 360 wide, nothing is wider.
+PHONE_IS_FULL = "document.documentElement.scrollWidth === 360"
+# Nothing in the dialog is wider than the dialog.
+FITS = "(dialog) => dialog.scrollWidth <= dialog.clientWidth && dialog.offsetWidth <= innerWidth"
 LOAD_MS, MOST_LOADS = 5_000, 6
 # Says each violation of the content security policy to the browser's console.
 _TELL_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => console.error(
@@ -57,6 +61,13 @@ class Console:
     async def open(self) -> None:
         """Loads the page."""
         await load(self.page, self.page.goto(self.address), self.page.get_by_label("API key"))
+
+    async def sign_in(self, key: str) -> None:
+        """Signs in, and waits for the stream of events."""
+        await self.page.get_by_label("API key").fill(key)
+        await self.page.keyboard.press("Enter")
+        state = self.page.get_by_text("live", exact=True)
+        await expect(state).to_be_visible(timeout=PATIENCE_MS)
 
     async def reload(self) -> None:
         """Loads the page again, with the credential that it has."""

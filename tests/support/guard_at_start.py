@@ -14,7 +14,7 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import Output
-from sandbox_agent.decide.protocol import Configuration, Confinement
+from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration, Confinement
 from sandbox_agent.enforce import kernel, profile
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
@@ -45,7 +45,7 @@ def main() -> None:
     loop = Loop()
     confined = profile.build(BOOT, kernel.probe())
     recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
-    guard = Guard(Setup(UID, 100, confined), recorder, Meter())
+    guard = Guard(Setup(UID, 100, confined, WORKSPACE_DIR), recorder, Meter())
     plan = Plan("sleep", ["sleep", "1000"], {"PATH": "/usr/bin:/bin"}, ".", [], "/tmp")
     told: dict[str, Callable[[Command], object]] = {
         "TERM": lambda command: command.cancel("over"),

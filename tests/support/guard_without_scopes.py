@@ -14,6 +14,7 @@ from sandbox_agent.core.audit import EventBuffer
 from sandbox_agent.core.limits import Meter
 from sandbox_agent.core.loop import Loop
 from sandbox_agent.core.output import Output
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.enforce import guard_process
 from sandbox_agent.enforce.command_process import Plan
 from sandbox_agent.enforce.exec_record import ExecRecorder
@@ -55,7 +56,7 @@ def guard(loop: Loop) -> Guard:
     code = seccomp.program(machine, wanted)
     profile = Profile(machine, None, False, code, False, None, None)
     recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
-    return Guard(Setup(UID, processes=100, profile=profile), recorder, Meter())
+    return Guard(Setup(UID, 100, profile, WORKSPACE_DIR), recorder, Meter())
 
 
 def main() -> None:

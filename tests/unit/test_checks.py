@@ -46,7 +46,12 @@ from orchestrator.host.node.requirements import Facts
 from orchestrator.host.workspace.quota import Choice, Quota
 from orchestrator.operate.checks import engine as checks_engine
 from orchestrator.operate.checks.doctor import run_checks
-from orchestrator.operate.checks.engine import check_open_network, engine_check, image_check
+from orchestrator.operate.checks.engine import (
+    check_open_network,
+    engine_check,
+    image_check,
+    level_images_check,
+)
 from orchestrator.operate.checks.host import check_port, clock_check, disk_check, memory_check
 from orchestrator.operate.checks.levels import enforceable, level_checks
 from orchestrator.operate.checks.quota import check_quota, quota_check
@@ -153,6 +158,22 @@ def test_a_runtime_of_the_engine() -> None:
 )
 def test_image(image: Image | None, inputs: str | None, expected: str) -> None:
     assert status(image_check("paddock/sandbox:latest", image, inputs)) == expected
+
+
+def test_default_images_of_levels() -> None:
+    """Those that are missing are built by themselves, or the remedy names the way."""
+    dev, own = "paddock/dev:latest", "team/reports:2"
+    current = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})
+    there = level_images_check({"high": dev}, {dev: current})
+    assert (there.status, there.detail) == ("ok", f"high: {dev}")
+    missing = level_images_check({"high": dev}, {})
+    assert missing.status == "ok"
+    assert "sessions get another image" in missing.detail
+    assert "`paddock images build dev`" in missing.detail
+    foreign = level_images_check({"high": dev, "low": own}, {dev: current})
+    assert foreign.status == "warning"
+    assert foreign.detail.startswith(f"{own}, the default of low,")
+    assert f"`docker pull {own}`" in (foreign.remedy or "")
 
 
 async def test_the_open_network_is_tried_and_removed() -> None:

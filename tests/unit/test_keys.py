@@ -59,12 +59,13 @@ def test_limits_of_a_key(tmp_path: Path) -> None:
 def test_bounds_and_expiry_of_a_key(tmp_path: Path) -> None:
     members = (
         'max_level = "low"\nimages = ["a:1", "b"]\ntools = ["psql"]\n'
+        "max_idle_timeout = 60\nmax_wall_timeout = 600\n"
         "expires_at = 2999-01-31T01:00:00+01:00\n"
     )
     ring = load_keys(settings(tmp_path, entry("ci", "secret-ci") + members))
     principal = ring.authenticate("secret-ci")
     assert principal is not None
-    assert principal.bounds == KeyBounds("low", ("a:1", "b"), ("psql",))
+    assert principal.bounds == KeyBounds("low", ("a:1", "b"), ("psql",), 60, 600)
     assert principal.expires_at == ring.next_expiry == datetime(2999, 1, 31, tzinfo=UTC)
     handle = Principal("handle:s", Role.HANDLE, "k", "ci")
     assert ring.bounds(handle) == principal.bounds
@@ -179,6 +180,9 @@ HASH = digest("x")
             "keys entry 1: max_sessions must be greater",
         ),
         (entry("a", "1") + 'max_cpus = "2"', "keys entry 1: max_cpus must be a valid number"),
+        (entry("a", "1") + "max_idle_timeout = 0", "max_idle_timeout must be greater"),
+        (entry("a", "1") + "max_wall_timeout = 1.5", "max_wall_timeout must be a valid integer"),
+        (entry("a", "1") + "max_wall_timeout = 99999999999", "max_wall_timeout must be less"),
         (entry("a", "1") + "max_sessions = 1.5", "max_sessions must be a valid integer"),
         (entry("a", "1") + "max_sessions = true", "max_sessions must be a valid integer"),
         (entry("a", "1") + "max_cpus = nan", "max_cpus must be a finite number"),
@@ -192,6 +196,7 @@ HASH = digest("x")
         (entry("a", "1") + "expires_at = 2030-01-31", "expires_at must be a valid datetime"),
         (entry("a", "1") + 'expires_at = "2030-01-31T00:00:00Z"', "expires_at must be a valid"),
         (entry("a", "1") + 'owner = "b"', "owner is not for a key with the role operator"),
+        (entry("a", "1", "admin") + "max_idle_timeout = 1", "max_idle_timeout is not for .* admin"),
         (entry("a", "1", "admin") + 'max_level = "low"', "max_level is not for .* admin"),
         (entry("a", "1", "admin") + "max_sessions = 1", "max_sessions is not for .* admin"),
         (entry("a", "1", "metrics") + 'scope = "all"', "scope is not for .* metrics"),

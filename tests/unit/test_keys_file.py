@@ -30,18 +30,19 @@ def path(tmp_path: Path) -> Path:
 def test_added_listed_and_removed(path: Path) -> None:
     assert list_keys(path) == []
     limits = KeyLimits(max_sessions=2, requests_per_second=0.5)
+    bounds = KeyBounds(images=("a:1",), max_idle_timeout=60, max_wall_timeout=600)
     ci = add_key(path, Principal("ci", Role.OPERATOR))
-    ops = add_key(path, Principal("ops", Role.OPERATOR, limits=limits))
+    ops = add_key(path, Principal("ops", Role.OPERATOR, limits=limits, bounds=bounds))
     assert ci != ops
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert ci not in path.read_text()
     assert list_keys(path) == [
         Principal("ci", Role.OPERATOR),
-        Principal("ops", Role.OPERATOR, limits=limits),
+        Principal("ops", Role.OPERATOR, limits=limits, bounds=bounds),
     ]
     ring = load_keys(Settings(state_dir=path.parent, admin_key=SecretStr("x" * 20)))
-    assert ring.authenticate(ops) == Principal("ops", Role.OPERATOR, limits=limits)
+    assert ring.authenticate(ops) == Principal("ops", Role.OPERATOR, limits=limits, bounds=bounds)
     remove_key(path, "ci")
     assert [key.name for key in list_keys(path)] == ["ops"]
     assert os.listdir(path.parent) == ["keys.toml"]

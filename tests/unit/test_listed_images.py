@@ -45,9 +45,10 @@ def test_a_chosen_image_is_permitted_by_all(
         found = ListedImages(listed).choose(asked, of_key, level)
     except (ValidationError, PermissionDeniedError):
         return
-    assert found in listed
-    for bounds in (of_key, of_level):
-        assert bounds is None or {found, short_name(found)} & set(bounds)
+    for image in found:
+        assert image in listed
+        for bounds in (of_key, of_level):
+            assert bounds is None or {image, short_name(image)} & set(bounds)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,11 @@ def test_without_a_request(
 ) -> None:
     listed = ListedImages(["p/usual:1", "p/dev:1", "p/node:1"])
     level = replace(MEDIUM, images=None if of_level is None else tuple(of_level))
-    assert listed.choose(None, of_key, level) == chosen
+    assert listed.choose(None, of_key, level)[0] == chosen
+    # The level's own default image comes first where it is permitted.
+    with_own = ListedImages(listed.names, {"medium": "p/node:1", "high": "p/dev:1"})
+    own = all(bounds is None or set(bounds) & {"node", "p/node:1"} for bounds in (of_key, of_level))
+    assert with_own.choose(None, of_key, level)[0] == ("p/node:1" if own else chosen)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def plan_of(
         budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
         secrets=secrets,
         terms=Terms(),
+        workspace_path="/workspace",
     )
     return Plan(
         *(Tenancy(cast(Any, session)), "ours", found, effective_limits(found, {}), given or {}),

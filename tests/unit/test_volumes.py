@@ -134,7 +134,7 @@ def test_links_in_a_volume_stay_in_it(tmp_path: Path) -> None:
 
 
 def test_a_namespace_maps_one_user_and_leaves_no_process() -> None:
-    with namespace(1_900_000_001, 1_900_000_002) as handle:
+    with namespace({1_900_000_001: 1_900_000_002}) as handle:
         shown = subprocess.run(
             [sys.executable, "-c", f"import os; print(os.readlink('/proc/self/fd/{handle}'))"],
             pass_fds=[handle],

@@ -11,7 +11,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from orchestrator.ground.errors import CapacityExhaustedError, EngineUnavailableError
+from orchestrator.ground.errors import (
+    CapacityExhaustedError,
+    EngineUnavailableError,
+    ValidationError,
+)
 from orchestrator.ground.metrics import Metrics
 from orchestrator.ground.tasks import Tasks
 from orchestrator.rules.policy.levels import Levels, load_levels
@@ -66,6 +70,7 @@ class Host:
         self.image = "sha256:1"
         self.fails = self.full = False
         self.failing: set[str] = set()  # levels
+        self.missing: set[str] = set()  # images
         self.slow: asyncio.Event | None = None  # starts and removals wait for it
         self.now = 0.0
         self.starts: list[Shape] = []
@@ -102,7 +107,9 @@ class Host:
     async def quiet(self) -> None:
         await self.busy.wait()
 
-    async def image_id(self, _name: str) -> str:
+    async def image_id(self, name: str) -> str:
+        if name in self.missing:
+            raise ValidationError(f"{name} is missing")
         return self.image
 
     def shape(self, name: str) -> Shape:
@@ -244,6 +251,19 @@ async def test_the_pause_has_a_limit() -> None:
     assert failures.pause("b", 100) == 0
     failures.failed("b", 1000)  # by then, the others are forgotten
     assert failures.failed("a", 1000) == 2
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_the_least_have_their_level_s_image_where_it_is_there(there: bool) -> None:
+    own = "paddock/dev:latest"
+    host = Host(warm_least={"low": 1, "high": 1}, level_images={"high": own})
+    host.missing = set() if there else {own}
+    host.run()
+    await host.settled()
+    usual = host.settings.image
+    found = {shape.level_name: shape.image for shape in host.pool.shapes}
+    assert found == {"low": usual, "high": own if there else usual}
+    await host.pool.close()
 
 
 async def test_a_shape_that_can_t_start_stops_no_other() -> None:

@@ -33,6 +33,12 @@ def familiar(image: str) -> str:
     return f"{folders}{slash}{repository}:{tag if colon else 'latest'}"
 
 
+def recipe_of(image: str) -> str | None:
+    """The name of the recipe that makes the image; None for an image that has none here."""
+    found = _OURS.fullmatch(image)
+    return found[1] if found is not None and found[1] in RECIPES else None
+
+
 def build_command(image: str) -> str | None:
     """The command that builds the image; None for an image that is not Paddock's own."""
     found = _OURS.fullmatch(image)

@@ -8,21 +8,24 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.host.workspace import ext4, loop, mounts
+from orchestrator.host.workspace.freezing import thaw
 from orchestrator.host.workspace.holders import WorkspaceInUseError, holders_of
-from orchestrator.host.workspace.image_copy import IMAGE
+from orchestrator.host.workspace.id_map import namespace
+from orchestrator.host.workspace.image_copy import IMAGE, MOUNT
 from orchestrator.host.workspace.quota import DiskUsage
 from orchestrator.host.workspace.slots import make_data, make_slot
 from orchestrator.host.workspace.staging_area import areas_in
 
 log = logging.getLogger(__name__)
 
-_DRAFT = "workspace.img.new"
-_MOUNT = "fs"
+DRAFT = "workspace.img.new"
+_ROOT = 0
 # Inode tables already contain zeros. When the host fails to write a file system, because its disk
 # is full or broken, the file system becomes read-only.
 _OPTIONS = "discard,noinit_itable,errors=remount-ro"
@@ -42,7 +45,7 @@ class DiskImages:
 
     def data(self, slot: Path) -> Path:
         """The data directory in the mounted image."""
-        return slot / _MOUNT / "data"
+        return slot / MOUNT / "data"
 
     def open(self, slot: Path, uid: int, size: int) -> Path:
         """Creates what is missing, resizes the image if needed, and mounts it.
@@ -55,9 +58,9 @@ class DiskImages:
         make_slot(slot)
         if (slot / IMAGE).exists():
             try:
-                self._fit(slot, size)
+                self._fit(slot, uid, size)
             finally:
-                self.mount(slot)
+                self.mount(slot, uid)
         elif not self._take(size, slot):
             self.create(slot, size)
         FaultPoint.CREATE_SLOT_TAKEN.reached()
@@ -69,29 +72,44 @@ class DiskImages:
         Raises: ImageError, MountError, CapacityExhaustedError, OSError.
         """
         make_slot(slot)
-        draft = slot / _DRAFT
+        draft = slot / DRAFT
         draft.unlink(missing_ok=True)
         ext4.make(draft, size)
         draft.replace(slot / IMAGE)
         FaultPoint.CREATE_IMAGE_MADE.reached()
         self.mount(slot)
 
-    def mount(self, slot: Path) -> None:
-        """Mounts the image unless it is mounted. Raises: MountError, OSError."""
+    def mount(self, slot: Path, uid: int | None = None) -> None:
+        """Mounts the image unless it is mounted; its data is `uid`'s; None: it has none yet.
+
+        An image that was copied keeps the uid of its first workspace on the disk, and an id-mapped
+        mount shows it as `uid`. Raises: MountError, OSError.
+        """
         # A resizing that was killed leaves its copy of the image.
-        (slot / _DRAFT).unlink(missing_ok=True)
-        target = slot / _MOUNT
+        (slot / DRAFT).unlink(missing_ok=True)
+        target = slot / MOUNT
         target.mkdir(mode=0o700, exist_ok=True)
-        if not mounts.is_mounted(str(target)):
+        if mounts.is_mounted(str(target)):
+            thaw(target)
+        else:
             with loop.attached(slot / IMAGE) as device:
                 mounts.mount_device(device, str(target), "ext4", _OPTIONS)
+        if uid is not None:
+            self._show_as(slot, uid)
+
+    def _show_as(self, slot: Path, uid: int) -> None:
+        with suppress(FileNotFoundError):
+            stored = self.data(slot).lstat().st_uid
+            if stored not in (_ROOT, uid):
+                with namespace({_ROOT: _ROOT, stored: uid}) as users:
+                    mounts.remount_as(str(slot / MOUNT), users)
 
     def count(self, directory: Path, uid: int) -> None:
         """Does nothing: whatever is in the image counts."""
 
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
         """The usage that the image's file system reports; None while unmounted. Raises: OSError."""
-        target = slot / _MOUNT
+        target = slot / MOUNT
         if not mounts.is_mounted(str(target)):
             return None
         facts = os.statvfs(target)
@@ -100,8 +118,11 @@ class DiskImages:
         return DiskUsage(used * facts.f_frsize, (used + facts.f_bavail) * facts.f_frsize)
 
     def unmount(self, slot: Path) -> None:
-        """Unmounts the image, which stays in the slot. Raises: MountError."""
-        mounts.unmount(str(slot / _MOUNT))
+        """Unmounts the image, which stays in the slot. Raises: MountError, OSError."""
+        target = slot / MOUNT
+        if target.is_dir() and mounts.is_mounted(str(target)):
+            thaw(target)  # a frozen file system would outlive its mount
+        mounts.unmount(str(target))
 
     def remove(self, slot: Path, uid: int, wait: float = RELEASE_SECONDS) -> None:
         """Unmounts and removes the image without reading its contents.
@@ -120,19 +141,19 @@ class DiskImages:
         self.unmount(slot)
         FaultPoint.PURGE_UNMOUNTED.reached()
         released = not image.exists() or _released(image, wait)
-        for file in (image, slot / _DRAFT):
+        for file in (image, slot / DRAFT):
             file.unlink(missing_ok=True)
         FaultPoint.PURGE_IMAGE_REMOVED.reached()
-        for directory in (slot / _MOUNT, slot):
+        for directory in (slot / MOUNT, slot):
             if directory.exists():
                 directory.rmdir()
         return released
 
-    def _fit(self, slot: Path, size: int) -> None:
-        image, target = slot / IMAGE, slot / _MOUNT
+    def _fit(self, slot: Path, uid: int, size: int) -> None:
+        image, target = slot / IMAGE, slot / MOUNT
         if ext4.measure(image).size == ext4.whole_blocks(size):
             return
-        self.mount(slot)
+        self.mount(slot, uid)
         if areas_in(self.data(slot)):
             return  # shrinking sets change times, which commits read as changes by others
         device = os.lstat(target).st_dev
@@ -142,7 +163,7 @@ class DiskImages:
             raise WorkspaceInUseError(holders_of(device))
         wanted = ext4.wanted_size(ext4.measure(image), size)
         if wanted is not None:
-            ext4.resize(image, wanted, slot / _DRAFT)
+            ext4.resize(image, wanted, slot / DRAFT)
 
 
 def refusal(directory: Path) -> str | None:

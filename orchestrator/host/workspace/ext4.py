@@ -188,9 +188,18 @@ def copy_sparse(source: Path, target: Path) -> None:
         opened(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as read,
         opened(target, flags) as write,
     ):
-        os.ftruncate(write, os.fstat(read).st_size)
-        for start, end in data_ranges(read):
-            _copy(read, write, start, end)
+        for _ in copied(read, write):
+            pass
+
+
+def copied(read: int, write: int) -> Iterator[int]:
+    """Copies a file with its holes to an empty one; yields the bytes of each piece.
+
+    Raises: OSError.
+    """
+    os.ftruncate(write, os.fstat(read).st_size)
+    for start, end in data_ranges(read):
+        yield from _copied(read, write, start, end)
 
 
 def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
@@ -207,10 +216,12 @@ def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _copy(read: int, write: int, start: int, end: int) -> None:
+def _copied(read: int, write: int, start: int, end: int) -> Iterator[int]:
     os.lseek(write, start, os.SEEK_SET)
     while start < end:
-        start += os.sendfile(write, read, start, min(_COPY_BYTES, end - start))
+        count = os.sendfile(write, read, start, min(_COPY_BYTES, end - start))
+        start += count
+        yield count
 
 
 def _run(argv: list[str], seconds: float, accepted: tuple[int, ...] = (0,)) -> str:

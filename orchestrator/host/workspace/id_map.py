@@ -1,7 +1,8 @@
 """Shows files of one user as another's: the user namespace of an id-mapped mount.
 
-A volume's files belong to the volume's own uid. Each session has a uid of its own, so each mounts
-the volume with a map from the one to the other. Nothing is changed on the disk, and any number of
+A volume's files belong to the volume's own uid, those of a workspace that began as a snapshot to
+the uid of the workspace that it was taken of. Each session has a uid of its own, so each mounts
+them with a map from the one to the other. Nothing is changed on the disk, and any number of
 sessions can have maps at the same time.
 """
 
@@ -10,7 +11,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from orchestrator.ground.file_handles import opened
@@ -29,8 +30,8 @@ _SECONDS = 20.0
 
 
 @contextmanager
-def namespace(stored: int, shown: int) -> Iterator[int]:
-    """Provides a user namespace in which the uid and gid `stored` is `shown`, as a descriptor.
+def namespace(shown: Mapping[int, int]) -> Iterator[int]:
+    """Provides a user namespace, as a descriptor: as which uid and gid each stored one is shown.
 
     All other ids have no meaning in it. Raises: MountError.
     """
@@ -44,23 +45,24 @@ def namespace(stored: int, shown: int) -> Iterator[int]:
             cwd="/",
         ) as child:
             try:
-                handle = _mapped(child, f"{stored} {shown} 1".encode())
+                lines = "\n".join(f"{stored} {each} 1" for stored, each in shown.items())
+                handle = _mapped(child, lines.encode())
             finally:
                 child.kill()
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise MountError(
-                "a volume's files can't be given to a session: this host lets nobody have a user "
+                "files can't be given to a session: this host lets nobody have a user "
                 "namespace; raise user.max_user_namespaces"
             ) from error
-        raise explained("a volume's files can't be given to a session", error) from error
+        raise explained("files can't be given to a session", error) from error
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def _mapped(child: subprocess.Popen[bytes], line: bytes) -> int:
+def _mapped(child: subprocess.Popen[bytes], lines: bytes) -> int:
     """Raises: OSError."""
     assert child.stdout is not None  # noqa: S101 - it is a pipe
     if not select.select([child.stdout], [], [], _SECONDS)[0]:
@@ -71,5 +73,5 @@ def _mapped(child: subprocess.Popen[bytes], line: bytes) -> int:
         raise OSError(code, os.strerror(code) if code else "no user namespace")
     for name in ("uid_map", "gid_map"):
         with opened(f"/proc/{child.pid}/{name}", os.O_WRONLY | os.O_CLOEXEC) as handle:
-            os.write(handle, line)
+            os.write(handle, lines)
     return os.open(f"/proc/{child.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)

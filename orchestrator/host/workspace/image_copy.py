@@ -15,14 +15,14 @@ from orchestrator.host.workspace import ext4, loop, mounts
 from orchestrator.host.workspace.staged import descriptors
 
 IMAGE = "workspace.img"
-_MOUNT = "fs"
+MOUNT = "fs"
 _ATTEMPTS = 3
 # The numbers of sectors written and discarded (see the kernel's Documentation/block/stat.rst). A
 # sync with nothing pending counts as a write of no sectors.
 _WRITTEN, _DISCARDED = 6, 13
 
 
-class _Mark(NamedTuple):
+class Mark(NamedTuple):
     """Changes whenever something is written to the image, or another image takes its place."""
 
     inode: int
@@ -39,25 +39,28 @@ def copy_image(slot: Path, target: Path) -> None:
     """
     for _ in range(_ATTEMPTS):
         target.unlink(missing_ok=True)
-        before = _mark(slot)
+        before = mark(slot)
         ext4.copy_sparse(slot / IMAGE, target)
-        if _mark(slot) == before:
+        if mark(slot) == before:
             ext4.check(target)
             return
     raise ConflictError("its files are being written: pause or end its session")
 
 
-def _mark(slot: Path) -> _Mark:
-    """Writes what is pending to the image first. Raises: ConflictError, OSError."""
-    image, mount = slot / IMAGE, slot / _MOUNT
+def mark(slot: Path) -> Mark:
+    """What is compared; writes what is pending to the image first.
+
+    Raises: ConflictError, OSError.
+    """
+    image, mount = slot / IMAGE, slot / MOUNT
     mounted = mount.is_dir() and mounts.is_mounted(str(mount))
     if mounted:
-        _sync(mount)
+        sync(mount)
     elif loop.in_use(image):
         raise ConflictError("its file system is mounted out of sight")
     device = mount.lstat().st_dev if mounted else 0
     facts = image.lstat()
-    return _Mark(facts.st_ino, facts.st_mtime_ns, device, _written(device) if mounted else ())
+    return Mark(facts.st_ino, facts.st_mtime_ns, device, _written(device) if mounted else ())
 
 
 def _written(device: int) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ def _written(device: int) -> tuple[str, ...]:
     return numbers[_WRITTEN], numbers[_DISCARDED]
 
 
-def _sync(directory: Path) -> None:
+def sync(directory: Path) -> None:
     """Writes what is pending in the directory's file system. Raises: OSError."""
     with opened(directory) as descriptor:
         descriptors.sync_all(descriptor)

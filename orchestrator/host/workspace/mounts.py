@@ -107,6 +107,25 @@ def mount_device(device: str, target: str, file_system: str, options: str) -> No
         raise explained("a workspace can't be mounted", OSError(code, os.strerror(code)))
 
 
+def remount_as(target: str, users: int) -> None:
+    """Replaces a mount by one of the same files in which the user namespace `users` applies.
+
+    Raises: MountError; nothing may be mounted then.
+    """
+    try:
+        with opened(target) as (mounted,):
+            tree = _cloned(mounted)
+        try:
+            _set_attributes(tree, _MountAttr(attr_set=MOUNT_ATTR_IDMAP, userns_fd=users))
+            unmount(target)
+            with opened(target) as (target_fd,):
+                attach(tree, target_fd)
+        finally:
+            os.close(tree)
+    except OSError as error:
+        raise explained("a workspace can't be mounted for its user", error) from error
+
+
 def is_mounted(target: str) -> bool:
     """Whether `target` is a mount point. Raises: OSError."""
     return os.lstat(target).st_dev != os.lstat(os.path.dirname(target)).st_dev
@@ -146,19 +165,29 @@ def lines_of(mountinfo: bytes) -> list[bytes]:
 
 
 def _bind(source_fd: int, target_fd: int, wanted: _MountAttr, users: int | None) -> None:
-    tree = syscall(
-        SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
-    )
+    tree = _cloned(source_fd)
     try:
-        # A copy of a shared mount receives what the host mounts below the source, without these
-        # attributes, until it is private. Made shared after that, it has a group of its own.
-        _set_attributes(tree, _MountAttr(propagation=MS_PRIVATE))
         _set_attributes(tree, wanted)
         if users is not None:
             _set_attributes(tree, _MountAttr(attr_set=MOUNT_ATTR_IDMAP, userns_fd=users))
         attach(tree, target_fd)
     finally:
         os.close(tree)
+
+
+def _cloned(source_fd: int) -> int:
+    """A detached and private copy of the mount, with its flags. Raises: OSError."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
+    tree = syscall(SYS_OPEN_TREE, source_fd, b"", flags)
+    try:
+        # A copy of a shared mount receives what the host mounts below the source, without the
+        # attributes of the copy, until it is private. Made shared after that, it has a group of
+        # its own.
+        _set_attributes(tree, _MountAttr(propagation=MS_PRIVATE))
+    except BaseException:
+        os.close(tree)
+        raise
+    return tree
 
 
 def attach(tree: int, target_fd: int) -> None:

@@ -47,17 +47,18 @@ def slot_path(state_dir: Path, slot: str) -> Path:
     return slots_path(state_dir) / slot
 
 
-def inside_path(path: str) -> str | None:
+def inside_path(path: str, workspace: str) -> str | None:
     """A client's path relative to the workspace, `.` for the workspace itself; None if it escapes.
 
-    The client's path is relative to the workspace, or absolute under /workspace.
+    The client's path is relative to the workspace, or absolute under `workspace`, where the session
+    has it.
     """
-    absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
-    if absolute == WORKSPACE_DIR:
+    absolute = posixpath.normpath(posixpath.join(workspace, path))
+    if absolute == workspace:
         return "."
-    if not absolute.startswith(WORKSPACE_DIR + "/"):
+    if not absolute.startswith(workspace + "/"):
         return None
-    return absolute.removeprefix(WORKSPACE_DIR + "/")
+    return absolute.removeprefix(workspace + "/")
 
 
 def leads_inside(path: str, target: str) -> bool:
@@ -67,21 +68,21 @@ def leads_inside(path: str, target: str) -> bool:
     """
     if target.startswith("/"):
         return False
-    return inside_path(posixpath.join(posixpath.dirname(path), target)) is not None
+    return inside_path(posixpath.join(posixpath.dirname(path), target), WORKSPACE_DIR) is not None
 
 
-def volume_path(path: str, volumes: Iterable[str]) -> str | None:
+def volume_path(path: str, volumes: Iterable[str], workspace: str) -> str | None:
     """The absolute form of a path that is in one of the volumes; None if it is in none."""
-    absolute = f"/{posixpath.normpath(posixpath.join(WORKSPACE_DIR, path)).lstrip('/')}"
+    absolute = f"/{posixpath.normpath(posixpath.join(workspace, path)).lstrip('/')}"
     return None if containing(absolute, volumes) is None else absolute
 
 
-def outside_path(path: str, *, writes: bool) -> str | None:
+def outside_path(path: str, workspace: str, *, writes: bool) -> str | None:
     """The absolute form of a path outside the workspace on which file operations may act.
 
     It applies to levels that allow any command: they may read the image's files and write to /tmp.
     """
-    absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
+    absolute = posixpath.normpath(posixpath.join(workspace, path))
     absolute = f"/{absolute.lstrip('/')}"
     return absolute if outside(absolute, writes=writes) else None
 

@@ -21,7 +21,7 @@ class PlainDirectories:
         make_slot(slot)
         return make_data(self.data(slot), uid)
 
-    def mount(self, slot: Path) -> None:
+    def mount(self, slot: Path, uid: int) -> None:
         """Does nothing: a plain directory is always visible."""
 
     def count(self, directory: Path, uid: int) -> None:

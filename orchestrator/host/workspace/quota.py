@@ -49,8 +49,11 @@ class Driver(Protocol):
         workspace is then unchanged.
         """
 
-    def mount(self, slot: Path) -> None:
-        """Makes an existing slot's data visible again. Raises: PaddockError, OSError."""
+    def mount(self, slot: Path, uid: int) -> None:
+        """Makes an existing slot's data visible again, as files of `uid`.
+
+        Raises: PaddockError, OSError.
+        """
 
     def count(self, directory: Path, uid: int) -> None:
         """Counts an empty directory beside the data, and what is created in it, for its size.

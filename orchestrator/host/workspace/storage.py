@@ -153,6 +153,14 @@ class Storage:
         area = area_of(data, session_key)
         await self._call(workspace, lambda: _remove_area(data, area, workspace.uid), _LONG_SECONDS)
 
+    async def on_slot(self, workspace: Workspace, function: Callable[[Path], T]) -> T:
+        """The result of `function`, which gets the slot while nothing else works on it.
+
+        Raises: StorageError, CapacityExhaustedError, and what `function` raises.
+        """
+        slot = self._slot(workspace)
+        return await self._call(workspace, lambda: function(slot), _LONG_SECONDS)
+
     def area(self, workspace: Workspace, session_key: str) -> StagingArea:
         """The session's staging area, which need not exist."""
         return area_of(self.data(workspace), session_key)
@@ -166,7 +174,7 @@ class Storage:
 
         def mount() -> None:
             if slot.exists():  # it does not exist if it was purged meanwhile
-                driver.mount(slot)
+                driver.mount(slot, workspace.uid)
 
         await self._call(workspace, mount, _MOUNT_SECONDS)
 

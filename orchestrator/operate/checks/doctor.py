@@ -38,8 +38,10 @@ from orchestrator.host.node.throttle import can_throttle
 from orchestrator.operate.checks.engine import (
     ENGINE,
     IMAGE,
+    LEVEL_IMAGES,
     check_engine,
     check_image,
+    check_level_images,
     check_open_network,
 )
 from orchestrator.operate.checks.host import (
@@ -114,12 +116,14 @@ async def _examine(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
 ) -> list[Check]:
     state_dir = settings.state_dir
-    facts, stored, first, (image, refused, inside) = await asyncio.gather(
+    of_levels = settings.default_images
+    facts, stored, level_images, first, (image, refused, inside) = await asyncio.gather(
         _thread(kernel_facts, KernelFacts("unknown", UNKNOWN_KERNEL, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2),
             DatabaseCheck(_late(DATABASE)),
         ),
+        within(check_level_images(engine, of_levels), _SECONDS, _late(LEVEL_IMAGES)),
         asyncio.gather(
             within(check_engine(engine, settings.runtime), _SECONDS, _late(ENGINE)),
             _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
@@ -146,6 +150,7 @@ async def _examine(
     checks = [
         engine_found,
         image,
+        *([level_images] if of_levels else []),
         network,
         landlock_check(facts),
         seccomp_check(facts),

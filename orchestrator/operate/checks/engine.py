@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.ground.check import Check, failure, ok, warning
@@ -15,13 +16,14 @@ from orchestrator.host.engine.base import (
     Image,
 )
 from orchestrator.host.engine.fitness import unfit
-from orchestrator.host.engine.image_names import build_command, how_to_get
+from orchestrator.host.engine.image_names import build_command, how_to_get, recipe_of
 from orchestrator.host.engine.runtimes import unknown_runtime
 from orchestrator.host.node.mounts import apart
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
 ENGINE = "engine"
 IMAGE = "image"
+LEVEL_IMAGES = "level images"
 # The oldest version with which sandboxes were tested.
 _OLDEST_ENGINE = (20, 10)
 
@@ -116,6 +118,33 @@ def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
     if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
         return warning(IMAGE, f"{name} was built from other sources", _rebuild(name))
     return ok(IMAGE, f"{name} speaks protocol {protocol}")
+
+
+async def check_level_images(engine: Engine, of_levels: Mapping[str, str]) -> Check:
+    """Which default images of levels are there; sessions have another one for as long."""
+    try:
+        found = await engine.images(list(of_levels.values()))
+    except PaddockError as error:
+        return failure(LEVEL_IMAGES, error.detail, "fix the engine")
+    return level_images_check(of_levels, found)
+
+
+def level_images_check(of_levels: Mapping[str, str], found: Mapping[str, Image]) -> Check:
+    """Judges the images by their labels. Those that Paddock builds by itself may be missing."""
+    bad = {
+        level: name
+        for level, name in of_levels.items()
+        if not image_check(name, found.get(name), None).ok
+    }
+    if not bad:
+        return ok(LEVEL_IMAGES, ", ".join(f"{k}: {name}" for k, name in of_levels.items()))
+    absent = ", ".join(f"{name}, the default of {level}," for level, name in bad.items())
+    detail = f"{absent} can't be used yet: sessions get another image until then"
+    foreign = next((name for name in bad.values() if recipe_of(name) is None), None)
+    if foreign is not None:
+        return warning(LEVEL_IMAGES, detail, how_to_get(foreign))
+    commands = ", ".join(f"`{build_command(name)}`" for name in dict.fromkeys(bad.values()))
+    return ok(LEVEL_IMAGES, f"{detail}; the first of these has it built, and so does {commands}")
 
 
 def _rebuild(name: str) -> str:

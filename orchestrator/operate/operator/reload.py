@@ -81,7 +81,7 @@ class Reload:
         self._engine: Engine | None = None
         self._runtimes = Runtimes(settings.runtime)
         self.keys = load_keys(settings)
-        self.images = ListedImages(listed(settings))
+        self.images = ListedImages(listed(settings), settings.default_images)
 
         def read_keys() -> Callable[[], None]:
             keys = load_keys(settings)

@@ -22,6 +22,7 @@ USAGE = """\
 usage: session [--json] QUESTION
 
   id                         the session's id
+  workspace                  the path of its workspace
   status                     active, paused, ...
   turn-number                the number of the running turn
   budget [KIND]              what is left, of all kinds or of one
@@ -130,6 +131,8 @@ def _fact(session: Session, question: str) -> QuestionAnswer:
     rules = session.policy.world_rules
     if question == "id":
         return QuestionAnswer(session.id, session.id)
+    if question == "workspace":
+        return QuestionAnswer(session.workspace_path, session.workspace_path)
     if question == "status":
         return QuestionAnswer(session.status, session.status)
     if question == "read-only":

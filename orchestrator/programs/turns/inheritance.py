@@ -118,7 +118,7 @@ def _terms(parent: Session, wanted: SpawnRequest, level: Level) -> Terms:
             for name, value in parent.terms.env.items()
             if allowed_variable(name, level.environment)
         },
-        idle_timeout=wanted.idle_timeout or parent.terms.idle_timeout,
+        idle_timeout=wanted.idle_timeout or 0,
         wall_timeout=None,
         work_id=None,
         policy_resolved_ref=None,

@@ -1,4 +1,4 @@
-"""Bounds of one API key's sessions: their level, image and tools. Pure functions."""
+"""Bounds of one API key's sessions: level, image, tools and time-outs. Pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,16 @@ MAX_LEVEL, TOOLS = "key-max-level", "key-tools"
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """Bounds of a key's sessions; None means that only the operator's other settings apply."""
+    """Bounds of a key's sessions; None means that only the operator's other settings apply.
+
+    The time-outs are in seconds.
+    """
 
     max_level: str | None = None
     images: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
+    max_idle_timeout: int | None = None
+    max_wall_timeout: int | None = None
 
     def check_level(self, level: Level, levels: Mapping[str, Level]) -> None:
         """Raises PermissionDeniedError if the level is too high, or if that can't be decided."""

@@ -1,5 +1,6 @@
 """The API keys of the settings: the admin key and the entries of the keys file."""
 
+from dataclasses import fields
 from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -30,15 +31,16 @@ from orchestrator.settings.operator_files import read_toml
 from orchestrator.settings.schema_errors import place, reason
 from orchestrator.settings.settings import Settings, ensure_state_dir
 from orchestrator.settings.values import IMAGE_PATTERN
-from paddock.contract.words import LEVEL_PATTERN
+from paddock.contract.words import LEVEL_PATTERN, MAX_WALL_SECONDS
 
 _Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 _Count = Annotated[int, Field(ge=0)]
+_Seconds = Annotated[int, Field(ge=1)]
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Image = Annotated[str, Field(pattern=f"^{IMAGE_PATTERN}$")]
 _Tool = Annotated[str, Field(min_length=1, max_length=128)]
-_BOUND_FIELDS = ("max_level", "images", "tools")
+_BOUND_FIELDS = tuple(field.name for field in fields(KeyBounds))
 # The fields of an entry besides name, role and sha256, by role.
 _FIELDS_OF_ROLES: dict[Role, frozenset[str]] = {
     Role.ADMIN: frozenset({REQUESTS, "handle_requests_per_second", "expires_at"}),
@@ -68,6 +70,8 @@ class KeyEntry(BaseModel):
     max_level: Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")] | None = None
     images: Annotated[list[_Image], Field(min_length=1)] | None = None
     tools: list[_Tool] | None = None
+    max_idle_timeout: _Seconds | None = None
+    max_wall_timeout: Annotated[_Seconds, Field(le=MAX_WALL_SECONDS)] | None = None
     expires_at: Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))] | None = (
         None
     )
@@ -94,7 +98,7 @@ class KeyEntry(BaseModel):
             Role(self.role),
             owner=self.owner,
             limits=KeyLimits(**{name: getattr(self, name) for name in LIMIT_FIELDS}),
-            bounds=KeyBounds(self.max_level, _tuple(self.images), _tuple(self.tools)),
+            bounds=KeyBounds(**{name: _frozen(getattr(self, name)) for name in _BOUND_FIELDS}),
             expires_at=self.expires_at,
         )
 
@@ -179,5 +183,5 @@ def _add(entry: KeyEntry, principals: dict[str, Principal]) -> None:
     principals[entry.sha256] = entry.principal()
 
 
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from orchestrator.rules.policy.levels import Level
 from sandbox_agent.decide.command_words import CommandError, DeniedError, parse_command, shell_argv
-from sandbox_agent.decide.commands import decide, normalize_cwd
+from sandbox_agent.decide.commands import WORKSPACE, decide, normalize_cwd
 
 # Deciding about a word costs as much as so many characters.
 _WORD_COST = 16
@@ -16,9 +16,11 @@ def read_command(
     argv: Sequence[str] | None,
     cwd: str | None,
     shell: str | None = None,
+    workspace: str = WORKSPACE,
 ) -> tuple[list[str], str]:
     """The words and the directory of a command, whether it is allowed or not.
 
+    `workspace` is where the session's workspace is in its sandbox.
     Raises: DeniedError if shell operators make the words ambiguous, or for a `shell` line where no
     shell runs; CommandError.
     """
@@ -28,7 +30,7 @@ def read_command(
         words = parse_command(command, shell=level.commands is None)
     else:
         words = list(argv or [])
-    return words, normalize_cwd(cwd or ".", anywhere=level.commands is None)
+    return words, normalize_cwd(cwd or ".", workspace, anywhere=level.commands is None)
 
 
 def check_command(
@@ -39,19 +41,22 @@ def check_command(
     mounts: Sequence[str] = (),
     shell: str | None = None,
     volumes: Sequence[str] = (),
+    workspace: str = WORKSPACE,
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
     The command is a `command` line, an `argv`, or a `shell` line. `cwd` is relative to the
-    workspace or below /workspace; at levels that allow any command it may be anywhere. `mounts` are
-    the targets of the session's writable mounts and volumes, `volumes` those of all its volumes.
+    workspace or below its path, `workspace`; at levels that allow any command it may be anywhere.
+    `mounts` are the targets of the session's writable mounts and volumes, `volumes` those of all
+    its volumes.
     Raises: DeniedError with the rule; CommandError if the command is malformed.
     """
-    words, directory = read_command(level, command, argv, cwd, shell)
+    words, directory = read_command(level, command, argv, cwd, shell, workspace)
     decision = decide(
         words,
         level.commands,
-        cwd=directory,
+        workspace,
+        directory,
         level=level.name,
         guard_writes=level.guard_writes,
         mounts=mounts,

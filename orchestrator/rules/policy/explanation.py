@@ -20,6 +20,7 @@ from orchestrator.rules.policy.policy_remedies import remedy_of
 from orchestrator.rules.policy.session_policy import PolicyRefusalError, SessionPolicy
 from paddock.contract.remedies import COMMANDS, shell_remedy
 from sandbox_agent.decide.command_words import DeniedError
+from sandbox_agent.decide.commands import WORKSPACE
 
 ALLOWED = "allowed"
 
@@ -51,17 +52,18 @@ def explain_command(
     mounts: Sequence[str] = (),
     shell: str | None = None,
     volumes: Sequence[str] = (),
+    workspace: str = WORKSPACE,
 ) -> Explanation:
-    """The level's decision about a command; the last three as in `command_stops`.
+    """The level's decision about a command; the last ones as in `command_stops`.
 
     Other arguments are those of `check_command`. Raises: CommandError if it is malformed.
     """
     stops: list[Stop] = []
     try:
-        words, directory = read_command(level, command, argv, cwd, shell)
+        words, directory = read_command(level, command, argv, cwd, shell, workspace)
         if words and words[0]:
-            stops = command_stops(level, words, directory, reaches, mounts, volumes)
-        check_command(level, command, argv, cwd, mounts, shell, volumes)
+            stops = command_stops(level, words, directory, reaches, mounts, volumes, workspace)
+        check_command(level, command, argv, cwd, mounts, shell, volumes, workspace)
     except DeniedError as error:
         remedy = shell_remedy(error.rule, permitted=level.commands is None)
         return _denied(error.rule, error.message, stops, remedy)
@@ -69,21 +71,25 @@ def explain_command(
 
 
 def explain_path(
-    level: Level, path: str, mounts: Sequence[str] = (), volumes: Sequence[str] = ()
+    level: Level,
+    path: str,
+    mounts: Sequence[str] = (),
+    volumes: Sequence[str] = (),
+    workspace: str = WORKSPACE,
 ) -> Explanation:
     """Whether file operations accept a path.
 
     The layers are those that would stop a command of the level that reads or writes the path;
-    `mounts` and `volumes` as in `command_stops`.
+    `mounts`, `volumes` and `workspace` as in `command_stops`.
     """
-    if inside_path(path) is not None:
+    if inside_path(path, workspace) is not None:
         return _allowed("the path is inside the workspace", [])
-    stops = path_stops(level, path, mounts, volumes)
-    if volume_path(path, volumes) is not None:
-        writes = volume_path(path, mounts) is not None
+    stops = path_stops(level, path, mounts, volumes, workspace)
+    if volume_path(path, volumes, workspace) is not None:
+        writes = volume_path(path, mounts, workspace) is not None
         return _allowed(f"the path is in a volume and can be read{_written(writes)}", stops)
-    if level.commands is None and outside_path(path, writes=False) is not None:
-        writes = outside_path(path, writes=True) is not None
+    if level.commands is None and outside_path(path, workspace, writes=False) is not None:
+        writes = outside_path(path, workspace, writes=True) is not None
         return _allowed(f"the path can be read{_written(writes)}", stops)
     return _denied(PATH_RULE, escape_message(path), stops)
 

@@ -23,7 +23,6 @@ Reaches = Callable[[Host], Decision]
 Layer = Literal["parser", "mount", "landlock", "seccomp", "network", "policy"]
 
 _TMP = "/tmp"  # noqa: S108 - the sandbox's
-_OWN = (WORKSPACE, _TMP)
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # These are not part of the image, so not on its read-only file system.
 _KERNEL = ("/dev", "/proc", "/sys")
@@ -50,35 +49,44 @@ def command_stops(
     reaches: Reaches | None = None,
     mounts: Sequence[str] = (),
     volumes: Sequence[str] = (),
+    workspace: str = WORKSPACE,
 ) -> list[Stop]:
     """The refusals of a command, in order; `cwd` is absolute.
 
     `reaches` decides about hosts of the way out; None: the level's rules decide. `mounts` are the
-    targets of the session's writable mounts and volumes, `volumes` those of all its volumes.
+    targets of the session's writable mounts and volumes, `volumes` those of all its volumes, and
+    `workspace` is where its workspace is.
     """
+    own = (workspace, _TMP)
     return [
-        *_program(level, words[0], cwd),
-        *_paths(level, words, cwd, mounts, volumes),
+        *_program(level, words[0], cwd, own),
+        *_paths(level, words, cwd, (*own, *mounts), (*own, *volumes)),
         *_calls(level, words),
         *_network(level, words, reaches or level.egress.decide_any_port),
     ]
 
 
 def path_stops(
-    level: Level, path: str, mounts: Sequence[str] = (), volumes: Sequence[str] = ()
+    level: Level,
+    path: str,
+    mounts: Sequence[str] = (),
+    volumes: Sequence[str] = (),
+    workspace: str = WORKSPACE,
 ) -> list[Stop]:
     """The refusals of a command that reads or writes a workspace-relative or absolute path."""
-    absolute = resolve(path, WORKSPACE)
+    absolute, own = resolve(path, workspace), (workspace, _TMP)
     # The layer that denies reading a path also denies writing it.
-    found = (*_written(level, absolute, mounts), *_read(level, absolute, volumes))
+    found = (
+        *_written(level, absolute, (*own, *mounts)),
+        *_read(level, absolute, (*own, *volumes)),
+    )
     stops = {stop.layer: stop for stop in found}
     return list(stops.values())
 
 
-def _program(level: Level, name: str, cwd: str) -> Iterator[Stop]:
+def _program(level: Level, name: str, cwd: str, own: Sequence[str]) -> Iterator[Stop]:
     path = resolve(name, cwd) if "/" in name else None
-    own = path is not None and _within(path, _OWN)
-    if own and level.noexec:
+    if path is not None and _within(path, own) and level.noexec:
         yield Stop(
             "mount",
             f"the workspace and /tmp are mounted noexec: {_short(name)} can't be executed",
@@ -108,8 +116,8 @@ def _paths(
     level: Level,
     words: Sequence[str],
     cwd: str,
-    mounts: Sequence[str],
-    volumes: Sequence[str],
+    writable: Sequence[str],
+    readable: Sequence[str],
 ) -> Iterator[Stop]:
     try:
         intents = path_intents(words)
@@ -120,9 +128,9 @@ def _paths(
     reads, writes = ([resolve(path, cwd) for path in paths] for paths in intents)
     # One of each kind is enough.
     yield from next(
-        (stops for path in writes if (stops := list(_written(level, path, mounts)))), []
+        (stops for path in writes if (stops := list(_written(level, path, writable)))), []
     )
-    yield from next((stops for path in reads if (stops := list(_read(level, path, volumes)))), [])
+    yield from next((stops for path in reads if (stops := list(_read(level, path, readable)))), [])
 
 
 def _guessed(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -135,9 +143,9 @@ def _guessed(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return ([], paths) if name in _WRITE else (paths, [])
 
 
-def _read(level: Level, path: str, volumes: Sequence[str] = ()) -> Iterator[Stop]:
+def _read(level: Level, path: str, readable: Sequence[str]) -> Iterator[Stop]:
     confinement = level.confinement
-    if not confinement.paths or _within(path, (*_OWN, *DEVICES, *BASELINE, *volumes)):
+    if not confinement.paths or _within(path, (*readable, *DEVICES, *BASELINE)):
         return
     if _within(path, (*confinement.read, *confinement.execute)) or _executable(level, path):
         return
@@ -149,9 +157,9 @@ def _read(level: Level, path: str, volumes: Sequence[str] = ()) -> Iterator[Stop
     )
 
 
-def _written(level: Level, path: str, mounts: Sequence[str] = ()) -> Iterator[Stop]:
+def _written(level: Level, path: str, writable: Sequence[str]) -> Iterator[Stop]:
     shared = ("/dev/shm",) if level.limits.shm_bytes else ()  # noqa: S108 - the sandbox's
-    if _within(path, (*_OWN, *DEVICES, *shared, *mounts)):
+    if _within(path, (*writable, *DEVICES, *shared)):
         return
     remedy = "Write to the workspace or /tmp; no level allows writing elsewhere."
     if not _within(path, _KERNEL):

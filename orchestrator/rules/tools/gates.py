@@ -16,13 +16,15 @@ from orchestrator.rules.tools.patterns import Match
 from orchestrator.rules.tools.scope import Scope
 from orchestrator.rules.tools.statements import Reading, refusal
 from orchestrator.rules.tools.targets import find_targets
-from sandbox_agent.decide.protocol import KEPT_PREFIX
+from sandbox_agent.decide.manifest import beneath
+from sandbox_agent.decide.protocol import KEPT_PREFIX, WORKSPACE_DIR
 from sandbox_agent.decide.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
 
 # Rules by which a session may not open a tool, or needs an approval.
 SESSION_TOOLS = "session-tools"
 ALLOW_PTRACE = "allow-ptrace"
 MOUNT = "mount"
+WORKSPACE_PATH = "workspace-path"
 ALLOWED = "allowed"
 APPROVAL = "human-approval"
 # The maximum length of the path to a copy of an approved file.
@@ -83,12 +85,14 @@ def opening(
     highest_tier: str,
     ptrace: bool,
     mounts: Collection[str],
+    workspace: str = WORKSPACE_DIR,
 ) -> tuple[str, str] | None:
     """The rule by which a session may not open a tool, and why; None if it may.
 
     `tools` are the tools that the session may open (None: any), `highest_tier` is its level's tier,
-    `ptrace` says whether its level lets programs trace their children, and `mounts` are the names
-    of the session's mounts.
+    `ptrace` says whether its level lets programs trace their children, `mounts` are the names of
+    the session's mounts, and `workspace` is where its workspace is: no file of a client may stand
+    in for one that the tool is meant to have.
     """
     name = manifest.name
     if tools is not None and name not in tools:
@@ -101,6 +105,10 @@ def opening(
     missing = [mount for mount in manifest.mounts if mount not in mounts]
     if missing:
         return MOUNT, f"{name} needs a session with the mount {', '.join(missing)}"
+    own = (*manifest.argv[:1], *manifest.read, *manifest.execute)
+    hidden = [path for path in own if beneath(path, {workspace}) or beneath(workspace, {path})]
+    if hidden and workspace != WORKSPACE_DIR:
+        return WORKSPACE_PATH, f"{name} needs {hidden[0]}, where the session has its workspace"
     return None
 
 

@@ -13,6 +13,7 @@ from orchestrator.rules.tools.oneshot import Oneshot, always_refused
 from orchestrator.rules.tools.schemas import input_schema
 from orchestrator.rules.tools.states import ERROR, READY
 from orchestrator.rules.tools.tool_rules import ToolRules
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 
 class Asker(NamedTuple):
@@ -25,6 +26,7 @@ class Asker(NamedTuple):
     ptrace: bool
     mounts: Collection[str]
     bounds: KeyBounds
+    workspace: str = WORKSPACE_DIR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ def _refusing_oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> str | No
 def _refusing(
     rules: ToolRules, manifest: Manifest, command: ToolCommand, asker: Asker
 ) -> str | None:
-    can_open = (asker.tools, asker.highest_tier, asker.ptrace, asker.mounts)
+    can_open = (asker.tools, asker.highest_tier, asker.ptrace, asker.mounts, asker.workspace)
     refused = asker.bounds.refuses_tool(manifest.name) or opening(manifest, *can_open)
     if refused is not None:
         return refused[0]

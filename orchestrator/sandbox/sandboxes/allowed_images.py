@@ -9,6 +9,7 @@ from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
 from orchestrator.host.engine.image_names import build_command, short_name
+from orchestrator.sandbox.sandboxes.image_builds import ImageBuilds
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 
@@ -29,10 +30,15 @@ class AllowedImages:
     """The images on the operator's list as the engine has them, from one call for all."""
 
     def __init__(
-        self, engine: Engine, listed: ListedImages, clock: Callable[[], float] = time.monotonic
+        self,
+        engine: Engine,
+        listed: ListedImages,
+        builds: ImageBuilds,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._listed = listed
+        self._builds = builds
         self._clock = clock
         self._looks = TaskScope("a look at the images")
         self._look: asyncio.Task[dict[str, Image]] | None = None
@@ -43,7 +49,7 @@ class AllowedImages:
         """The images, the default one first. Raises: EngineUnavailableError."""
         names = self._listed.names
         found = await asyncio.shield(self._latest(names))
-        return [_described(name, found.get(name)) for name in names]
+        return [_described(name, found.get(name), self._builds.told(name)) for name in names]
 
     async def close(self) -> None:
         """Ends a look at the engine that has not ended."""
@@ -84,10 +90,10 @@ def usable(name: str, image: Image | None) -> Image:
     raise ValidationError(detail, field="image")
 
 
-def _described(name: str, image: Image | None) -> AllowedImage:
+def _described(name: str, image: Image | None, build: str | None) -> AllowedImage:
     problem = None
     try:
         usable(name, image)
     except PaddockError as error:
-        problem = error.detail
+        problem = error.detail if build is None else f"image {name} {build}"
     return AllowedImage(name, short_name(name), None if image is None else image.id, problem)

@@ -3,6 +3,7 @@
 from orchestrator.rules.policy.levels import Level
 from orchestrator.sandbox.packs.baseline import baseline
 from orchestrator.sandbox.sandboxes.parts import Plan
+from orchestrator.sandbox.sandboxes.workspace_paths import moved, moved_value
 from orchestrator.state.pack import Pack, PackFile
 from orchestrator.state.session import MAX_RUNNING
 from paddock.contract.pack_form import WORKSPACE, ToolClass
@@ -37,15 +38,18 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
     terms, mounts = plan.session.terms, plan.mounts.values()
     targets = [*(mount.target for mount in mounts), *terms.volume_paths]
     writable = (mount.target for mount in mounts if not mount.read_only)
-    confinement = level.confinement
+    confinement, workspace = level.confinement, plan.session.workspace_path
     own_processes = _OWN_PROCESSES + (_BROKERS if plan.session.pack is not None else 0)
     return Configuration(
         level=level.name,
         uid=plan.session.workspace.uid,
         commands=None if level.commands is None else sorted(level.commands),
         environment=None if level.environment is None else list(level.environment),
-        confinement=confinement._replace(read=[*confinement.read, *targets]),
-        home=level.home,
+        confinement=confinement._replace(
+            read=[*(moved(path, workspace) for path in confinement.read), *targets],
+            execute=[moved(path, workspace) for path in confinement.execute],
+        ),
+        home=moved(level.home, workspace),
         cpus=limits.cpus,
         memory_bytes=limits.memory_bytes,
         processes=max(8, limits.pids - own_processes),
@@ -57,18 +61,19 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         output_budget_bytes=budget.own_limit(Kind.OUTPUT_BYTES),
         writable=(*writable, *terms.written_volumes),
         volumes=terms.volume_paths,
+        workspace=workspace,
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
-        variables=_variables(level, pip_index),
+        variables=_variables(level, pip_index, workspace),
         without=level.requires.without,
         mounts=plan.flags,
     )
 
 
-def _variables(level: Level, pip_index: str | None) -> dict[str, str]:
+def _variables(level: Level, pip_index: str | None, workspace: str) -> dict[str, str]:
     """The level's file comes first."""
     usual = {} if pip_index is None or level.network == "none" else {"PIP_INDEX_URL": pip_index}
-    return usual | dict(level.variables)
+    return usual | {name: moved_value(value, workspace) for name, value in level.variables}
 
 
 def consume_of(pack: Pack | None, level: Level) -> Message | None:

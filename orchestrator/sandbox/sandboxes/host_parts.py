@@ -8,6 +8,7 @@ from orchestrator.host.engine.base import Bind, Container, Engine
 from orchestrator.sandbox.sandboxes.parts import Part, Plan
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
+from orchestrator.sandbox.sandboxes.workspace_paths import moved
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sandbox.volumes.volumes import Volumes
 from orchestrator.settings.operator_mounts import OperatorMount, real_source
@@ -157,7 +158,8 @@ class WorkspacePart(Part):
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, MountError."""
         await self._directories.make(plan.directory, lambda: _mount(plan))
-        plan.binds.append(Bind(str(plan.directory.workspace), WORKSPACE_DIR, read_only=False))
+        target = plan.session.workspace_path
+        plan.binds.append(Bind(str(plan.directory.workspace), target, read_only=False))
 
     async def close(self, plan: Plan) -> None:
         """Raises: MountError, TimeoutError."""
@@ -295,4 +297,6 @@ def _mount(plan: Plan) -> None:
 
 def _name(plan: Plan) -> None:
     """Runs in a thread."""
-    plan.directory.name_session(plan.session.workspace.uid, plan.level.home)
+    session = plan.session
+    home = moved(plan.level.home, session.workspace_path)
+    plan.directory.name_session(session.workspace.uid, home)

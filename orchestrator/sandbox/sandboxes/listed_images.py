@@ -1,6 +1,6 @@
 """The operator's list of images, and which of them a session may have. No I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from orchestrator.ground.errors import PermissionDeniedError, ValidationError
 from orchestrator.host.engine.image_names import short_name
@@ -13,7 +13,9 @@ KEY_IMAGES = "key-images"
 class ListedImages:
     """The images on the list, the default one first. The list is replaced as a whole."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], of_levels: Mapping[str, str] | None = None) -> None:
+        """`of_levels` are the default images of levels that have another one, by level."""
+        self.of_levels = dict(of_levels or {})
         self.names = tuple(dict.fromkeys(names))
 
     def replace(self, names: Sequence[str]) -> None:
@@ -46,19 +48,22 @@ class ListedImages:
         found = [self._named(name) for name in bounds]
         return tuple(dict.fromkeys(each[0] for each in found if len(each) == 1))
 
-    def choose(self, asked: str | None, of_key: Sequence[str] | None, level: Level) -> str:
-        """The image of a new session that requests `asked`, which is None if it requests none.
+    def choose(
+        self, asked: str | None, of_key: Sequence[str] | None, level: Level
+    ) -> tuple[str, ...]:
+        """The images that a new session may have, the one that it should have first.
 
-        Without a request it is the default image, or else the first one that the key and the level
-        permit. Raises: PermissionDeniedError, ValidationError.
+        It is the one that it requests (`asked`); without a request its level's default image, then
+        the default image, then the others that the key and the level permit. Raises:
+        PermissionDeniedError, ValidationError.
         """
         by_key, by_level = self.permitted(of_key), self.permitted(level.images)
         if asked is None:
             both = [name for name in by_key if name in by_level]
-            if self.names[0] in both:
-                return self.names[0]
+            usual = (self.of_levels.get(level.name), self.names[0])
             if both:
-                return both[0]
+                first = [name for name in usual if name is not None and name in both]
+                return tuple(dict.fromkeys([*first, *both]))
             whose = f"level {level.name}" if by_key else "this key"
             raise ValidationError(
                 f"{whose} permits no image of the operator's list, which has {_short(self.names)}",
@@ -77,7 +82,7 @@ class ListedImages:
                 f"{_short(by_level)}",
                 field="image",
             )
-        return image
+        return (image,)
 
     def check_level(self, image: str, level: Level) -> None:
         """Raises ValidationError if a session with that image may not have that level."""

@@ -22,6 +22,7 @@ from orchestrator.sandbox.sandboxes.starter import ImageChangedError, Starter
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
 from orchestrator.sandbox.sandboxes.suitability import Suitability
 from orchestrator.sandbox.sandboxes.warm_pool import WarmPool
+from orchestrator.sandbox.sandboxes.workspace_paths import check_place
 from orchestrator.sandbox.sandboxes.workspaces import Workspaces
 from orchestrator.sandbox.volumes.volume_paths import check_uses
 from orchestrator.sandbox.volumes.volumes import Volumes
@@ -30,6 +31,7 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.sandbox import Sandbox
 from orchestrator.state.session import Session
 from orchestrator.state.shapes import Shape, can_wait, has_usual_limits
+from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 log = logging.getLogger(__name__)
 
@@ -72,15 +74,18 @@ class Sandboxes:
     async def check_level(self, session: Session, level: Level) -> None:
         """Raises UnmetError if this host can't enforce the level, before anything begins.
 
-        Raises: ValidationError if the level can't have the session's volumes.
+        Raises: ValidationError if the level can't have the session's volumes, or its workspace
+        where it is.
         """
+        check_place(session.workspace_path, self._taken(session, level))
         if session.terms.volumes:
             self._check_volumes(session, level)
         await self._suitability.check_level(level, packed=session.pack is not None)
 
     def _check_volumes(self, session: Session, level: Level) -> None:
         """Raises: ValidationError."""
-        check_uses(session.terms.volumes, self._taken(session, level))
+        taken = [session.workspace_path, *self._taken(session, level)]
+        check_uses(session.terms.volumes, taken)
         if level.rates.disk:
             raise ValidationError(
                 f"level {level.name} limits the rate of the workspace's disk, and no volume's: "
@@ -114,6 +119,8 @@ class Sandboxes:
         looking = looking or self.look_up(session.terms.image)
         # The agent of a session with a pack takes longer to be configured.
         usual = can_wait(level) and has_usual_limits(level, limits) and session.pack is None
+        # The others have /workspace as the place of the workspace already.
+        usual = usual and session.workspace_path == WORKSPACE_DIR
         bare = not mounts and not session.terms.volumes
         if self.pool.runs and bare and usual:
             warm = await self._taken_over(session, level, limits, looking)
@@ -218,7 +225,7 @@ class Sandboxes:
         await self._releases.drain()
 
     def _taken(self, session: Session, level: Level) -> list[str]:
-        """Paths at which the session can have no volume."""
+        """Paths at which the session can have neither a volume nor its workspace."""
         names = (*level.mounts, *session.terms.mounts)
         listed = self._settings.mounts
         return [

@@ -253,21 +253,36 @@ class WarmPool:
     async def _least(self, now: float) -> Counter[Shape]:
         """How many wait even without demand; none while the default image is not known."""
         least: Counter[Shape] = Counter()
-        image = self._settings.image
         if self._settings.warm_least and now >= self._next_look_at_image:
-            try:
-                self._images[image] = await self._find_image(image)
-                # Starts look at it, too; the engine has more to do while sessions are created.
-                self._next_look_at_image = now + _LONGEST_PAUSE
-            except (PaddockError, OSError) as error:
-                log.warning("image %s is not found for sandboxes ahead: %s", image, error)
+            await self._look_at_images(now)
         for name, number in self._settings.warm_least.items():
             level = self._level(name)
+            image = self._default_image(name)
             if level is None or not named_in(level.images, image):
                 continue
             if number and image in self._images:
                 least[Shape.of(image, self._images[image], level)] = number
         return least
+
+    def _default_image(self, level: str) -> str:
+        """What sessions of that level get without a request, as far as it is known to be there."""
+        own = self._settings.default_images.get(level)
+        return self._settings.image if own is None or own not in self._images else own
+
+    async def _look_at_images(self, now: float) -> None:
+        """Finds the default images of the levels that should have waiting sandboxes."""
+        usual, own = self._settings.image, self._settings.default_images
+        wanted = [usual, *(own[name] for name in self._settings.warm_least if name in own)]
+        for image in dict.fromkeys(wanted):
+            try:
+                self._images[image] = await self._find_image(image)
+                # Starts look at it, too; the engine has more to do while sessions are created.
+                self._next_look_at_image = now + _LONGEST_PAUSE
+            except (PaddockError, OSError) as error:
+                told = log.warning if image == usual else log.info
+                told("image %s is not found for sandboxes ahead: %s", image, error)
+                if image != usual:
+                    self._images.pop(image, None)
 
     def _next_look(self, now: float) -> float:
         """In how many seconds something becomes too old, at most the longest pause."""

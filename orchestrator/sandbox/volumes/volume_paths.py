@@ -33,7 +33,7 @@ def check_uses(uses: Sequence[VolumeUse], taken: Iterable[str] = ()) -> None:
         why = refusal(use.path)
         if why is not None:
             raise ValidationError(f"volumes: the path of {use.name} {why}", field=_FIELD)
-        other = next((place for place in places if _overlap(use.path, place)), None)
+        other = next((place for place in places if overlap(use.path, place)), None)
         if other is not None:
             raise ValidationError(
                 f"volumes: the path of {use.name} overlaps with {other}", field=_FIELD
@@ -42,7 +42,7 @@ def check_uses(uses: Sequence[VolumeUse], taken: Iterable[str] = ()) -> None:
 
 
 def refusal(path: str) -> str | None:
-    """Why no volume may be at that path; None if one may."""
+    """Why nothing of a session may be mounted at that path; None if it may."""
     if not path.startswith("/") or path.startswith("//") or path == "/":
         return "must be absolute, and not /"
     if posixpath.normpath(path) != path:
@@ -57,5 +57,6 @@ def refusal(path: str) -> str | None:
     return None
 
 
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
+    """Whether one of two absolute paths is the other, or is in it."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")

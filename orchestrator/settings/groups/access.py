@@ -54,6 +54,13 @@ class AccessSettings(BaseModel):
         ge=0,
         description="Total size of a key's workspaces, including kept ones and volumes.",
     )
+    key_max_snapshots: int = Field(default=100, ge=0, description="Named snapshots of one key.")
+    key_max_snapshot_bytes: int = Field(
+        default=256 * 1024**3,
+        ge=0,
+        description="What the named snapshots of one key take on the disk, as if they shared "
+        "nothing.",
+    )
     key_max_audit_bytes: int | None = Field(
         default=None,
         ge=0,

@@ -57,6 +57,13 @@ class PlaceSettings(BaseModel):
         description="How long after the end of its last session a workspace is purged. "
         "Unset: it is kept until it is purged on request.",
     )
+    snapshot_retention: int | None = Field(
+        default=None,
+        ge=1,
+        le=3_153_600_000,
+        description="How long after it was taken a named snapshot is removed. Unset: it is kept "
+        "until it is removed on request.",
+    )
     archive_dir: AbsolutePath | None = Field(
         default=None,
         description="Where chains of ended sessions are archived. Unset: `archive` in the "
@@ -80,6 +87,11 @@ class PlaceSettings(BaseModel):
     def images_path(self) -> Path:
         """The file of further images that sessions may request, which commands edit."""
         return self.state_dir / "images.toml"
+
+    @property
+    def snapshots_path(self) -> Path:
+        """The directory of named snapshots."""
+        return self.state_dir / "snapshots"
 
     @property
     def own_dirs(self) -> tuple[Path, ...]:

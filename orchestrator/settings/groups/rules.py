@@ -11,10 +11,14 @@ from orchestrator.settings.value_types import (
     AbsolutePath,
     CommaSeparated,
     ImageName,
+    LevelName,
     OrJson,
     PlainUrl,
     Url,
 )
+
+# Levels that allow any command have the programs that projects need.
+_LEVEL_IMAGES = {"high": "paddock/dev:latest"}
 
 
 class RuleSettings(BaseModel):
@@ -22,6 +26,11 @@ class RuleSettings(BaseModel):
 
     image: ImageName = Field(
         default="paddock/sandbox:latest", description="The default sandbox image of sessions."
+    )
+    level_images: Annotated[dict[LevelName, ImageName], OrJson] | None = Field(
+        default=None,
+        description="Levels whose sessions have another default image, as `{level: image}`. Unset: "
+        '`{"high": "paddock/dev:latest"}`, or none if PADDOCK_IMAGE is set.',
     )
     images: Annotated[tuple[ImageName, ...], NoDecode, CommaSeparated] = Field(
         default=(),
@@ -92,3 +101,10 @@ class RuleSettings(BaseModel):
         description="URLs that hosts may register as tools of runs, comma-separated, with those "
         "below them. Unset: none.",
     )
+
+    @property
+    def default_images(self) -> dict[str, str]:
+        """The default images of levels that have another one than `image`, by level."""
+        if self.level_images is not None:
+            return self.level_images
+        return {} if "image" in self.model_fields_set else dict(_LEVEL_IMAGES)

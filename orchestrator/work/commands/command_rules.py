@@ -22,7 +22,6 @@ from orchestrator.state.session import Session
 from paddock.contract.remedies import shell_remedy
 from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from sandbox_agent.decide.command_words import CommandError, DeniedError
-from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.variables import allowed_variable, refused_variable
 
 
@@ -71,6 +70,7 @@ class CommandRules:
                     variables,
                     mounts,
                     volumes,
+                    session.workspace_path,
                 ),
             )
         except CommandError as error:
@@ -123,29 +123,31 @@ def _checked(
     variables: Mapping[str, str],
     mounts: Sequence[str],
     volumes: Sequence[str],
+    workspace: str,
 ) -> tuple[list[str], str]:
     """The words and the directory. Raises: ValidationError, CommandError, DeniedError."""
     argv, cwd = check_command(
-        *(level, request.command, request.argv, request.cwd, mounts, request.shell, volumes)
+        *(level, request.command, request.argv, request.cwd, mounts, request.shell),
+        *(volumes, workspace),
     )
     if pack is not None:
         check_packed(pack, argv)
-    _check_output_file(pack, request)
+    _check_output_file(pack, request, workspace)
     _check_variables(level, request)
     _check_size(variables, request, argv)
     return argv, cwd
 
 
-def _check_output_file(pack: Pack | None, request: ExecRequest) -> None:
+def _check_output_file(pack: Pack | None, request: ExecRequest, workspace: str) -> None:
     """Raises ValidationError for no file, DeniedError for one that the session may not write."""
     if request.output_file is None:
         return
-    path = inside_path(request.output_file)
+    path = inside_path(request.output_file, workspace)
     if path is None:
         raise DeniedError(PATH_RULE, escape_message(request.output_file))
     if path == "." or "\0" in path:
         raise ValidationError("output_file must name a file", field="output_file")
-    denial = None if pack is None else writing(pack, f"{WORKSPACE_DIR}/{path}")
+    denial = None if pack is None else writing(pack, f"{workspace}/{path}")
     if denial is not None:
         raise DeniedError(denial.rule, denial.reason)
 

@@ -124,7 +124,7 @@ class Executions:
             "merge": request.merge,
             "output_file": None
             if request.output_file is None
-            else inside_path(request.output_file),
+            else inside_path(request.output_file, session.workspace_path),
         }
         draft = EventDraft(
             "command.start",

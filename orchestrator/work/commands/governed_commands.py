@@ -35,7 +35,6 @@ from orchestrator.work.approvals.approval_rows import Approval
 from orchestrator.work.approvals.approvals import NO_TERMINAL, Approvals, Line
 from orchestrator.work.commands.captures import Captures
 from orchestrator.work.commands.execution import Executions
-from sandbox_agent.decide.protocol import WORKSPACE_DIR
 from sandbox_agent.decide.sanitize import MAX_TEXT
 
 # By the output format in the manifest.
@@ -174,7 +173,7 @@ class GovernedCommands:
         timeout = min(most, session.level.timeout_max) if request.timeout is None else None
         command_id = secrets.token_hex(8)
         kept = _kept(tool, command_id)
-        file = "" if kept.file is None else f"{WORKSPACE_DIR}/{kept.file}"
+        file = "" if kept.file is None else f"{session.workspace_path}/{kept.file}"
         return tool, replace(
             request,
             argv=argv(tool, arguments, Run(command_id, file)),

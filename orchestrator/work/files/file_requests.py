@@ -82,12 +82,13 @@ class FileRequests:
             text = f"{name} is not UTF-8: such names are in no context pack"
             raise ValidationError(text, field=name)
         await self.firewall.check(principal, session, operation, path, tree=tree)
-        relative = inside_path(path)
+        workspace = session.workspace_path
+        relative = inside_path(path, workspace)
         changes = operation not in _READING if writes is None else writes
         if relative is None:
-            relative = volume_path(path, _volumes(session, writes=changes))
+            relative = volume_path(path, _volumes(session, writes=changes), workspace)
         if relative is None and session.level.commands is None and session.pack is None:
-            relative = outside_path(path, writes=changes)
+            relative = outside_path(path, workspace, writes=changes)
         if relative is None:
             raise await self.escape(principal, session, operation, name, path)
         if relative == "." and not whole:
@@ -99,7 +100,7 @@ class FileRequests:
     ) -> PermissionDeniedError:
         """The recorded refusal of a path that leaves the workspace, or is in a read-only volume."""
         detail = escape_message(path)
-        if volume_path(path, session.terms.volume_paths) is not None:
+        if volume_path(path, session.terms.volume_paths, session.workspace_path) is not None:
             detail = f"the session has the volume for reading only: {path[:256]}"
         await self._recorder.refuse(
             session,

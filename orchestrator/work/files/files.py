@@ -42,7 +42,7 @@ class Written(NamedTuple):
 class Files:
     """File operations. Each is recorded before it is answered.
 
-    Paths are relative to the workspace, or absolute under /workspace. Levels that allow any command
+    Paths are relative to the workspace, or absolute under its path. Levels that allow any command
     also accept other paths, for reading, and for writing in /tmp. All methods raise ValidationError
     for a malformed path, PermissionDeniedError for one that leaves the workspace, NotFoundError,
     ConflictError (not a regular file, not empty, …), BusyError, SandboxUnavailableError,

@@ -59,7 +59,8 @@ class GovernedTerminals:
             raise NotFoundError(f"there is no tool {tool[:128]}")
         level = session.level
         ptrace = level.confinement.ptrace
-        refused = opening(manifest, session.terms.tools, level.risk_tier, ptrace, sandbox.mounts)
+        terms, place = session.terms, session.workspace_path
+        refused = opening(manifest, terms.tools, level.risk_tier, ptrace, sandbox.mounts, place)
         refused = self._keys.bounds(principal).refuses_tool(manifest.name) or refused
         refused = refused or outside_pack(session.pack, manifest.name)
         if refused is not None:

@@ -33,6 +33,7 @@ class SessionTools:
             level.confinement.ptrace,
             _mounts(session),
             self._keys.bounds(principal),
+            session.workspace_path,
         )
         return list_tools(self._rules, asker)
 

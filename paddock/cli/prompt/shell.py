@@ -91,6 +91,7 @@ async def _in_new_session(paddock: "Paddock", level: str, *, keep: bool) -> int:
 
     with working("starting a sandbox"):
         created = await paddock.sessions.create(permission_level=level)
+    own_session.note_image(created)
     stays = keep
     try:
         status = await attend(created, None)

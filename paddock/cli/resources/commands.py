@@ -11,7 +11,7 @@ from paddock.cli import own_session
 from paddock.cli.connection import remote
 from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
-from paddock.cli.mount_options import VolumeUses, volume_uses
+from paddock.cli.mount_options import FromSnapshot, VolumeUses, WorkspacePath, volume_uses
 from paddock.cli.options import (
     TAKES_COMMAND,
     AsJson,
@@ -100,6 +100,8 @@ async def run(
     label: LabelPairs = None,
     limits: LimitAmounts = None,
     volume: VolumeUses = None,
+    from_snapshot: FromSnapshot = None,
+    workspace_path: WorkspacePath = None,
     reach: Reached = None,
     shell: ShellLine = None,
     cwd: WorkingDirectory = None,
@@ -145,9 +147,12 @@ async def run(
                 labels=labels,
                 limits=lower,
                 volumes=volume_uses(volume),
+                from_snapshot=from_snapshot,
+                workspace_path=workspace_path,
                 egress=egress,
                 consume=limited,
             )
+        own_session.note_image(session)
         try:
             if upload is not None and limited is None:
                 with working(f"uploading {upload}"):

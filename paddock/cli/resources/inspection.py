@@ -37,7 +37,7 @@ def show(info: "InspectedSession") -> None:
             ("episode", info.episode_id),
             ("parent", info.parent),
             ("children", " ".join(info.children) or None),
-            ("workspace", info.workspace.root_dir),
+            ("workspace", f"{info.workspace_path}, {info.workspace.root_dir} on the host"),
             ("volumes", _volumes(info)),
             ("sandbox", _sandbox(info)),
             ("followed by", _streams(info)),

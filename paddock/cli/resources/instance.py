@@ -73,9 +73,10 @@ async def images(paddock: "Paddock", listing: Listing = TABLE) -> None:
     print_items(
         await paddock.images.list(),
         listing,
-        ("image", "for this key", "usable", "levels", "problem"),
+        ("image", "default of", "for this key", "usable", "levels", "problem"),
         lambda image: (
             image.name,
+            " ".join(image.default_levels) or ("all" if image.default else None),
             "yes" if image.allowed else "no",
             "yes" if image.available else "no",
             " ".join(image.levels),

@@ -9,7 +9,7 @@ from paddock.cli.egress_rules import Reached, narrowing
 from paddock.cli.exits import Failure, Status
 from paddock.cli.levels import complete_session
 from paddock.cli.listing import TABLE, Listing, lists, print_items
-from paddock.cli.mount_options import Mounts, VolumeUses, volume_uses
+from paddock.cli.mount_options import FromSnapshot, Mounts, VolumeUses, WorkspacePath, volume_uses
 from paddock.cli.options import (
     AsJson,
     Image,
@@ -28,6 +28,7 @@ from paddock.cli.options import (
     secret_values,
 )
 from paddock.cli.output import age, note, print_json, working
+from paddock.cli.own_session import note_image
 from paddock.cli.resources import inspection
 from paddock.cli.resources.budgets import Amounts, amounts
 from paddock.cli.resources.session_policies import Policy, policy_of
@@ -123,6 +124,8 @@ async def create(
     budget: Amounts = None,
     mount: Mounts = None,
     volume: VolumeUses = None,
+    from_snapshot: FromSnapshot = None,
+    workspace_path: WorkspacePath = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
     ] = None,
@@ -161,6 +164,8 @@ async def create(
         limits=lower,
         mounts=mount,
         volumes=volume_uses(volume),
+        from_snapshot=from_snapshot,
+        workspace_path=workspace_path,
         role=role,
         tools=tool,
         policy=rules,
@@ -172,6 +177,7 @@ async def create(
             session = await paddock.sessions.ensure(session_id, **terms)
         else:
             session = await paddock.sessions.create(id=session_id, **terms)
+    note_image(session)
     inspection.print_new(session, as_json)
 
 

@@ -38,7 +38,7 @@ export interface Part {
 }
 
 /**
- * File operations. Paths are relative to the workspace, or absolute below /workspace.
+ * File operations. Paths are relative to the workspace, or absolute below its path.
  *
  * At levels that allow any command, other files can be read, and files in /tmp written.
  */

@@ -33,6 +33,7 @@ export type { CallOptions } from "./http.js";
 export { Keys } from "./keys.js";
 export { type Frame, LiveTerminal } from "./live-terminal.js";
 export { KeyMemory, SessionMemory } from "./memory.js";
+export { NamedSnapshots } from "./named-snapshots.js";
 export { type ClientOptions, Paddock } from "./paddock.js";
 export { Pages } from "./pages.js";
 export { Ports } from "./ports.js";

@@ -35,6 +35,7 @@ import { resumed } from "./resumed.js";
 import { Secrets } from "./secrets.js";
 import { type Session, sessionOf } from "./session.js";
 import { Sessions } from "./sessions.js";
+import { NamedSnapshots } from "./named-snapshots.js";
 import { Volumes } from "./volumes.js";
 
 // The host unpacks all of a snapshot after its last byte.
@@ -76,6 +77,7 @@ export class Paddock {
   readonly hooks: Hooks;
   readonly keys: Keys;
   readonly volumes: Volumes;
+  readonly snapshots: NamedSnapshots;
   /** The control plane's URL. */
   readonly url: string;
   readonly #api: Api;
@@ -101,6 +103,7 @@ export class Paddock {
     this.hooks = new Hooks(this.#api);
     this.keys = new Keys(this.#api);
     this.volumes = new Volumes(this.#api);
+    this.snapshots = new NamedSnapshots(this.#api);
   }
 
   /** Calls any operation of the API by its name in the OpenAPI document; its JSON answer. */

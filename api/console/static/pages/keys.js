@@ -19,6 +19,7 @@ const QUOTAS = [
   ["max_workspaces", "Workspaces", 1], ["max_workspace_bytes", "Workspaces together, GiB", GIB],
   ["requests_per_second", "Requests per second", 1], ["handle_requests_per_second", "Requests per second of a handle", 1],
   ["max_audit_bytes", "Audit records, GiB", GIB], ["max_egress_bytes_per_day", "Egress per day, GiB", GIB],
+  ["max_idle_timeout", "Longest idle time-out, s", 1], ["max_wall_timeout", "Longest lifetime, s", 1],
 ];
 const FRACTIONS = ["max_cpus", "requests_per_second", "handle_requests_per_second"];
 const DAY_MS = 86_400_000;
@@ -33,6 +34,7 @@ const bounds = (key) => [
   key.requests_per_second && `${key.requests_per_second} requests/s`, key.max_workspaces != null && `${key.max_workspaces} workspaces`,
   key.max_workspace_bytes != null && `${bytes(key.max_workspace_bytes)} of workspaces`, key.max_audit_bytes != null && `${bytes(key.max_audit_bytes)} of records`,
   key.max_egress_bytes_per_day != null && `${bytes(key.max_egress_bytes_per_day)} out a day`,
+  key.max_idle_timeout && `idle up to ${key.max_idle_timeout} s`, key.max_wall_timeout && `living up to ${key.max_wall_timeout} s`,
 ].filter(Boolean).join(" · ");
 
 const columns = (onRevoke, fixed) => [

@@ -40,11 +40,11 @@ function useWork(session, tree, choose) {
   };
 }
 
-function Chosen({ session, entry, work, ask }) {
+function Chosen({ session, workspace, entry, work, ask }) {
   const file = entry.type === "file";
   return html`<section class="file-pane" aria-label="the chosen file"><div class="file-head"><div>
       <h2><${Raw} text=${nameOf(entry.path)} /></h2>
-      <p class="facts hint"><span>/workspace/<${Raw} text=${entry.path} /></span>${file && html`<span>${bytes(entry.size)}</span>`}
+      <p class="facts hint"><span><${Raw} text=${`${workspace}/${entry.path}`} /></span>${file && html`<span>${bytes(entry.size)}</span>`}
         <span><code>${entry.mode}</code></span><span>changed <${Time} at=${new Date(entry.modified * 1000).toISOString()} /></span></p></div>
       <p class="actions">${file && html`<button onClick=${() => work.download(entry.path)}>Download</button>`}
         <button onClick=${() => ask({ rename: entry.path })}>Rename</button>
@@ -110,13 +110,13 @@ export function Files({ found, query }) {
       <button onClick=${() => ask({ folder: true })}>New folder</button>
       <button class=${stale ? "stale" : ""} onClick=${tree.reload}>Refresh</button>
       <span class="hint" role="status">${work.busy ?? (stale ? "the workspace may have changed"
-        : html`into <code>/workspace${directory === ROOT ? "" : html`/<${Raw} text=${directory} />`}</code>, or drop files here`)}</span>
+        : html`into <code><${Raw} text=${directory === ROOT ? session.workspace_path : `${session.workspace_path}/${directory}`} /></code>, or drop files here`)}</span>
       ${follows && html`<span class="connection live">follows changes</span>`}</div>
     ${(work.failed || tree.error) && html`<${Failure} error=${work.failed ?? tree.error} again=${tree.error && tree.reload} />`}
     <div class="file-panes">
       <nav class="card tree" aria-label="workspace">${tree.at(ROOT) ? html`<${Tree} tree=${tree} chosen=${path} onChoose=${choose} onDrop=${drop} />`
         : !tree.error && html`<${Loading} what="files" />`}</nav>
-      ${entry ? html`<${Chosen} session=${session.id} entry=${entry} work=${work} ask=${ask} />`
+      ${entry ? html`<${Chosen} session=${session.id} workspace=${session.workspace_path} entry=${entry} work=${work} ask=${ask} />`
         : html`<section class="file-pane"><${Empty}>${tree.at(ROOT)?.items.length === 0
           ? "The workspace is empty. Drop files here, or upload some." : "Choose a file to look at it."}<//></section>`}</div>
     <${Questions} asked=${asked} ask=${ask} work=${work} directory=${directory} /></div>`;

@@ -83,7 +83,7 @@ function OneShell({ session, shells, shell, entries, fixed, onEnd }) {
 }
 
 /** Asks for the name and the directory of a new shell. */
-function NewShell({ shells, onMade, onClose }) {
+function NewShell({ shells, workspace, onMade, onClose }) {
   const [given, setGiven] = useState({ name: shells.items.length ? "" : FIRST, cwd: "" });
   const [failed, setFailed] = useState(null);
   const set = (name) => (event) => setGiven({ ...given, [name]: event.target.value });
@@ -94,7 +94,7 @@ function NewShell({ shells, onMade, onClose }) {
   };
   return html`<form class="card" aria-label="new shell" onSubmit=${submit}><div class="fields">
       <label>Name <input required maxlength="64" autocomplete="off" value=${given.name} onInput=${set("name")} /></label>
-      <label>Directory <input autocomplete="off" placeholder="/workspace" value=${given.cwd} onInput=${set("cwd")} /></label></div>
+      <label>Directory <input autocomplete="off" placeholder=${workspace} value=${given.cwd} onInput=${set("cwd")} /></label></div>
     ${failed && html`<${Failure} error=${failed} />`}
     <p class="actions"><button class="primary">Create</button>${onClose && html`<button type="button" onClick=${onClose}>Cancel</button>`}</p></form>`;
 }
@@ -130,7 +130,7 @@ function Shells({ session, query }) {
       ${shells.items.map((each) => html`<button key=${each.name} class="chip" aria-pressed=${!asks && each.name === name} onClick=${() => choose(each.name)}>${each.name}${each.running && " ●"}</button>`)}
       ${!fixed && !asks && html`<button onClick=${() => setCreating(true)}>New shell</button>`}</div>
     ${shells.failed && html`<${Failure} error=${shells.failed} />`}
-    ${asks ? !fixed && html`<${NewShell} shells=${shells} onMade=${choose} onClose=${shells.items.length > 0 && (() => setCreating(false))} />` : html`
+    ${asks ? !fixed && html`<${NewShell} shells=${shells} workspace=${session.workspace_path} onMade=${choose} onClose=${shells.items.length > 0 && (() => setCreating(false))} />` : html`
       <${Log} entries=${entries} />
       ${shell ? html`<${OneShell} session=${session} shells=${shells} shell=${shell} entries=${entries} fixed=${fixed} onEnd=${() => setEnding(name)} />`
         : html`<p class="state">The shell has ended.</p>`}`}

@@ -8,7 +8,6 @@ from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.work.shells.kept_shell import ShellSettings
 from orchestrator.work.shells.shell_runs import RunAnswer
 from paddock.contract.shells import DEFAULT_RUN_SECONDS, MOST_RUN_SECONDS, MOST_SHELL_COMMAND
-from sandbox_agent.decide.protocol import WORKSPACE_DIR
 
 _MOST_NAME = 64
 
@@ -30,7 +29,7 @@ async def in_kept_shell(
         try:
             await shells.get(session, name)
         except (NotFoundError, ConflictError):
-            settings = ShellSettings(name, WORKSPACE_DIR, {})
+            settings = ShellSettings(name, session.workspace_path, {})
             await shells.create(principal, session, settings)
         answer = await shells.run(principal, session, name, script, seconds, wanted)
     recorded = {"pty": answer.shell.id, "status": str(answer.why), "exit_code": answer.exit_code}

@@ -293,7 +293,7 @@ export type CodeContextBody = {
   /** By default a new name. */
   name?: string | null | undefined;
   language?: string | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
 };
 
@@ -566,6 +566,10 @@ export type CreatedKey = {
   images: readonly string[] | null;
   /** The tools that it may open; null: any. */
   tools: readonly string[] | null;
+  /** The longest idle time-out of its sessions, in seconds. */
+  max_idle_timeout: number | null;
+  /** The longest wall time-out of its sessions, in seconds. */
+  max_wall_timeout: number | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -587,6 +591,8 @@ export type CreatedSession = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -606,6 +612,8 @@ export type CreatedSession = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -814,7 +822,7 @@ export type ExecBody = {
   tool?: string | null | undefined;
   /** The tool's arguments by name. */
   arguments?: Record<string, string> | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** In addition to the session's, with precedence. */
   env?: Record<string, string> | undefined;
@@ -942,7 +950,7 @@ export type ExplainBody = {
   shell?: string | null | undefined;
   /** A path of the file operations. */
   path?: string | null | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** An operation of a turn. */
   operation?: "world.read" | "world.list" | "world.search" | "world.fingerprint" | "world.write" | "world.patch" | "world.delete" | "world.run" | "world.exec" | "world.tool" | "shell" | "llm.complete" | "llm.intent" | "eval" | "subeval" | "memo" | "fixpoint" | "assert" | "fact?" | "facts" | "recall" | "remember" | "tool.call" | "spawn" | null | undefined;
@@ -1232,13 +1240,15 @@ export type Image = {
   short_name: string;
   /** Sessions that request no image get it. */
   default: boolean;
+  /** The levels whose sessions get it instead, as soon as it is available. */
+  default_levels: readonly string[];
   /** Sessions of this key may have it. */
   allowed: boolean;
   /** The levels whose sessions may have it. */
   levels: readonly string[];
   /** The engine has it, and its agent is current. */
   available: boolean;
-  /** Why it is not available, and what to do. */
+  /** Why it is not available, and what to do; or how its build goes. */
   problem: string | null;
   /** The engine's id; null if the engine does not have it. */
   id: string | null;
@@ -1273,6 +1283,8 @@ export type InspectedSession = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -1292,6 +1304,8 @@ export type InspectedSession = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -1401,6 +1415,10 @@ export type Key = {
   images: readonly string[] | null;
   /** The tools that it may open; null: any. */
   tools: readonly string[] | null;
+  /** The longest idle time-out of its sessions, in seconds. */
+  max_idle_timeout: number | null;
+  /** The longest wall time-out of its sessions, in seconds. */
+  max_wall_timeout: number | null;
   expires_at: string | null;
   expired: boolean;
   /** It is the key of this request. */
@@ -1408,7 +1426,7 @@ export type Key = {
   used: KeyUse;
 };
 
-/** A new key. Quotas, level, images and tools are for operators only. */
+/** A new key. Quotas, level, images, tools and time-outs are for operators only. */
 export type KeyBody = {
   /** Lower-case letters, digits, `.`, `_` and `-`. */
   name: string;
@@ -1429,6 +1447,8 @@ export type KeyBody = {
   max_level?: string | null | undefined;
   images?: readonly string[] | null | undefined;
   tools?: readonly string[] | null | undefined;
+  max_idle_timeout?: number | null | undefined;
+  max_wall_timeout?: number | null | undefined;
   /** By default never. */
   expires_at?: string | null | undefined;
 };
@@ -1765,6 +1785,8 @@ export type NamedSessionBody = {
   mounts?: readonly string[] | undefined;
   /** Volumes of its key, and where the session has them. */
   volumes?: readonly VolumeMount[] | undefined;
+  /** Where its workspace is in the sandbox, such as `/home/user`: an absolute path that is not in /tmp, in a directory of the system or in another mount; default: `/workspace`. */
+  workspace_path?: string | null | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -1781,8 +1803,44 @@ export type NamedSessionBody = {
   policy_resolved_ref?: string | null | undefined;
   /** The caller's name for the episode of the work. */
   episode_id?: string | null | undefined;
+  /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
+  from_snapshot?: string | null | undefined;
   /** Limits it to a context pack: it reads the files of the pack and nothing else of its workspace, and has no network. The files must be in the workspace already. */
   consume?: ContextPack | null | undefined;
+};
+
+/** A copy of a session's workspace. */
+export type NamedSnapshot = {
+  id: string;
+  name: string;
+  /** The key whose sessions can begin as it. */
+  key: string;
+  /** The session whose workspace it is a copy of. */
+  session_id: string;
+  status: "taking" | "ready";
+  created_at: string;
+  /** When it is removed; null: never by itself. */
+  expires_at: string | null;
+  /** The size of the workspace. */
+  size_bytes: number;
+  /** What its files need; an estimate while it is taken. */
+  used_bytes: number;
+  /** What it takes on the host's disk, as if it shared nothing with others; an estimate while it is taken. */
+  stored_bytes: number;
+  /** What is copied so far; null unless it is being taken. */
+  copied_bytes: number | null;
+  /** How it was made: its blocks are shared with the workspace, or copied. */
+  method: "reflink" | "copy" | null;
+  /** How long what writes to the workspace had to wait. */
+  frozen_ms: number | null;
+  /** The digest of what the record says of it, which the first event of each session has that began as it. */
+  sha256: string | null;
+};
+
+/** A page of snapshots, by key and name; `next` is the `cursor` of the next page. */
+export type NamedSnapshots = {
+  items: readonly NamedSnapshot[];
+  next: string | null;
 };
 
 /** Fewer requests than the level allows: what `allow` lists, without what `deny` lists. */
@@ -2439,6 +2497,8 @@ export type Session = {
   activity: Activity;
   permission_level: string;
   workspace: Workspace;
+  /** Where its workspace is in its sandbox: absolute paths in it begin with this. */
+  workspace_path: string;
   /** Null while it is suspended, and after its end. */
   sandbox: Sandbox | null;
   labels: Record<string, string>;
@@ -2458,6 +2518,8 @@ export type Session = {
   policy_resolved_ref: string | null;
   /** The caller's name for the episode of the work. */
   episode_id: string | null;
+  /** Its level's default image, if that was not there when the session was created without an `image`: it has `sandbox.image` instead. Else null. */
+  missing_image: string | null;
   /** Its context pack; null: it reads whatever its level permits. */
   consume: Consume | null;
   /** What happens at `deadlines.idle_at`. */
@@ -2506,6 +2568,8 @@ export type SessionBody = {
   mounts?: readonly string[] | undefined;
   /** Volumes of its key, and where the session has them. */
   volumes?: readonly VolumeMount[] | undefined;
+  /** Where its workspace is in the sandbox, such as `/home/user`: an absolute path that is not in /tmp, in a directory of the system or in another mount; default: `/workspace`. */
+  workspace_path?: string | null | undefined;
   /** Its agent's role in Cedar policies; default: `agent`. */
   role?: string | null | undefined;
   /** The tools that it may open; default: any that its level permits. */
@@ -2522,6 +2586,8 @@ export type SessionBody = {
   policy_resolved_ref?: string | null | undefined;
   /** The caller's name for the episode of the work. */
   episode_id?: string | null | undefined;
+  /** The name or the id of a snapshot of its key: its workspace begins with these files. There must be no workspace with its id. */
+  from_snapshot?: string | null | undefined;
   /** Limits it to a context pack: it reads the files of the pack and nothing else of its workspace, and has no network. The files must be in the workspace already. */
   consume?: ContextPack | null | undefined;
 };
@@ -2678,7 +2744,7 @@ export type ShellAnswer = {
 /** The shell to create. */
 export type ShellBody = {
   name?: string | undefined;
-  /** The command's directory: relative to the workspace, or under /workspace; at levels that allow any command, anywhere. */
+  /** The command's directory: relative to the workspace, or under its path; at levels that allow any command, anywhere. */
   cwd?: string | null | undefined;
   /** In addition to the session's, with precedence. */
   env?: Record<string, string> | undefined;
@@ -2726,6 +2792,12 @@ export type SignalBody = {
 export type SignalSent = {
   command_id: string;
   signal: number;
+};
+
+/** A name for a snapshot, which its key uses once. */
+export type SnapshotBody = {
+  /** Not one like an id, `snap-` and 16 hex digits. */
+  name: string;
 };
 
 /** How a session was spawned. */
@@ -4457,6 +4529,60 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: CreatedSession;
+    events: never;
+  };
+  /** Take a named snapshot */
+  create_snapshot: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: SnapshotBody;
+    answer: NamedSnapshot;
+    events: never;
+  };
+  /** List named snapshots */
+  list_snapshots: {
+    path: {};
+    query: {
+      /** A key's name, for those who see all; by default all. */
+      key?: string | undefined;
+      /** The id of a session; by default any. */
+      session?: string | undefined;
+      cursor?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    answer: NamedSnapshots;
+    events: never;
+  };
+  /** Show a named snapshot */
+  show_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: undefined;
+    answer: NamedSnapshot;
+    events: never;
+  };
+  /** Remove a named snapshot */
+  remove_snapshot: {
+    path: {
+      /** A snapshot's name or id. */
+      name: string;
+    };
+    query: {
+      /** A key's name, for those who see all; by default the caller's. */
+      key?: string | undefined;
+    };
+    body: undefined;
+    answer: NamedSnapshot;
     events: never;
   };
   /** List open ports */

@@ -1,0 +1,32 @@
+"""Named snapshots as the API shows them."""
+
+from datetime import datetime, timedelta
+
+from orchestrator.ground.events import time_text
+from orchestrator.sandbox.named_snapshots.named_snapshots import ShownSnapshot
+from paddock.contract.snapshots import NamedSnapshot
+
+
+def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
+    """One snapshot; `retention` is in seconds."""
+    found, copied = shown
+    taken = datetime.fromisoformat(found.created_at)
+    expires = None if retention is None else time_text(taken + timedelta(seconds=retention))
+    return NamedSnapshot.model_validate(
+        {
+            "id": found.id,
+            "name": found.name,
+            "key": found.owner,
+            "session_id": found.session_id,
+            "status": "ready" if found.ready else "taking",
+            "created_at": found.created_at,
+            "expires_at": expires,
+            "size_bytes": found.size,
+            "used_bytes": found.used_bytes,
+            "stored_bytes": found.bytes,
+            "copied_bytes": copied,
+            "method": found.method,
+            "frozen_ms": found.frozen_us / 1000 if found.ready else None,
+            "sha256": found.sha256,
+        }
+    )

@@ -1,0 +1,181 @@
+"""Takes snapshots: on record before and after, and within the quota of their owner."""
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Awaitable, Callable
+from functools import partial
+from hashlib import sha256
+
+from orchestrator.ground.errors import ConflictError, RateLimitedError
+from orchestrator.ground.events import EventDraft, Made, now
+from orchestrator.ground.fault_points import FaultPoint
+from orchestrator.ground.limits import RETRY_SECONDS
+from orchestrator.ground.store.effect import Effect
+from orchestrator.host.workspace.image_clone import Saved
+from orchestrator.host.workspace.quota import Quota
+from orchestrator.host.workspace.storage import Storage
+from orchestrator.record.audit.recorded_event import Recorded
+from orchestrator.record.audit.recorder import Recorder
+from orchestrator.rules.access.keys import Principal, Role
+from orchestrator.sandbox.named_snapshots import snapshot_rows
+from orchestrator.sandbox.named_snapshots.snapshot_files import SnapshotFiles
+from orchestrator.sandbox.named_snapshots.snapshot_rows import KeptSnapshots, NamedSnapshot
+from orchestrator.settings.settings import Settings
+from orchestrator.state.session import Session
+from paddock.audit.chain import canonical
+
+_SYSTEM = "system"
+
+
+class SnapshotTaking:
+    """Takes snapshots. `copied` has the bytes so far of each that is being taken, by id."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        recorder: Recorder,
+        storage: Storage,
+        files: SnapshotFiles,
+        copies: asyncio.Semaphore,
+        take_back: Callable[[NamedSnapshot, BaseException], Awaitable[None]],
+    ) -> None:
+        """`copies` limits how many are copied at a time; `take_back` removes what has failed."""
+        self._settings = settings
+        self._recorder = recorder
+        self._storage = storage
+        self._files = files
+        self._copies = copies
+        self._take_back = take_back
+        self.copied: dict[str, int] = {}
+
+    async def take(self, principal: Principal, session: Session, name: str | None) -> NamedSnapshot:
+        """A snapshot under that name of its owner; without a name, its caller must remove it.
+
+        Raises: as `NamedSnapshots.take`.
+        """
+        session.check_live()
+        _check_source(session)
+        self._recorder.check_room(session)
+        snapshot = await self._planned(session, name)
+        started = await self._recorder.record(
+            session,
+            EventDraft(
+                "snapshot.start",
+                actor=principal.name,
+                decision="allow",
+                args={} if name is None else {"name": name},
+                made=Made(args={"id": snapshot.id}),
+            ),
+            effect=self._adding(principal, snapshot),
+        )
+        FaultPoint.SNAPSHOT_RECORDED.reached()
+        try:
+            saved = await self._copy(session, snapshot)
+            complete = snapshot.completed(saved, _digest(snapshot, saved, started))
+            await self._record_end(session, complete)
+        except BaseException as error:
+            await self._take_back(snapshot, error)
+            raise
+        FaultPoint.SNAPSHOT_ENDED.reached()
+        return complete
+
+    async def _planned(self, session: Session, name: str | None) -> NamedSnapshot:
+        usage = await self._storage.usage(session.workspace)
+        estimate = 0 if usage is None else usage.used_bytes
+        return NamedSnapshot(
+            id=f"snap-{secrets.token_hex(8)}",
+            owner=session.owner,
+            name=name,
+            session_id=session.id,
+            session_key=session.key,
+            created_at=now(),
+            size=session.limits.workspace_bytes,
+            bytes=estimate,
+            used_bytes=estimate,
+        )
+
+    def _adding(self, principal: Principal, snapshot: NamedSnapshot) -> Effect:
+        def add(connection: sqlite3.Connection) -> None:
+            if principal.role is not Role.ADMIN and snapshot.name is not None:
+                self._check_quota(snapshot_rows.kept(connection, snapshot.owner), snapshot.bytes)
+            snapshot_rows.add(connection, snapshot)
+
+        return add
+
+    def _check_quota(self, kept: KeptSnapshots, more: int) -> None:
+        """Raises: RateLimitedError naming the limit."""
+        settings = self._settings
+        for limit, most, has, wanted in (
+            ("key_max_snapshots", settings.key_max_snapshots, kept.snapshots, 1),
+            ("key_max_snapshot_bytes", settings.key_max_snapshot_bytes, kept.bytes, more),
+        ):
+            if has + wanted > most:
+                raise RateLimitedError(
+                    f"{limit} is {most}, this key has {has} and this needs {wanted} more: remove "
+                    "snapshots, `paddock snapshots rm NAME`",
+                    limit=limit,
+                    retry_after=RETRY_SECONDS,
+                )
+
+    async def _copy(self, session: Session, snapshot: NamedSnapshot) -> Saved:
+        self.copied[snapshot.id] = 0
+        try:
+            async with self._copies:
+                return await self._storage.on_slot(
+                    session.workspace,
+                    lambda slot: self._files.save(
+                        snapshot.id, slot, partial(self.copied.__setitem__, snapshot.id)
+                    ),
+                )
+        finally:
+            self.copied.pop(snapshot.id, None)
+
+    async def _record_end(self, session: Session, snapshot: NamedSnapshot) -> None:
+        await self._recorder.record(
+            session,
+            EventDraft(
+                "snapshot.end",
+                actor=_SYSTEM,
+                made=Made(
+                    args={"id": snapshot.id},
+                    result={
+                        "sha256": snapshot.sha256,
+                        "method": snapshot.method,
+                        "bytes": snapshot.bytes,
+                        "frozen_us": snapshot.frozen_us,
+                    },
+                ),
+                stop=True,  # the session may have ended meanwhile
+            ),
+            effect=partial(snapshot_rows.complete, snapshot=snapshot),
+        )
+
+
+NO_IMAGE = (
+    "the workspace is a directory of the host's own file system, of which no snapshot can be "
+    "taken: have the operator set PADDOCK_WORKSPACE_QUOTA=image"
+)
+
+
+def _check_source(session: Session) -> None:
+    """Raises: ConflictError if no snapshot can be taken of the session's workspace."""
+    if session.pack is not None:
+        raise ConflictError("a session with a context pack has no snapshot: issue it again")
+    if session.family.shares:
+        raise ConflictError("a child that reads its parent's workspace has no snapshot")
+    if session.workspace.quota is not Quota.IMAGE:
+        raise ConflictError(NO_IMAGE)
+
+
+def _digest(snapshot: NamedSnapshot, saved: Saved, started: Recorded) -> str:
+    """The digest of what the record says: the copy, and the place in the source's chain."""
+    told = {
+        "id": snapshot.id,
+        "session_key": snapshot.session_key,
+        "seq": started.seq,
+        "hash": started.hash,
+        "size": saved.size,
+        "used_bytes": saved.used_bytes,
+    }
+    return sha256(canonical(told).encode()).hexdigest()

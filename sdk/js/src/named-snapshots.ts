@@ -1,0 +1,46 @@
+/** Named snapshots: copies of workspaces that a key keeps, and from which sessions begin. */
+
+import { type Api, type Query, within } from "./api.js";
+import type { NamedSnapshot } from "./generated/contract.js";
+import type { CallOptions } from "./http.js";
+import { Pages } from "./pages.js";
+
+/** Where blocks can't be shared, they are copied: the longest time for that, in seconds. */
+const COPY = 1300;
+
+/** The named snapshots of a key. A session begins as one by `from_snapshot`. */
+export class NamedSnapshots {
+  constructor(private readonly api: Api) {}
+
+  /** Keeps a copy of the session's workspace under that name. The session may be in use. */
+  async create(session: string, name: string, options?: CallOptions): Promise<NamedSnapshot> {
+    const given = { path: { session_id: session }, body: { name } };
+    return await this.api.call("create_snapshot", given, within(COPY, options));
+  }
+
+  /** The snapshots; `key` is for an admin. */
+  list(filters: Query<"list_snapshots"> = {}, options?: CallOptions): Pages<NamedSnapshot> {
+    return new Pages(async (next) => {
+      const query = { ...filters, cursor: next ?? filters.cursor };
+      return await this.api.call("list_snapshots", { query }, options);
+    });
+  }
+
+  /** The snapshot with that name or id; while it is taken, how far that is. */
+  async get(
+    name: string,
+    query: Query<"show_snapshot"> = {},
+    options?: CallOptions,
+  ): Promise<NamedSnapshot> {
+    return await this.api.call("show_snapshot", { path: { name }, query }, options);
+  }
+
+  /** Removes a snapshot, and returns it as it was. Sessions that began as it keep their files. */
+  async remove(
+    name: string,
+    query: Query<"remove_snapshot"> = {},
+    options?: CallOptions,
+  ): Promise<NamedSnapshot> {
+    return await this.api.call("remove_snapshot", { path: { name }, query }, options);
+  }
+}

@@ -179,7 +179,7 @@ async def test_a_sandbox_that_can_not_enforce_its_level_is_refused(
 ) -> None:
     before = left_behind(plane.settings.state_dir)
     request = NewSession(id="refused", permission_level="low", terms=Terms(image=lesser_image))
-    with pytest.raises(UnmetError, match="in a sandbox of this engine: needs Landlock version 1"):
+    with pytest.raises(UnmetError, match="under its runtime runc: needs Landlock version 1"):
         await plane.sessions.create(TESTER, request)
     assert left_behind(plane.settings.state_dir) == before
     assert plane.sessions.registry.get("refused") is None

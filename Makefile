@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems crun emulator hosts prerequisites javascript
+.PHONY: help run compose check apart test agents versions lock lint bench soak chaos stop down clean openapi docs wheels vendor venv dev engine image compose-tool compiler browser node runtimes filesystems crun emulator hosts prerequisites javascript
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -38,6 +38,9 @@ else
 		$(python) -m pytest $$part || status=1; \
 	done; exit $$status
 endif
+
+agents: dev image ## build the images of all coding agents, and run each one's program
+	@$(python) -m pytest -q tests/agents
 
 versions: dev ## the unit and API tests on every other supported Python that is installed
 	@scripts/versions.sh $(ARGS)

@@ -12,6 +12,7 @@ from api.operations import (
     file_archives,
     file_trees,
     files,
+    forks,
     health,
     hooks,
     images,
@@ -34,6 +35,7 @@ from api.operations import (
     shells,
     snapshots,
     spawns,
+    templates,
     terminals,
     tools,
     turns,
@@ -45,8 +47,9 @@ from api.shape.operation import Operation, operations_of
 _MODULES = (
     *(sessions, session_changes, budgets, settings, usage, egress, secrets, memory, images, models),
     volumes,
+    templates,
     *(commands, processes, shells, code, files, file_archives, file_trees, terminals),
-    *(live_terminals, tools, turns, runs, run_sockets, spawns),
+    *(live_terminals, tools, turns, runs, run_sockets, spawns, forks),
     *(approvals, proposals, snapshots, named_snapshots, ports, packs, mcp),
     *(events, hooks, audit, health, policies, keys),
 )

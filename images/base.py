@@ -52,7 +52,7 @@ def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Rep
     """
     wanted = os.environ.get("PADDOCK_BASE_IMAGE")
     if wanted:
-        if inspect(client, wanted) is None and not _pull(wanted, report):
+        if inspect(client, wanted) is None and not pull(wanted, report):
             raise BuildError(
                 f"PADDOCK_BASE_IMAGE: {wanted} is neither on the engine nor in a registry"
             )
@@ -61,7 +61,7 @@ def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Rep
     for name in (local, REGISTRY_BASE):
         if inspect(client, name) is not None:
             return name
-    if _pull(REGISTRY_BASE, report):
+    if pull(REGISTRY_BASE, report):
         return REGISTRY_BASE
     report("no registry answers: making the base image from Debian packages (about a minute)")
     _make(client, local, packages.decode().split(), unused.decode().split(), report)
@@ -82,7 +82,8 @@ def inspect(client: docker.APIClient, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _pull(name: str, report: Report) -> bool:
+def pull(name: str, report: Report) -> bool:
+    """Pulls an image if a registry answers, with the engine's own credentials."""
     report(f"pulling {name}")
     repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "")
     client = connect(PULL_SILENCE_SECONDS)

@@ -94,6 +94,7 @@ def _build(
         return Result(name, str(previous["Id"]), built=False)
     if recipe.prepare is not None:
         files |= recipe.prepare(files, str(base_image["Architecture"]), report)
+    files |= recipe.programs.trust()
     report(f"building {name} on {base_name}")
     events = client.build(
         fileobj=context_archive(files),

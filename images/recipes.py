@@ -7,6 +7,7 @@ from typing import NamedTuple
 from images import base, site
 from images.errors import BuildError
 from images.package_lists import PackageList, read_list
+from images.programs import NO_PROGRAMS, Programs
 from orchestrator.host.engine.base import LABEL_PROTOCOL
 from orchestrator.host.engine.image_names import familiar
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
@@ -27,7 +28,7 @@ class Recipe(NamedTuple):
 
     `sources` are patterns relative to the repository. `prepare` makes the further files for the
     build, for an engine of the given architecture. `more_packages` are Debian packages in addition
-    to those of the base.
+    to those of the base, `programs` are those of npm and PyPI.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Recipe(NamedTuple):
     labels: Mapping[str, str]
     prepare: Callable[[Files, str, base.Report], Files] | None = None
     more_packages: tuple[str, ...] = ()
+    programs: Programs = NO_PROGRAMS
 
 
 SANDBOX = Recipe(
@@ -119,6 +121,7 @@ def _with_packages(listed: PackageList) -> Recipe:
         image=f"paddock/{listed.name}:latest",
         description=listed.description,
         more_packages=listed.packages,
+        programs=Programs(listed.npm, listed.pip, listed.lock),
     )
 
 
@@ -133,7 +136,7 @@ def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
     files = {name: path.read_bytes() for name, path in _sources(root, found)}
     if recipe.more_packages:
         files[BASE_PACKAGES] += "".join(f"{name}\n" for name in recipe.more_packages).encode()
-    return files
+    return files | recipe.programs.files() if recipe.dockerfile == SANDBOX.dockerfile else files
 
 
 def _sources(root: Path, found: set[Path]) -> Iterator[tuple[str, Path]]:

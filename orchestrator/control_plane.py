@@ -74,7 +74,13 @@ class ControlPlane(Instance):
         # The operator's files come first, so that a mistake in them changes nothing.
         files = Reload(settings)
         rules = open_rules(
-            settings, files.levels, files.keys, files.session_policies, files.tools, closers
+            settings,
+            files.levels,
+            files.keys,
+            files.session_policies,
+            files.tools,
+            files.templates,
+            closers,
         )
         ground = await open_ground(settings.state_dir, lag, closers)
         host = await open_host(settings, ground, engine, closers)

@@ -14,6 +14,14 @@ compile() {
 compile --extra dev --output-file requirements-dev.lock "$@"
 compile --constraint requirements-dev.lock --output-file requirements.lock "$@"
 
+# What images with programs of PyPI have, whose Python has this version.
+for name in aider mini-swe-agent; do
+    .venv/bin/python -m images.programs "$name" | .venv/bin/python -m uv pip compile --quiet \
+        --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+        --custom-compile-command 'make lock' - "$@" \
+        --output-file "images/sandbox/$name.lock" >/dev/null
+done
+
 # What the tests install for programs in sandboxes, whose Python has this version.
 for name in jupyter jupyterlab streamlit; do
     more=()

@@ -8,7 +8,15 @@ import typer
 from paddock.cli.exits import Failure, Status
 from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.options import AsJson, example, group
-from paddock.cli.output import age, note, print_fields, print_json, size, working
+from paddock.cli.output import (
+    age,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+    size,
+    working,
+)
 
 if TYPE_CHECKING:
     from images.recipes import Recipe
@@ -77,16 +85,18 @@ def show(name: _Name, as_json: AsJson = False) -> None:
     settings = _settings()
     other = _full_name(name, settings)
     packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     try:
         if other in listed(settings) and not _is_recipe(other, settings):
             found = look_up_other(other)
         else:
             recipe = _recipe(name, settings)
             found, packages = look_up(recipe), recipe.more_packages
+            programs = (*recipe.programs.npm, *recipe.programs.pip)
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
     if as_json:
-        print_json({**found._asdict(), "packages": packages})
+        print_json({**found._asdict(), "packages": packages, "programs": programs})
         return
     print_fields(
         (
@@ -94,6 +104,7 @@ def show(name: _Name, as_json: AsJson = False) -> None:
             ("image", found.image),
             ("description", found.description or None),
             ("packages", " ".join(packages) or None),
+            ("programs", " ".join(programs) or None),
             ("state", found.state),
             ("id", found.id),
             ("size", None if found.size is None else size(found.size)),
@@ -141,33 +152,78 @@ def build(
 
 
 @app.command(epilog=example("paddock images add dev"))
-def add(image: _Image) -> None:
-    """Let sessions have an image, which must be on the engine.
+def add(
+    image: _Image,
+    reference: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REF",
+            help="What the image is on the engine or in a registry, if IMAGE is to be a new name.",
+        ),
+    ] = None,
+) -> None:
+    """Let sessions have an image; any image is pulled if the engine does not have it.
 
-    A running control plane permits it at once, to the keys and levels that permit it.
+    One that was not built on Paddock's is checked: what each level needs of it. It is used as it
+    was checked, until it is added again. A running control plane permits it at once, to the keys
+    and levels that permit it.
     """
     from images.errors import BuildError
+    from images.foreign import bring, is_ours
     from images.inventory import why_not_usable
     from orchestrator.settings.image_list import add_image, check_name, listed
 
     settings = _settings()
     name = check_name(_full_name(image, settings))
-    if name in listed(settings):
+    if reference is None and _is_recipe(name, settings) and name in listed(settings):
         note(f"{name} is on the list already")
         return
     try:
-        problem = why_not_usable(name)
+        with working(f"bringing {name}"):
+            bring(name, None if reference is None else check_name(reference), note)
+        ours = is_ours(name)
+        problem = why_not_usable(name) if ours else None
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
     if problem is not None:
         raise Failure(problem)
+    if not ours:
+        if name == settings.image:
+            raise Failure(f"{name} is the default image, which must be one of Paddock's")
+        _check(name, settings)
+    if name in listed(settings):
+        note(f"{name} is on the list already")
+        return
     add_image(settings.images_path, name)
     note(f"{name} is in {settings.images_path}")
+
+
+def _check(name: str, settings: "Settings") -> None:
+    """Checks an image without our agent, and keeps what was found."""
+    import asyncio
+
+    from images.foreign import check
+    from orchestrator.ground.errors import PaddockError
+    from orchestrator.rules.policy.levels import load_levels
+    from orchestrator.sandbox.images.image_report import level_reports, notes
+
+    levels = list(load_levels(settings.levels_dir).values())
+    try:
+        with working(f"checking {name}"):
+            facts = asyncio.run(check(name, settings, levels))
+    except PaddockError as error:
+        raise Failure(error.detail) from None
+    print_fields((("image", name), ("id", facts.id), ("size", size(facts.size))))
+    reports = list(level_reports(facts, levels))
+    print_table(("level", "sessions"), reports, nothing="there are no levels")
+    for each in notes(facts):
+        note(each)
 
 
 @app.command(epilog=example("paddock images remove dev"))
 def remove(image: _Image) -> None:
     """Take an image off the list: no new session gets it. It stays on the engine."""
+    from orchestrator.sandbox.images.checked_images import CheckedImages
     from orchestrator.settings.image_list import remove_image
 
     settings = _settings()
@@ -179,6 +235,7 @@ def remove(image: _Image) -> None:
         raise Failure(
             f"{name} is not on the list", "`paddock images list` shows it", Status.NOT_FOUND
         )
+    CheckedImages(settings.state_dir).forget(name)
     note(f"{name} is no longer in {settings.images_path}")
 
 

@@ -10,7 +10,13 @@ from api.shape.version import VERSION
 from paddock.contract.code import CONTEXT_NAME
 from paddock.contract.problem import Problem
 from paddock.contract.shells import SHELL_NAME
-from paddock.contract.words import ID_PATTERN, OUTSIDE_NAME, SNAPSHOT_NAME, VOLUME_NAME
+from paddock.contract.words import (
+    ID_PATTERN,
+    OUTSIDE_NAME,
+    SNAPSHOT_NAME,
+    TEMPLATE_NAME,
+    VOLUME_NAME,
+)
 
 _DESCRIPTION = """\
 Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
@@ -52,6 +58,7 @@ _TAGS = {
     "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Secrets": "Values that only the proxy has, for requests that name them.",
     "Volumes": "Files of a key that its sessions mount, and that outlive all of them.",
+    "Templates": "Prepared workspaces, from which sessions are created.",
     "Memory": "What sessions of a key remember for later ones.",
     "Hooks": "URLs that receive a signed POST for each event of sessions.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
@@ -135,6 +142,7 @@ def _parameters() -> dict[str, Any]:
         "secrets": ("A secret's name.", f"^{OUTSIDE_NAME}$", "openai"),
         "volumes": ("A volume's name.", VOLUME_NAME, "cache"),
         "snapshots": ("A snapshot's name or id.", SNAPSHOT_NAME, "base"),
+        "templates": ("A template's name.", f"^{TEMPLATE_NAME}$", "website"),
         "keys": ("A key's name.", "^.{1,64}$", "ci"),
         "shells": ("A shell's name.", SHELL_NAME, "build"),
         "contexts": ("A code context's name.", CONTEXT_NAME, "analysis"),

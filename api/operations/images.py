@@ -38,7 +38,11 @@ async def list_images(
             default=image.name == usual,
             default_levels=[name for name in levels if own.get(name) == image.name],
             allowed=image.name in by_key,
-            levels=[level for level, permitted in by_level.items() if image.name in permitted],
+            levels=[
+                name
+                for name, permitted in by_level.items()
+                if image.name in permitted and images.has_level(image, levels[name])
+            ],
             available=image.problem is None,
         )
         for image in await images.list()

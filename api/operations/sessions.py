@@ -10,6 +10,7 @@ from api.shape.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from orchestrator.ground.errors import ConflictError, NotFoundError, ValidationError
 from orchestrator.ground.log_context import know_secrets
+from orchestrator.operate.templates.templates import Templates
 from orchestrator.sessions.sessions import Sessions as SessionsService
 from orchestrator.state import session as domain
 from orchestrator.state.requests import NewSession
@@ -44,6 +45,7 @@ _NEW = {
         "wall_timeout": 86400,
         "budget": {"commands": 100, "cpu_seconds": 60},
     },
+    "from a template": {"template": "website"},
     "with a volume": {"volumes": [{"name": "cache", "path": "/data/cache"}]},
     "secret": {"permission_level": "high", "secrets": {"SECRET_TOKEN": "tok_2b1f9c07d4e8"}},
 }
@@ -61,10 +63,11 @@ _CREATED = "The new session, with its handle."
     examples=_NEW,
 )
 async def create_session(
-    context: Context, sessions: SessionsService, body: SessionBody
+    context: Context, sessions: SessionsService, templates: Templates, body: SessionBody
 ) -> Created[CreatedSession]:
     """Creates a session. Only this answer contains its handle."""
-    return await created(context, sessions, views.new_session(body), named=body.id is not None)
+    request = await _request(context, templates, body)
+    return await created(context, sessions, request, named=body.id is not None)
 
 
 @operation(
@@ -120,7 +123,7 @@ async def inspect_session(context: Context, sessions: SessionsService) -> Inspec
     examples=_NEW,
 )
 async def ensure_session(
-    context: Context, sessions: SessionsService, body: NamedSessionBody
+    context: Context, sessions: SessionsService, templates: Templates, body: NamedSessionBody
 ) -> Session | Created[CreatedSession]:
     """Creates the session with that id, or returns the existing one, whatever the body says.
 
@@ -128,7 +131,7 @@ async def ensure_session(
     """
     wanted = (context.principal, context.session_id)
     while (session := await sessions.awaited(*wanted)) is None:
-        request = views.new_session(body, context.session_id)
+        request = await _request(context, templates, body, context.session_id)
         try:
             return await created(context, sessions, request, named=True)
         except ConflictError:
@@ -164,6 +167,16 @@ async def close_session(
         return PurgedWorkspace(id=context.session_id, purged=True)
     await context.work.complete(sessions.close(principal, session, purge=query.purge))
     return views.session(session, live=True)
+
+
+async def _request(
+    context: Context, templates: Templates, body: SessionBody, session_id: str | None = None
+) -> NewSession:
+    """The session to create; the template that it names is prepared."""
+    request = views.new_session(body, session_id)
+    if body.template is None:
+        return request
+    return await templates.prepared(context.principal, body.template, request)
 
 
 async def created(

@@ -21,7 +21,7 @@ from orchestrator.ground.threads import Aside
 from orchestrator.operate.snapshots.snapshots import Snapshots
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.state.requests import NewSession
-from paddock.contract.session_requests import SessionBody
+from paddock.contract.session_requests import RestoreQuery, SessionBody
 from paddock.contract.sessions import CreatedSession
 
 _TAG = "Snapshots"
@@ -64,9 +64,14 @@ async def take_snapshot(context: Context, snapshots: Snapshots) -> Packed:
     errors=(*CREATING, "permission_denied", "too_large", "budget_exceeded"),
 )
 async def restore_session(
-    context: Context, snapshots: Snapshots, levels: Levels, aside: Aside, upload: Upload
+    context: Context,
+    snapshots: Snapshots,
+    levels: Levels,
+    aside: Aside,
+    query: RestoreQuery,
+    upload: Upload,
 ) -> Created[CreatedSession]:
-    """Creates the session of a snapshot, with its id; the caller owns it.
+    """Creates the session of a snapshot, with its id or another one; the caller owns it.
 
     What it may have is checked as for a new session. The archive must be complete and unaltered,
     and the id unknown here. If anything fails, nothing is created. It continues if the client
@@ -81,7 +86,8 @@ async def restore_session(
         received.close()
         raise
     # It closes what was received, because it outlives a client that has gone.
-    registered = await context.work.complete(snapshots.restore(principal, received, request))
+    restoring = snapshots.restore(principal, received, request, query.id)
+    registered = await context.work.complete(restoring)
     return Created(views.created(registered, principal), f"{SESSIONS}/{registered.session.id}")
 
 

@@ -2,9 +2,12 @@
 
 from datetime import datetime, timedelta
 
+from api.views.sessions import created
 from orchestrator.ground.events import time_text
+from orchestrator.programs.spawning.forks import Forked
+from orchestrator.rules.access.keys import Principal
 from orchestrator.sandbox.named_snapshots.named_snapshots import ShownSnapshot
-from paddock.contract.snapshots import NamedSnapshot
+from paddock.contract.snapshots import Forks, NamedSnapshot
 
 
 def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
@@ -28,5 +31,18 @@ def snapshot(shown: ShownSnapshot, retention: int | None) -> NamedSnapshot:
             "method": found.method,
             "frozen_ms": found.frozen_us / 1000 if found.ready else None,
             "sha256": found.sha256,
+        }
+    )
+
+
+def forks(forked: Forked, principal: Principal) -> Forks:
+    """The new sessions, as their creator sees them."""
+    snapshot = forked.snapshot
+    return Forks.model_validate(
+        {
+            "sha256": snapshot.sha256,
+            "method": snapshot.method,
+            "frozen_ms": snapshot.frozen_us / 1000,
+            "sessions": [created(registered, principal) for registered in forked.made],
         }
     )

@@ -10,8 +10,9 @@ from orchestrator.ground.config_error import ConfigError
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store import directories
-from orchestrator.host.engine.base import Engine, measured
+from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.docker import DockerEngine
+from orchestrator.host.engine.measured import measured
 from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.host.node.base import Node
 from orchestrator.host.node.local_node import LocalNode

@@ -20,7 +20,9 @@ from orchestrator.operate.open import OperateFloor
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
+from orchestrator.operate.templates.templates import Templates
 from orchestrator.programs.open import ProgramsFloor
+from orchestrator.programs.spawning.forks import Forks
 from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
 from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.host_tools import HostTools
@@ -135,11 +137,13 @@ class Instance:
     host_tools: HostTools
     spawning: Spawning
     spawned_runs: SpawnedRuns
+    forks: Forks
     turns: SessionTurns
 
     reload: Reload
     ready: Readiness
     snapshots: Snapshots
+    templates: Templates
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits

@@ -14,12 +14,15 @@ from orchestrator.operate.observe.usage import UsageHistory
 from orchestrator.operate.operator.key_edits import KeyEdits
 from orchestrator.operate.operator.reload import Reload
 from orchestrator.operate.snapshots.snapshots import Snapshots
+from orchestrator.operate.templates.preparation import Preparation
+from orchestrator.operate.templates.templates import Templates
 from orchestrator.record.audit.anchoring import Anchoring, load_key
 from orchestrator.record.audit.archiving import Archiving
 from orchestrator.record.open import RecordFloor
 from orchestrator.rules.open import RulesFloor
 from orchestrator.sandbox.open import SandboxFloor
 from orchestrator.sessions.open import SessionsFloor
+from orchestrator.sessions.sessions import Sessions
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.settings.settings import Settings
 from orchestrator.work.open import WorkFloor
@@ -32,6 +35,7 @@ class OperateFloor:
     reload: Reload
     ready: Readiness
     snapshots: Snapshots
+    templates: Templates
     archiving: Archiving
     usage: UsageHistory
     key_edits: KeyEdits
@@ -50,7 +54,10 @@ async def open_operate(
     floor: SessionsFloor,
     closers: AsyncExitStack,
 ) -> OperateFloor:
-    """Starts archiving, anchoring, watching, reloading and hooks. Raises: ConfigError."""
+    """Starts archiving, anchoring, watching, reloading and hooks.
+
+    Raises: ConfigError, AuditUnavailableError.
+    """
     sessions, pool, tasks = floor.sessions, sandbox.pool, ground.tasks
     ground.metrics.add(
         Gauges(
@@ -105,11 +112,43 @@ async def open_operate(
             sessions,
             rules.session_policies,
         ),
+        await _templates(settings, rules, record, sandbox, work, sessions, closers),
         archiving,
         usage,
         KeyEdits(settings, reload, record.recorder),
         await _hooks(settings, ground, rules, record, floor, closers),
     )
+
+
+async def _templates(
+    settings: Settings,
+    rules: RulesFloor,
+    record: RecordFloor,
+    sandbox: SandboxFloor,
+    work: WorkFloor,
+    sessions: Sessions,
+    closers: AsyncExitStack,
+) -> Templates:
+    """Opens the templates; what an earlier run was preparing is removed."""
+    seconds = settings.template_timeout
+    wall = seconds if settings.wall_timeout_max is None else min(seconds, settings.wall_timeout_max)
+    snapshots = sandbox.named_snapshots
+    templates = Templates(
+        seconds,
+        rules.template_files,
+        rules.levels,
+        sandbox.listed_images,
+        sandbox.level_images,
+        sandbox.sandboxes,
+        sandbox.workspaces,
+        sessions,
+        snapshots,
+        Preparation(sessions, work.files, work.executions, snapshots, wall),
+        record.recorder,
+    )
+    closers.push_async_callback(templates.close)
+    await templates.recover()
+    return templates
 
 
 def _anchor(

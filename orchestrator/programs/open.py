@@ -10,6 +10,7 @@ from orchestrator.host.link.messages import Hello
 from orchestrator.host.open import HostFloor
 from orchestrator.programs.questions.questions import Questions
 from orchestrator.programs.questions.questions_part import QuestionsPart
+from orchestrator.programs.spawning.forks import Forks
 from orchestrator.programs.spawning.spawned_runs import SpawnedRuns
 from orchestrator.programs.spawning.spawning import Spawning
 from orchestrator.programs.turns.host_tools import HostTools
@@ -35,6 +36,7 @@ class ProgramsFloor:
     rollbacks: TurnRollbacks
     spawning: Spawning
     spawned_runs: SpawnedRuns
+    forks: Forks
     turns: SessionTurns
 
 
@@ -73,7 +75,11 @@ def open_programs(
     questions = Questions(turns.running_number, proposals.for_program)
     sandbox.sandboxes.add(QuestionsPart(host.node, questions))
     _subscribe(ground.metrics, record.recorder, sandbox, work, turns)
-    return ProgramsFloor(host_tools, rollbacks, spawning, spawned_runs, turns)
+    forks = Forks(
+        *(sessions.creation, sandbox.named_snapshots, ground.database, record.recorder),
+        *(sessions.shares, sessions.deadlines),
+    )
+    return ProgramsFloor(host_tools, rollbacks, spawning, spawned_runs, forks, turns)
 
 
 def _subscribe(
@@ -136,6 +142,7 @@ async def recover_programs(
     await programs.turns.recover(registry.all)
     closers.push_async_callback(programs.rollbacks.drain)
     closers.push_async_callback(programs.spawned_runs.shut_down)
+    closers.push_async_callback(programs.forks.close)
     closers.push_async_callback(programs.turns.shut_down)
     await sandbox.ports.recover(registry.all)
     await record.secrets.recover(registry.all)

@@ -7,6 +7,7 @@ from orchestrator.rules.access.key_expiry import KeyExpiry
 from orchestrator.rules.access.keys import KeyRing
 from orchestrator.rules.policy.levels import Levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.rules.templates.template_files import TemplateFiles
 from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings.operator_secrets import check_levels
 from orchestrator.settings.settings import Settings
@@ -21,6 +22,7 @@ class RulesFloor:
     expiry: KeyExpiry
     session_policies: SessionPolicies
     tool_rules: ToolRules
+    template_files: TemplateFiles
 
 
 def open_rules(
@@ -29,6 +31,7 @@ def open_rules(
     keys: KeyRing,
     session_policies: SessionPolicies,
     tool_rules: ToolRules,
+    template_files: TemplateFiles,
     closers: AsyncExitStack,
 ) -> RulesFloor:
     """Puts the rules that were read in force. Raises: ConfigError."""
@@ -36,4 +39,4 @@ def open_rules(
     expiry = KeyExpiry(keys)
     closers.callback(expiry.close)
     expiry.start()
-    return RulesFloor(levels, keys, expiry, session_policies, tool_rules)
+    return RulesFloor(levels, keys, expiry, session_policies, tool_rules, template_files)

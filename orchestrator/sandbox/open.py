@@ -14,6 +14,7 @@ from orchestrator.sandbox.egress.interception import Interception
 from orchestrator.sandbox.egress.key_bytes import KeyBytes
 from orchestrator.sandbox.egress.resolver import CheckedResolver, Resolver
 from orchestrator.sandbox.egress.session_egress import SessionEgress
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.named_snapshots.named_snapshots import NamedSnapshots
 from orchestrator.sandbox.packs.firewall import ContextFirewall
 from orchestrator.sandbox.ports.limits import PORT_LIMITS
@@ -78,9 +79,10 @@ async def open_sandboxes(
         log.warning("level_images: there is no level %s", name)
     builds = ImageBuilds(settings.docker_host)
     closers.push_async_callback(builds.close)
-    images = AllowedImages(host.engine, listed, builds)
+    checked = CheckedImages(settings.state_dir)
+    images = AllowedImages(host.engine, listed, checked, builds)
     closers.push_async_callback(images.close)
-    level_images = LevelImages(host.engine, listed.of_levels, builds)
+    level_images = LevelImages(host.engine, listed.of_levels, builds, checked)
     key_bytes = KeyBytes(rules.keys, settings.key_limits)
     await key_bytes.load(ground.database)
     way_out = EgressPart(

@@ -75,7 +75,12 @@ class Creation:
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
         SandboxUnavailableError, AuditUnavailableError.
         """
-        with slot, self._metrics.creation() as created:
+        with slot:
+            return await self.begin(principal, request)
+
+    async def begin(self, principal: Principal, request: NewSession) -> Registered:
+        """Likewise; the caller has a slot."""
+        with self._metrics.creation() as created:
             registered = await self._run(principal, request)
             created(registered.session.level.name)
         return registered
@@ -197,7 +202,7 @@ class Creation:
             )
             if carried is not None:
                 keeping = both(keeping, carried.storing(session))
-            await self._database.write(keeping)
+            await (request.acknowledging or self._database.write)(keeping)
         except BaseException as error:
             session.sandbox = None
             await self._sandboxes.discard(sandbox)

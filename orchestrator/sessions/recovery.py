@@ -279,6 +279,7 @@ class Recovery:
         sandboxes = (session.sandbox for session in self._sessions.registry.live)
         if not any(sandbox is not None and sandbox.network for sandbox in sandboxes):
             await self._engine.remove_open_network(self._settings.image)
+        await self._sandboxes.agents.remove_unused()
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
         """A mount that hangs affects only its own directory, which the next start finds again."""

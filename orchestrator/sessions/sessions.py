@@ -86,7 +86,7 @@ class Sessions:
             *(self.registry, self.room, self.shares, self.deadlines),
             work.executions,
         )
-        self._creation = Creation(
+        self.creation = Creation(
             *(settings, ground, rules, record, sandbox),
             *(self.registry, self.shares, self.room),
         )
@@ -126,14 +126,14 @@ class Sessions:
 
         Raises: the error of that creation, if the host has failed.
         """
-        creation = self._creation.running.find(principal, session_id)
+        creation = self.creation.running.find(principal, session_id)
         if creation is not None:
             await creation.wait()
         return self.finder.existing(principal, session_id)
 
     def begun(self, principal: Principal, session_id: str) -> bool:
         """Whether the caller's session with that id is live, or being created."""
-        creation = self._creation.running.find(principal, session_id)
+        creation = self.creation.running.find(principal, session_id)
         return creation is not None or self.finder.existing(principal, session_id) is not None
 
     async def create(
@@ -148,7 +148,7 @@ class Sessions:
         return await self._tasks.shield(self._create(principal, request, slot))
 
     async def _create(self, principal: Principal, request: NewSession, slot: Slot) -> Registered:
-        registered = await self._creation.run(principal, request, slot)
+        registered = await self.creation.run(principal, request, slot)
         if request.child is not None:
             join(request.child.parent, registered.session)
         self.deadlines.watch(registered.session)

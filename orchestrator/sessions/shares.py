@@ -42,9 +42,10 @@ class Shares:
             return KeyLimits()
         return principal.limits.over(self._defaults)
 
-    def check_new(self, principal: Principal, limits: SessionLimits) -> None:
-        """Raises RateLimitedError if another session with those limits exceeds the quota."""
-        self._check(principal, KeyUsage(1, limits.cpus, limits.memory_bytes))
+    def check_new(self, principal: Principal, limits: SessionLimits, count: int = 1) -> None:
+        """Raises RateLimitedError if so many more sessions with those limits exceed the quota."""
+        usage = KeyUsage(count, count * limits.cpus, count * limits.memory_bytes)
+        self._check(principal, usage)
 
     @contextmanager
     def changing(

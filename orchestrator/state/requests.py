@@ -1,9 +1,10 @@
 """Clients' requests to sessions, already validated in form."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from orchestrator.ground.store.effect import Effect
 from orchestrator.rules.egress.session_rules import OwnRules
 from orchestrator.rules.policy.levels import Level
 from orchestrator.rules.policy.session_policy import SessionPolicy
@@ -36,8 +37,9 @@ class NewSession:
     `narrowing_of` reads it. `lease_id` is the host's secret, which is never stored. `consume` is
     the pack to which it is limited. `policy` is the session policy, its name or its members.
     `carried` is what a restored session brings along, `from_snapshot` the id or the name of the
-    key's snapshot with whose files it begins, `files` such files that are known already. `child` is
-    what a child has from its parent, whatever the level and the budget here are.
+    key's snapshot with whose files it begins, `files` such files that are known already.
+    `acknowledging` stores that the session exists, if others must exist with it. `child` is what a
+    child has from its parent, whatever the level and the budget here are.
     """
 
     id: str | None = None
@@ -52,6 +54,7 @@ class NewSession:
     carried: Carried | None = None
     from_snapshot: str | None = None
     files: StartingFiles | None = None
+    acknowledging: Callable[[Effect], Awaitable[None]] | None = field(default=None, repr=False)
     child: Child | None = None
 
 

@@ -13,13 +13,14 @@ from paddock.contract.words import Kind
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a session has from the snapshot with the digest `sha256`.
+    """What a session has from the snapshot with the digest `sha256`, of the session `session_id`.
 
     `consumed` is in internal units. `fill` makes the session's files before its sandbox starts. The
     effect of `keep`, for the session's key, is stored when the session is acknowledged.
     """
 
     sha256: str
+    session_id: str
     created_at: str
     episodes: int
     consumed: Mapping[Kind, int]
@@ -40,7 +41,13 @@ class Carried:
 
     def recorded(self) -> dict[str, Any]:
         """The members of the event of its creation."""
-        return {"snapshot": {"sha256": self.sha256, "created_at": self.created_at}}
+        return {
+            "snapshot": {
+                "sha256": self.sha256,
+                "session_id": self.session_id,
+                "created_at": self.created_at,
+            }
+        }
 
     def storing(self, session: Session) -> Effect:
         """An effect that stores what else it brings along."""

@@ -125,6 +125,10 @@ Image = Annotated[
         autocompletion=complete_image,
     ),
 ]
+FromTemplate = Annotated[
+    str | None,
+    typer.Option("--template", metavar="NAME", help="Begin with this template's workspace."),
+]
 Upload = Annotated[
     Path | None,
     typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),

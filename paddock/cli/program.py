@@ -26,6 +26,7 @@ from paddock.cli.resources import (
     events,
     file_trees,
     files,
+    forks,
     git,
     hooks,
     instance,
@@ -45,6 +46,7 @@ from paddock.cli.resources import (
     shells,
     snapshots,
     spawn,
+    templates,
     tools,
     top,
     turns,
@@ -122,6 +124,7 @@ def build() -> TyperGroup:
         ("secrets", secrets.app),
         ("memory", memory.app),
         ("volumes", volumes.app),
+        ("templates", templates.app),
         ("snapshots", named_snapshots.app),
         ("hooks", hooks.app),
         ("api-keys", api_keys.app),
@@ -136,6 +139,7 @@ def build() -> TyperGroup:
     turns.add_to(app)
     runs.add_to(app)
     spawn.add_to(app)
+    forks.add_to(app)
     repl.add_to(app)
     ports.add_to(app)
     events.add_to(app)

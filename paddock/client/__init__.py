@@ -131,6 +131,7 @@ from paddock.contract.system import (
     LevelRequirements,
     Readiness,
 )
+from paddock.contract.templates import Template, TemplateFailure
 from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo
 from paddock.contract.tools import Tool
@@ -258,6 +259,8 @@ __all__ = [
     "StartData",
     "StreamedOutput",
     "Sync",
+    "Template",
+    "TemplateFailure",
     "Terminal",
     "TerminalEnd",
     "TerminalExit",

@@ -8,7 +8,7 @@ from paddock.contract.snapshots import NamedSnapshots as Page
 
 _SNAPSHOTS = "/api/snapshots"
 # Where blocks can't be shared, they are copied.
-_COPY_SECONDS = 1300.0
+COPY_SECONDS = 1300.0
 
 
 class NamedSnapshots(Face[F]):
@@ -65,7 +65,7 @@ class SessionSnapshots(Face[F]):
         return read(
             NamedSnapshot,
             await self._api.json(
-                "POST", f"{self._path}/snapshots", body={"name": name}, timeout=_COPY_SECONDS
+                "POST", f"{self._path}/snapshots", body={"name": name}, timeout=COPY_SECONDS
             ),
         )
 

@@ -25,6 +25,7 @@ from paddock.client.session import Session, session_of
 from paddock.client.sessions import Sessions
 from paddock.client.snapshots import BytesProgress, send
 from paddock.client.streams import never, resumed
+from paddock.client.templates import Templates
 from paddock.client.transport import Options, Pool, Transport
 from paddock.client.volumes import Volumes
 from paddock.connect.address import find_address
@@ -69,6 +70,7 @@ class _Client(Face[F]):
         self.secrets: Secrets[F] = Secrets(link, "/api")
         self.memory: KeyMemory[F] = KeyMemory(link)
         self.volumes: Volumes[F] = Volumes(link)
+        self.templates: Templates[F] = Templates(link)
         self.snapshots: NamedSnapshots[F] = NamedSnapshots(link)
         self.hooks: Hooks[F] = Hooks(link)
 
@@ -121,15 +123,16 @@ class _Client(Face[F]):
 
     @method
     async def restore(
-        self, local: str | Path, *, progress: BytesProgress | None = None
+        self, local: str | Path, *, id: str | None = None, progress: BytesProgress | None = None
     ) -> Session[F]:
         """Creates the session of a snapshot, as `Session.snapshot` writes it, with its id.
 
-        `progress` is called with the bytes so far. If it fails, nothing is created. Raises:
-        ConflictError if the id is known here, ValidationError for an altered snapshot, OSError, and
-        the errors of `sessions.create`.
+        With another `id`, it is a new session whose time and budget begin anew. `progress` is
+        called with the bytes so far. If it fails, nothing is created. Raises: ConflictError if the
+        id is known here, ValidationError for an altered snapshot, OSError, and the errors of
+        `sessions.create`.
         """
-        return session_of(self._link, await send(self._api, Path(local), progress))
+        return session_of(self._link, await send(self._api, Path(local), id, progress))
 
     @method
     async def explain(

@@ -10,6 +10,8 @@ from paddock.client.errors import ArgumentError
 EXPLAIN = "/api/policies/explain"
 # The longest time that the container engine may need.
 ENGINE_SECONDS = 300.0
+# The preparation of a template may take half an hour, unless the operator allows more.
+TEMPLATE_SECONDS = 1900.0
 
 
 def segment(name: str) -> str:

@@ -18,7 +18,7 @@ from paddock.client.files import Files
 from paddock.client.git import Git
 from paddock.client.mcp import Mcp
 from paddock.client.memory import SessionMemory
-from paddock.client.named_snapshots import SessionSnapshots
+from paddock.client.named_snapshots import COPY_SECONDS, SessionSnapshots
 from paddock.client.ports import Ports
 from paddock.client.processes import Processes
 from paddock.client.proposals import SessionProposals
@@ -154,6 +154,16 @@ class Session(SessionCommands[F], SessionCode[F], SessionRuns[F], SessionSpawnin
         url = f"{self._path}/spawn"
         answer = await self._api.json("POST", url, body=given(**terms), timeout=ENGINE_SECONDS)
         return session_of(self._link, answer)
+
+    @method
+    async def fork(self, count: int) -> "tuple[Session[F], ...]":
+        """New sessions that begin with this one's files: all of them, or none. It needs a key.
+
+        Raises: ConflictError if it has no snapshot; RateLimitedError for the key's quota.
+        """
+        url = f"{self._path}/fork"
+        answer = await self._api.json("POST", url, body={"count": count}, timeout=COPY_SECONDS)
+        return tuple(session_of(self._link, each) for each in answer["sessions"])
 
     @method
     async def refresh(self) -> InspectedSession:

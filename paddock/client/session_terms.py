@@ -13,6 +13,8 @@ class SessionTerms(TypedDict, total=False):
 
     permission_level: low, medium, high, or one of the operator's; None: medium.
     image: the sandbox image; None: the control plane's default.
+    template: a template of the operator: the session begins with its workspace, and has what it
+        names where these terms don't.
     labels: for filtering.
     env: variables of all its commands; they are stored, so not for secrets.
     secrets: variables of all its commands that are never stored, and are removed from all records;
@@ -48,6 +50,7 @@ class SessionTerms(TypedDict, total=False):
 
     permission_level: str | None
     image: str | None
+    template: str | None
     labels: Mapping[str, str] | None
     env: Mapping[str, str] | None
     secrets: Mapping[str, str] | None

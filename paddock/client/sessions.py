@@ -8,7 +8,7 @@ from paddock.client.audit import Audit
 from paddock.client.consume import Consume
 from paddock.client.faces import F, Face, method
 from paddock.client.packs import pack_body
-from paddock.client.requests import ENGINE_SECONDS, given, session_path
+from paddock.client.requests import ENGINE_SECONDS, TEMPLATE_SECONDS, given, session_path
 from paddock.client.session import Session, session_of
 from paddock.client.session_terms import SessionTerms, session_body
 from paddock.client.terminals import Terminals
@@ -42,7 +42,7 @@ class Sessions(Face[F]):
         """
         body = session_body(terms, id=id)
         return self._session(
-            await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
+            await self._api.json("POST", _SESSIONS, body=body, timeout=_seconds(body))
         )
 
     @method
@@ -53,7 +53,7 @@ class Sessions(Face[F]):
         """
         body = session_body(terms)
         return self._session(
-            await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
+            await self._api.json("PUT", session_path(id), body=body, timeout=_seconds(body))
         )
 
     @method
@@ -176,3 +176,8 @@ class Sessions(Face[F]):
 
     def _session(self, view: dict[str, Any]) -> Session[F]:
         return session_of(self._link, view)
+
+
+def _seconds(body: Mapping[str, Any]) -> float:
+    """How long a new session may take; a template may have to be prepared first."""
+    return ENGINE_SECONDS if body.get("template") is None else TEMPLATE_SECONDS

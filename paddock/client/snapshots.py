@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from paddock.client.local_directory import draft_of, off_loop
+from paddock.client.requests import given
 from paddock.client.transport import Transport
 
 # Bytes so far.
@@ -45,11 +46,15 @@ async def save(api: Transport, path: str, local: Path, progress: BytesProgress |
     return size
 
 
-async def send(api: Transport, local: Path, progress: BytesProgress | None) -> dict[str, Any]:
+async def send(
+    api: Transport, local: Path, id: str | None, progress: BytesProgress | None
+) -> dict[str, Any]:
     """The session that the control plane has made of a snapshot. Raises: OSError."""
     await off_loop(local.stat)  # a missing file raises its own error
     body = _FileBody(local, progress)
-    return await api.json("POST", _RESTORE, data=body, timeout=_RESTORE_SECONDS)
+    return await api.json(
+        "POST", _RESTORE, params=given(id=id), data=body, timeout=_RESTORE_SECONDS
+    )
 
 
 class _FileBody:

@@ -33,6 +33,7 @@ from paddock.contract.packs import ContextPack
 from paddock.contract.policies import PolicyChoice
 from paddock.contract.requests import LARGEST_BODY, Body, Query, check_names
 from paddock.contract.snapshots import SnapshotRef
+from paddock.contract.templates import TemplateName
 from paddock.contract.volumes import VolumeMount
 from paddock.contract.words import (
     ID_PATTERN,
@@ -66,6 +67,11 @@ class SessionBody(Body):
     permission_level: PermissionLevel = Field(default=None, description="Default: `medium`.")
     image: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
         default=None, description="One of the operator's list."
+    )
+    template: TemplateName | None = Field(
+        default=None,
+        description="A template of `GET /api/templates`: the session begins with its workspace, "
+        "which is prepared first where needed, and has its members where it names none.",
     )
     labels: Labels = Field(default_factory=dict)
     env: Environment = Field(default_factory=dict, description="Variables of every command.")
@@ -272,6 +278,16 @@ class SessionsQuery(Query):
     )
     limit: PageSize = 100
     cursor: Annotated[str, Field(max_length=128)] | None = None
+
+
+class RestoreQuery(Query):
+    """Whether the session of a snapshot is restored under another id."""
+
+    id: _SessionId | None = Field(
+        default=None,
+        description="Another id than the snapshot's: a new session, whose time and budget begin "
+        "anew, so that one snapshot serves as often as needed.",
+    )
 
 
 class CloseQuery(Query):

@@ -4,10 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.base import Count, Model, Time, example, model_example
 from paddock.contract.fields import PageSize
 from paddock.contract.requests import Body, Query
+from paddock.contract.sessions import CreatedSession
 from paddock.contract.words import SNAPSHOT_NAME
+
+MOST_FORKS = 100
 
 _ID = "snap-0c9be27d35864f1a"
 _SNAPSHOT: dict[str, Any] = {
@@ -99,3 +102,29 @@ class SnapshotListQuery(Query):
     )
     cursor: Annotated[str, Field(max_length=160)] | None = None
     limit: PageSize = 100
+
+
+class ForkBody(Body):
+    """How many sessions are made of one."""
+
+    count: int = Field(ge=1, le=MOST_FORKS)
+
+
+class Forks(Model):
+    """The new sessions with their handles, which are not shown again."""
+
+    model_config = example(
+        {
+            "sha256": _SNAPSHOT["sha256"],
+            "method": "reflink",
+            "frozen_ms": 1.9,
+            "sessions": [model_example(CreatedSession)],
+        }
+    )
+
+    sha256: str = Field(description="The digest that the first event of each of them has.")
+    method: Literal["reflink", "copy"] = Field(
+        description="How the copy of the workspace was made of which they are made."
+    )
+    frozen_ms: float = Field(description="How long what writes to the workspace had to wait.")
+    sessions: list[CreatedSession]

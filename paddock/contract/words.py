@@ -12,6 +12,7 @@ ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 POLICY_PATTERN = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 MOUNT_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+TEMPLATE_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
 VOLUME_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SNAPSHOT_NAME = VOLUME_NAME
 MOST_SIDE = 500  # columns or rows of a terminal that is shown

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from sandbox_agent.decide.options import SAFE, parse_options
 
-NAMES = frozenset({"which", "neofetch"})
-
 
 class Facts(NamedTuple):
     """The facts that the answers use. `cpus` is in cores; `paths` maps command names to files."""

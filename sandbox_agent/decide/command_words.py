@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection
 
+# Commands that the agent answers itself, at levels that list their commands.
+BUILTINS = frozenset({"which", "neofetch"})
 # What to do instead of writing shell operators, by whether the level permits a shell.
 OTHER_WAYS = {
     True: "no shell reads command: give the line as shell, or words with such characters in argv",

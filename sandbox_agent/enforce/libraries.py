@@ -41,7 +41,7 @@ class Libraries:
     def __init__(self, known: "Libraries | None" = None) -> None:
         """`known` is another one, whose programs this one has from the beginning."""
         self._directories: list[str] = (
-            _default_directories() if known is None else known._directories
+            default_directories() if known is None else known._directories
         )
         found = Closure(set(), set()) if known is None else known.closure
         self._closure = Closure(set(found.executed), set(found.read))
@@ -149,7 +149,7 @@ def _file_offset(segments: list[tuple[int, ...]], address: int) -> int:
     raise ValueError("an address outside of the file")
 
 
-def _default_directories() -> list[str]:
+def default_directories() -> list[str]:
     """The loader's directories, with variants for newer processors; each real directory once."""
     configured: list[str] = []
     for name in _names_in("/etc/ld.so.conf.d"):

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sandbox_agent.core.builtin_commands import NAMES as BUILTINS
 from sandbox_agent.decide.baseline import BASELINE, DEVICES
+from sandbox_agent.decide.command_words import BUILTINS
 from sandbox_agent.decide.denials import Denials
 from sandbox_agent.decide.manifest import Consume, ReadManifest, beneath
 from sandbox_agent.decide.protocol import WORKSPACE_DIR, Configuration

@@ -537,7 +537,7 @@ async def test_the_operators_wall_deadline(
     api: Api, settings_of: dict[str, int], asked: int | None, wall: int | None
 ) -> None:
     plane = api.plane
-    maker = plane.sessions._creation._maker
+    maker = plane.sessions.creation._maker
     maker._settings = plane.settings.model_copy(update=settings_of)
     body = {} if asked is None else {"wall_timeout": asked}
     await api.session(**body)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from docker.errors import DockerException
 
+import images.foreign
 import images.inventory
 import orchestrator.operate.checks.doctor
 from images import base, builder
@@ -254,6 +255,8 @@ def test_the_list_of_images_is_edited(state_dir: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(images.inventory, "why_not_usable", problems.get)
     monkeypatch.setattr(images.inventory, "look_up", _missing)
     monkeypatch.setattr(images.inventory, "_inspected", lambda *_: (None, None))
+    monkeypatch.setattr(images.foreign, "bring", lambda *_: None)
+    monkeypatch.setattr(images.foreign, "is_ours", lambda _name: True)
     monkeypatch.setenv("PADDOCK_IMAGES", "fixed:1")
     path = state_dir / "images.toml"
     assert run("images", "add", "dev").status == 0

@@ -51,7 +51,7 @@ async def _asked(api: Api, count: int, body: Any = None, key: str = OPERATOR_KEY
 
 
 def _waiting(api: Api) -> int:
-    creations = api.plane.sessions._creation.running._by_id.values()
+    creations = api.plane.sessions.creation.running._by_id.values()
     return sum(creation._waiting for creation in creations)
 
 

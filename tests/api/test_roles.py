@@ -33,7 +33,7 @@ DECLARED = {
     "list_session_secrets list_shells read_shell",
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
     "search_all_audit list_secrets list_hooks list_memory show_usage count_denials list_all_tools "
-    "list_volumes show_volume list_snapshots show_snapshot",
+    "list_volumes show_volume list_snapshots show_snapshot list_templates show_template",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "describe_file stat_file search_files patch_files copy_file change_mode watch_files "
     "read_archive write_archive list_proposals rollback_proposals "
@@ -47,9 +47,9 @@ DECLARED = {
     "read_packed_file converse listen_to_conversation end_conversation",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
-    "commit_proposals take_snapshot restore_session spawn_session "
+    "commit_proposals take_snapshot restore_session spawn_session fork_session "
     "add_memory change_memory remove_memory create_volume remove_volume "
-    "create_snapshot remove_snapshot "
+    "create_snapshot remove_snapshot build_template "
     "add_hook remove_hook list_hook_deliveries retry_hook_delivery "
     "open_port close_port set_secret remove_secret set_session_secret remove_session_secret "
     "change_egress add_egress_rules refine_session "
@@ -57,7 +57,10 @@ DECLARED = {
     Access.ADMIN: "archive_audit list_archives list_keys create_key revoke_key",
     Access.METRICS: "metrics",
 }
-_MISSING = {"show_pack", "read_shell", "show_volume", "show_snapshot"}
+_MISSING = {
+    *("show_pack", "read_shell", "show_volume", "show_snapshot"),
+    *("show_template", "build_template"),
+}
 _STREAMS = {"follow_session", "follow_all", "read_output"}
 
 

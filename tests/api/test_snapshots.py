@@ -21,6 +21,7 @@ from orchestrator.settings.settings import Settings
 from orchestrator.state.session import Session
 from paddock import Paddock
 from paddock.client.errors import ConflictError
+from paddock.contract.words import Kind
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.support.cli import run_beside
@@ -336,3 +337,37 @@ async def test_the_command_line_moves_a_session(
     assert (made.status, made.out.split()) == (0, ["box"]), made.err
     file.write_bytes(file.read_bytes()[:-600])
     assert "snapshot" in (await run_beside("sessions", "restore", str(file))).line
+
+
+async def test_one_file_serves_many_times_under_other_ids(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await seeded(api, budget={"iterations": 5, "time": 3600})
+    await staged(api, source)
+    assert source.budget.used(Kind.ITERATIONS) > 0
+    file = tmp_path / "box.tar"
+    file.write_bytes(await taken(api))
+    async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:
+        with pytest.raises(ConflictError):
+            await paddock.restore(file)
+        made = [(await paddock.restore(file, id=f"box-{number}")).id for number in range(2)]
+        with pytest.raises(ConflictError):
+            await paddock.restore(file, id="box-1")
+    assert made == ["box-0", "box-1"]
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    assert (await run_beside("sessions", "restore", str(file), "--id", "box-2")).status == 0
+    live = {session.id: session for session in api.plane.sessions.registry.live}
+    for name in (*made, "box-2"):
+        session = live[name]
+        assert session.budget.limits == source.budget.limits
+        assert (session.budget.used(Kind.ITERATIONS), session.created_at > source.created_at) == (
+            *(0,),
+            True,
+        )
+        assert (Path(session.root_dir) / "kept").read_text() == "1"
+        listed = await api.json("GET", f"/api/sessions/{name}/proposals")
+        assert {item["ref"] for item in listed["items"]} >= {"new", "kept", "gone"}
+        first = (await api.json("GET", f"/api/sessions/{name}/audit?limit=1"))["items"][0]
+        assert first["args"]["snapshot"]["session_id"] == "box"
+    await api.problem(400, "validation_error", "POST", f"{RESTORE}?id=a/b", data=file.read_bytes())

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -73,6 +74,27 @@ async def test_a_refusal_names_the_field_and_what_was_typed_stays(
     await dialog.get_by_label("Id", exact=True).fill("an-id")
     await dialog.get_by_role("button", name="Create").click()
     await expect(page.get_by_role("heading", name="an-id")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def test_a_template_is_chosen_with_its_level(
+    console: Console, served: ServedPlane, tmp_path: Path
+) -> None:
+    page, dialog = console.page, console.page.get_by_role("dialog")
+    console.expected += ("409",)
+    (tmp_path / "site.toml").write_text('permission_level = "low"')
+    templates = served.plane.reload.templates
+    templates.reading(tmp_path)()
+    await page.get_by_role("button", name="New session").click()
+    await dialog.get_by_label("Template").select_option("site")
+    await expect(dialog.get_by_label("Level")).to_have_value("low")
+    assert await violations(page) == []
+    await dialog.get_by_role("button", name="Create").click()
+    # The workspaces of these tests are directories, of which no snapshot can be taken.
+    alert = dialog.get_by_role("alert")
+    await expect(alert).to_contain_text("PADDOCK_WORKSPACE_QUOTA", timeout=PATIENCE_MS)
+    assert (await served.plane.templates.show("site")).state == "failed"
+    (tmp_path / "site.toml").unlink()
+    templates.reading(tmp_path)()
 
 
 async def test_a_session_has_the_limits_and_the_budget_that_were_typed(

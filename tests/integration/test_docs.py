@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest_asyncio
 from tests.support.documents import Block, blocks, documents
 from tests.support.egress import level_with
 from tests.support.leaks import NOTHING, left_behind
+from tests.support.readers import reader_environment
 from tests.support.server import ROOT, Server, serving
 
 SECONDS = 300
@@ -22,10 +22,8 @@ _STREAM_SECONDS = 2
 _RUNNABLE = {"sh", "python"}
 _URL = "http://127.0.0.1:8700"
 _CLI = ROOT / "docs" / "cli.md"
-# The documents' curl must not hide a refusal.
-_CURL = '#!/bin/sh\nexec {curl} --fail-with-body "$@"\n'
-_PADDOCK = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m paddock "$@"\n'
-_PYTHON = '#!/bin/sh\nPYTHONPATH={root} exec {python} "$@"\n'
+# Its commands need an image and a model: test_coding_agents.py runs them.
+_AGENTS = ROOT / "docs" / "coding-agents.md"
 # Each example of the reference starts with the same session, and file examples with these files.
 _FRESH = """
 curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/resume" -H "$auth" || true
@@ -74,12 +72,25 @@ async def server(sandbox_image: str) -> AsyncIterator[Server]:
         state, levels = Path(directory) / "state", Path(directory) / "levels"
         levels.mkdir()
         (levels / "out.toml").write_text(level_with(_OUT))
-        settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(levels)}
+        templates = Path(directory) / "templates"
+        templates.mkdir()
+        (templates / "website.toml").write_text(_template())
+        settings = {
+            "PADDOCK_IMAGE": sandbox_image,
+            "PADDOCK_LEVELS_DIR": str(levels),
+            "PADDOCK_TEMPLATES_DIR": str(templates),
+        }
         async with serving(state, **settings) as running:
             yield running
             await _close_all(running)
             left = left_behind(state)
         assert left == NOTHING
+
+
+def _template() -> str:
+    """The file of the page about templates."""
+    page = (ROOT / "docs" / "templates.md").read_text()
+    return next(block.text for block in blocks(page) if block.language == "toml")
 
 
 async def _close_all(server: Server) -> None:
@@ -101,7 +112,7 @@ def _runnable(path: Path) -> list[Block]:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in documents() if _runnable(path)],
+    [path for path in documents() if path != _AGENTS and _runnable(path)],
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 @pytest.mark.asyncio(loop_scope="module")
@@ -123,7 +134,7 @@ async def test_what_it_says_works(
     process = await asyncio.create_subprocess_exec(
         *("bash", "-c", script),
         cwd=tmp_path,
-        env={**_environment(server, tmp_path / "bin"), "PADDOCK_IMAGE": sandbox_image},
+        env={**reader_environment(server, tmp_path / "bin"), "PADDOCK_IMAGE": sandbox_image},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -174,20 +185,3 @@ def _prelude(example: str) -> str:
         (_PAUSED, example.startswith("paddock sessions resume")),
     )
     return "".join(text for text, needed in steps if needed)
-
-
-def _environment(server: Server, programs: Path) -> dict[str, str]:
-    programs.mkdir()
-    curl = "/usr/bin/curl"
-    for name, text in (("curl", _CURL), ("paddock", _PADDOCK), ("python", _PYTHON)):
-        program = programs / name
-        program.write_text(text.format(curl=curl, root=ROOT, python=sys.executable))
-        program.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
-    return {
-        **kept,
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "PADDOCK_URL": server.url,
-        "PADDOCK_STATE_DIR": str(server.state_dir),
-        "PADDOCK_LISTEN": server.url.removeprefix("http://"),
-    }

@@ -1,5 +1,6 @@
 """Named snapshots and forks with the real engine: consistent, isolated, whose they are."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -61,3 +62,35 @@ async def test_sessions_begin_as_it_and_are_isolated(plane: ControlPlane) -> Non
         await plane.named_snapshots.remove(TESTER, "tester", name)
     for box in (source, one, two, third):
         await box.close()
+
+
+async def test_forks_begin_with_one_state_and_are_isolated(plane: ControlPlane) -> None:
+    terms = {"env": {"DEPTH": "1"}, "labels": {"of": "search"}, "budget": {"commands": 9}}
+    source = await Box.create(plane, "high", id="tree", **terms)
+    await said(source, "mkdir d && for n in $(seq 200); do echo $n > d/$n; done")
+    forked = await plane.forks.fork(TESTER, source.session, 3)
+    boxes = [Box(plane, registered.session) for registered in forked.made]
+    assert len({box.session.id for box in boxes}) == len({box.uid for box in boxes}) == 3
+    for number, box in enumerate(boxes):
+        assert (box.session.terms.env, box.session.terms.labels) == (
+            source.session.terms.env,
+            source.session.terms.labels,
+        )
+        assert box.session.budget.limits == source.session.budget.limits
+        await said(box, f"echo fork-{number} > d/1 && echo {number} > only-{number}")
+    for number, box in enumerate(boxes):
+        assert await said(box, "cat d/1 d/200; ls only-*") == f"fork-{number}\n200\nonly-{number}\n"
+    assert await said(source, "cat d/1; ls") == "1\nd\n"
+    assert await plane.named_snapshots.page(None, None, ("", ""), 10) == []
+    assert os.listdir(plane.settings.snapshots_path) == []
+    ended = await query.events(plane.database, source.session.key, operation="session.fork_end")
+    assert ended[0]["result"] == {"sessions": [box.session.id for box in boxes]}
+    for box in boxes:
+        (created,) = await query.events(
+            plane.database, box.session.key, operation="session.create", limit=1
+        )
+        assert created["seq"] == 1
+        assert created["args"]["snapshot"]["sha256"] == forked.snapshot.sha256
+        assert created["args"]["snapshot"]["session_key"] == source.session.key
+        await box.close()
+    await source.close()

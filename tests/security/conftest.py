@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from images.foreign import check
 from tests.support.arsenal import Arsenal, build_arsenal, remove_image
 from tests.support.attack import INSIDE, Attacks, assert_well, write_armed_levels
 from tests.support.attempts import parametrize
 from tests.support.box import Box
+from tests.support.foreign_images import debian_without_python, imported
 from tests.support.plane import opened
 
 
@@ -24,6 +26,17 @@ def arsenal(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     remove_image(made.image)
 
 
+@pytest.fixture(scope="session")
+def foreign_arsenal(
+    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Arsenal]:
+    """The same programs in a Debian without Python and without an agent."""
+    with imported(debian_without_python(sandbox_image)) as base:
+        made = build_arsenal(base, tmp_path_factory.mktemp("foreign"))
+        yield made
+        remove_image(made.image)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def attacks(
     arsenal: Arsenal, tmp_path_factory: pytest.TempPathFactory
@@ -33,6 +46,18 @@ async def attacks(
     write_armed_levels(directory)
     async with opened(image=arsenal.image, levels_dir=directory) as plane:
         yield Attacks(plane, arsenal)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def foreign_attacks(
+    sandbox_image: str, foreign_arsenal: Arsenal, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Attacks]:
+    """The same with the mounted agent, in an image that is none of Paddock's."""
+    directory, image = tmp_path_factory.mktemp("levels"), foreign_arsenal.image
+    write_armed_levels(directory)
+    async with opened(image=sandbox_image, images=(image,), levels_dir=directory) as plane:
+        await check(image, plane.settings, plane.levels.values())
+        yield Attacks(plane, foreign_arsenal, image)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

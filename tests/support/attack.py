@@ -52,8 +52,10 @@ class Report(NamedTuple):
 class Attacks:
     """A module's sessions, one at each level, and the reports of the programs run in them."""
 
-    def __init__(self, plane: ControlPlane, arsenal: Arsenal) -> None:
+    def __init__(self, plane: ControlPlane, arsenal: Arsenal, image: str | None = None) -> None:
+        """`image` is the sessions' own; None: the default one."""
         self.plane = plane
+        self._more = {} if image is None else {"image": image}
         self.arsenal = arsenal
         self._boxes: dict[str, Box] = {}
         self._reports: dict[tuple[str, ...], Report] = {}
@@ -61,7 +63,7 @@ class Attacks:
     async def box(self, level: str) -> Box:
         """The session at that level, with payloads in its workspace."""
         if level not in self._boxes:
-            box = await Box.create(self.plane, level)
+            box = await Box.create(self.plane, level, **self._more)
             for name, content in self.arsenal.payloads.items():
                 await box.write(name, content)
             self._boxes[level] = box

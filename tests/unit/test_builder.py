@@ -1,5 +1,6 @@
 """The cases in which an image is built again."""
 
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from images import base
 from images.builder import context_archive, input_hash
 from images.errors import BuildError
+from images.programs import Programs
 from images.recipes import (
     BASE_PACKAGES,
     CONTROL_PLANE,
@@ -24,6 +26,7 @@ from images.recipes import (
 )
 from images.site import platform_options
 from orchestrator.host.engine.base import LABEL_PROTOCOL
+from orchestrator.host.engine.image_names import RECIPES
 
 FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16), max_size=5)
 
@@ -192,6 +195,55 @@ def test_an_image_with_more_packages_is_a_sandbox_image_with_another_list(tmp_pa
     assert input_hash(plain, "sha256:1") != input_hash(more, "sha256:1")
 
 
+def test_a_list_extends_one_of_paddock_s_and_names_programs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "dev"\npackages = ["gdb"]\nnpm = ["@a/b@1.0.0"]\npip = ["c==2.1"]')
+    mine, dev = find_recipe(str(path)), find_recipe("dev")
+    assert mine.more_packages == (*dev.more_packages, "gdb")
+    assert mine.programs == Programs(("@a/b@1.0.0",), ("c==2.1",), None)
+    files = context_files(recipe=mine)
+    folder = "images/sandbox/programs"
+    assert files[f"{folder}/npm"] == b"@a/b@1.0.0\n"
+    assert files[f"{folder}/requirements.txt"] == b"c==2.1\n"
+    # The authorities of this machine are no input: another one makes the same image.
+    assert not [name for name in files if "authorities" in name]
+    (tmp_path / "mine.lock").write_text("c==2.1 --hash=sha256:0\n")
+    locked = context_files(recipe=find_recipe(str(path)))
+    assert locked[f"{folder}/requirements.txt"] == b"c==2.1 --hash=sha256:0\n"
+    assert input_hash(files, "sha256:1") != input_hash(locked, "sha256:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "give packages, npm or pip"),
+        ('extends = "dev"', "give packages, npm or pip"),
+        ('extends = "none"\npackages = ["jq"]', "extends: Paddock has no list none"),
+        ('extends = "../dev"\npackages = ["jq"]', "extends: String should match"),
+        ('npm = ["codex"]', "npm.0: String should match"),
+        ('npm = ["codex@latest"]', "npm.0: String should match"),
+        ('npm = ["--registry=x@1"]', "npm.0: String should match"),
+        ('pip = ["aider"]', "pip.0: String should match"),
+        ('pip = ["aider>=1"]', "pip.0: String should match"),
+        ('pip = ["-r x==1"]', "pip.0: String should match"),
+    ],
+)
+def test_lists_of_programs_that_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(BuildError, match=re.escape(told)):
+        find_recipe(str(tmp_path / "mine.toml"))
+
+
+def test_what_agents_need_is_locked() -> None:
+    """Each program of PyPI with digests, and in the version that its list names."""
+    locks = {name: recipe.programs for name, recipe in recipes().items() if recipe.programs.pip}
+    assert set(locks) == {"aider", "mini-swe-agent"}
+    for programs in locks.values():
+        assert programs.lock is not None
+        for wanted in programs.pip:
+            assert f"\n{wanted} \\\n    --hash=sha256:" in programs.lock
+
+
 @pytest.mark.parametrize(
     ("image", "recipe", "built"),
     [
@@ -211,7 +263,7 @@ def test_the_default_image_is_the_one_that_is_built(image: str, recipe: str, bui
 
 
 def test_every_list_can_be_built_by_its_name() -> None:
-    assert {"sandbox", "control-plane", "dev", "node", "python"} == set(recipes())
+    assert set(recipes()) == RECIPES
     for name, recipe in recipes().items():
         assert find_recipe(name) == recipe
         assert recipe.description

@@ -83,7 +83,9 @@ def test_an_image_is_the_same_one_asked_for_and_listed(
     """What sessions have recorded of their image must be found again, by each of its names."""
     found = image(inspected)
     names = [NAME, "paddock/sandbox", found.id, *(listed["RepoDigests"] or ())]
-    assert named_images([listed], names) == dict.fromkeys(names, found)
+    each = named_images([listed], names)
+    assert {name: image.id for name, image in each.items()} == dict.fromkeys(names, found.id)
+    assert all(image.labels == LABELS for image in each.values())
     assert labels_of(inspected) == found.labels == LABELS
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.metrics import ENGINE_OPERATIONS, Metrics
-from orchestrator.host.engine.base import Engine, measured
+from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.fake import FakeEngine
+from orchestrator.host.engine.measured import measured
 
 
 def value(metrics: Metrics, series: str) -> float | None:

@@ -22,6 +22,7 @@ from orchestrator.host.link.listener import Listener
 from orchestrator.host.node.sockets import listening
 from orchestrator.host.workspace import mounts
 from orchestrator.rules.policy.levels import effective_limits, load_levels
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
 from orchestrator.sandbox.sandboxes.configuration import configuration_of
 from orchestrator.sandbox.sandboxes.container_parts import ContainerPart, RatesPart
@@ -372,10 +373,13 @@ async def test_a_paused_agent_is_adopted_without_a_hello(
     assert said(plan)[-1] == "close"
 
 
-async def test_images_of_others_are_refused(engine: FakeEngine) -> None:
-    suitability = Suitability(engine, cast(Any, None), Runtimes(None))
+async def test_images_of_others_are_refused(engine: FakeEngine, tmp_path: Path) -> None:
+    suitability = Suitability(engine, cast(Any, None), CheckedImages(tmp_path), Runtimes(None))
     assert (await suitability.image_id("ours")).startswith("sha256:")
-    with pytest.raises(ValidationError, match="is not a sandbox image"):
+    with pytest.raises(
+        ValidationError,
+        match="was not checked: `paddock images add foreign`",
+    ):
         await suitability.image_id("foreign")
     with pytest.raises(ValidationError, match="not on this engine"):
         await suitability.image_id("missing")

@@ -69,6 +69,7 @@ FLOORS = {
         "decide",
         "core",
         "enforce",
+        "image",
         "run",
         "code",
         "pty",

@@ -22,7 +22,7 @@ from paddock.contract.words import IdleAction
 # The newest schema in which each term had a column of its own.
 COLUMNS_UNTIL = 37
 # What there was not yet.
-LATER = {"volumes"}
+LATER = {"volumes", "workspace_path"}
 AT = "2026-03-04T09:30:00.000000Z"
 ALL = Terms(
     image="python:3.13",

@@ -5,13 +5,12 @@ not answer. Methods that remove something succeed if it is already gone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.ground.metrics import ENGINE_OPERATIONS, Metrics
 from orchestrator.host.engine.image_names import how_to_get
 from sandbox_agent.decide.facilities import Kernel
 
@@ -76,6 +75,20 @@ NO_RATES = Rates()
 
 
 @dataclass(frozen=True, slots=True)
+class MountedAgent:
+    """The agent for an image that has none: the host's directory, and the words that start it.
+
+    `unset` are the variables that the image would give to its process, and `hidden` the image's own
+    volumes.
+    """
+
+    directory: str
+    command: tuple[str, ...]
+    unset: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """A sandbox's container, as the session's level requires it."""
 
@@ -89,6 +102,7 @@ class SandboxSpec:
     runtime: str | None = None  # None: the engine's default
     rates: Rates = NO_RATES
     disk: str | None = None  # the workspace's device, a path in /dev, to which its rates apply
+    agent: MountedAgent | None = None  # None: the image's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +133,17 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this engine."""
+    """An image on this engine.
+
+    Its environment is what a container of it would have; `volumes` are its own mount points.
+    """
 
     id: str
     labels: dict[str, str]
+    architecture: str = ""
+    size: int = 0  # bytes
+    environment: tuple[str, ...] = ()  # NAME=value
+    volumes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +213,35 @@ class Engine(ABC):
         """The confinement features in a sandbox of that image and runtime (None: the default).
 
         Starts a container to find out, and removes it.
+        """
+
+    @abstractmethod
+    async def copy_agent(self, image: str, target: str) -> None:
+        """Fills an empty directory of the host with that image's agent and an interpreter for it.
+
+        Raises: EngineUnavailableError, also for an image that has no agent.
+        """
+
+    @abstractmethod
+    async def look_into(
+        self, image: str, agent: MountedAgent, path: str, commands: Sequence[str]
+    ) -> dict[str, Any]:
+        """What the mounted agent finds in an image: see `sandbox_agent/image/facts.py`.
+
+        `path` is the image's PATH, and `commands` are the programs that are examined.
+        """
+
+    @abstractmethod
+    async def refuse_links(
+        self,
+        image: str,
+        directories: Sequence[str],
+        files: Sequence[str],
+        absent: Sequence[str],
+    ) -> None:
+        """Refuses an image in which one of these paths is another kind of file, or not absent.
+
+        Those of the first two may be missing. Nothing of the image runs. Raises: ValidationError.
         """
 
     @abstractmethod
@@ -273,27 +323,3 @@ class Engine(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Releases the connection and its threads."""
-
-
-def measured(engine: Engine, metrics: Metrics) -> Engine:
-    """Forwards every call and records its duration and whether it failed.
-
-    `events`, which does not end, and `close` are not measured.
-    """
-    return cast(Engine, _Measured(engine, metrics))
-
-
-class _Measured:
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
-        self.events = engine.events
-        self.close = engine.close
-        for name in ENGINE_OPERATIONS:
-            setattr(self, name, _timed(getattr(engine, name), name, metrics))
-
-
-def _timed(call: Callable[..., Any], name: str, metrics: Metrics) -> Callable[..., Any]:
-    async def timed(*args: Any, **kwargs: Any) -> Any:
-        with metrics.engine_call(name):
-            return await call(*args, **kwargs)
-
-    return timed

@@ -24,7 +24,13 @@ from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.lane import Lane
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.ground.threads import bounded
-from orchestrator.host.engine import docker_containers, docker_kernel, docker_rates, docker_records
+from orchestrator.host.engine import (
+    docker_containers,
+    docker_foreign,
+    docker_kernel,
+    docker_rates,
+    docker_records,
+)
 from orchestrator.host.engine.base import (
     LABEL_INSTANCE,
     Container,
@@ -33,6 +39,7 @@ from orchestrator.host.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    MountedAgent,
     OpenNetwork,
     Rates,
     SandboxSpec,
@@ -49,6 +56,8 @@ from orchestrator.host.engine.docker_spec import (
 from sandbox_agent.decide.facilities import Kernel
 
 LOG_LINES = 100
+# A copy of the agent, or a look into an image, takes as long as so many other calls.
+_LONG_STEPS = 5
 # An agent that has hung up is about to end; one that hangs is not.
 _ENDING_SECONDS = 2
 # Used at shutdown; running calls have their own time-outs.
@@ -120,6 +129,42 @@ class DockerEngine(Engine):
         return await self._call(
             "look at a sandbox's kernel",
             lambda client: docker_kernel.look(client, self.instance, image, runtime),
+        )
+
+    async def copy_agent(self, image: str, target: str) -> None:
+        """See `Engine.copy_agent`."""
+        await self._call(
+            "copy the agent",
+            lambda client: docker_foreign.copy_agent(client, self.instance, image, target),
+            steps=_LONG_STEPS,
+        )
+
+    async def look_into(
+        self, image: str, agent: MountedAgent, path: str, commands: Sequence[str]
+    ) -> dict[str, Any]:
+        """See `Engine.look_into`."""
+        look = partial(docker_foreign.look_into, path=path, commands=commands)
+        return await self._call(
+            "look into an image",
+            lambda client: look(client, self.instance, image, agent),
+            steps=_LONG_STEPS,
+        )
+
+    async def refuse_links(
+        self,
+        image: str,
+        directories: Sequence[str],
+        files: Sequence[str],
+        absent: Sequence[str],
+    ) -> None:
+        """See `Engine.refuse_links`."""
+        refuse = partial(
+            docker_foreign.refuse_links, directories=directories, files=files, absent=absent
+        )
+        await self._call(
+            "look at an image's paths",
+            lambda client: refuse(client, self.instance, image),
+            steps=2,
         )
 
     async def create(self, spec: SandboxSpec) -> str:

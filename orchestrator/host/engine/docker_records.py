@@ -63,7 +63,15 @@ def _security_options(options: Sequence[str]) -> dict[str, str]:
 
 def image(raw: dict[str, Any]) -> Image:
     """Converts `GET /images/…/json`."""
-    return Image(id=raw["Id"], labels=dict((raw.get("Config") or {}).get("Labels") or {}))
+    config = raw.get("Config") or {}
+    return Image(
+        id=raw["Id"],
+        labels=dict(config.get("Labels") or {}),
+        architecture=raw.get("Architecture") or "",
+        size=raw.get("Size") or 0,
+        environment=tuple(config.get("Env") or ()),
+        volumes=tuple(config.get("Volumes") or ()),
+    )
 
 
 def named_images(raw: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Image]:

@@ -4,8 +4,16 @@ import re
 from typing import Any
 
 from orchestrator.ground.errors import EngineUnavailableError
-from orchestrator.host.engine.base import LABEL_INSTANCE, Bind, Limits, Rates, SandboxSpec
+from orchestrator.host.engine.base import (
+    LABEL_INSTANCE,
+    Bind,
+    Limits,
+    MountedAgent,
+    Rates,
+    SandboxSpec,
+)
 from orchestrator.host.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
+from sandbox_agent.decide.mounted_agent import PLACE
 from sandbox_agent.decide.protocol import HOST_NAME
 
 # The kernel's default scheduling period, in microseconds.
@@ -17,11 +25,12 @@ _UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
 
 
 def container_config(spec: SandboxSpec, instance: str, *, ipv6: bool = False) -> dict[str, Any]:
-    """The body of `POST /containers/create`; the image's entry point is the agent.
+    """The body of `POST /containers/create`; the entry point is the image's agent or the mounted.
 
     `ipv6`: the kernel has it, and the sandbox's loopback gets the address ::1.
     """
     return {
+        **(overridden(spec.agent) if spec.agent else {}),
         "Image": spec.image,
         "Hostname": HOST_NAME,
         "Labels": {**spec.labels, LABEL_INSTANCE: instance},
@@ -42,7 +51,11 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
         "NetworkMode": spec.network or "none",
         # On a network, the engine gives the name an address.
         "ExtraHosts": [] if spec.network else [f"{HOST_NAME}:127.0.0.1"],
-        "Mounts": [terminals(), *(_mount(bind) for bind in spec.binds)],
+        "Mounts": [
+            terminals(),
+            *(_mount(bind) for bind in spec.binds),
+            *(agent_mounts(spec.agent) if spec.agent else ()),
+        ],
         "MaskedPaths": list(HIDDEN),
         "Sysctls": {**kernel_objects(spec.limits), **(_IPV6_LOOPBACK if ipv6 else {})},
         "Tmpfs": _tmpfs(spec),
@@ -51,6 +64,37 @@ def host_config(spec: SandboxSpec, *, ipv6: bool = False) -> dict[str, Any]:
         **_limits(spec.limits),
         **_throttles(spec.rates, spec.disk),
     }
+
+
+def overridden(agent: MountedAgent) -> dict[str, Any]:
+    """What replaces the image's own entry point, user, directory, environment and health check."""
+    return {
+        "Entrypoint": list(agent.command),
+        "Cmd": [],
+        "User": "0:0",
+        "WorkingDir": "/",
+        "Env": list(agent.unset),  # a name without a value is taken away
+        "Healthcheck": {"Test": ["NONE"]},
+    }
+
+
+def agent_mounts(agent: MountedAgent) -> list[dict[str, Any]]:
+    """The agent's directory, and empty ones in place of the image's own volumes.
+
+    Those would be writable, and have no limit.
+    """
+    return [
+        _mount(Bind(agent.directory, PLACE, read_only=True)),
+        *(
+            {
+                "Type": "tmpfs",
+                "Target": path,
+                "ReadOnly": True,
+                "TmpfsOptions": {"SizeBytes": 4096, "Mode": 0o555},
+            }
+            for path in agent.hidden
+        ),
+    ]
 
 
 def log_config() -> dict[str, Any]:

@@ -4,6 +4,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.host.engine.base import (
@@ -14,6 +16,7 @@ from orchestrator.host.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    MountedAgent,
     OpenNetwork,
     Rates,
     SandboxSpec,
@@ -53,6 +56,8 @@ class FakeEngine(Engine):
             default_runtime="runc",
         )
         self.closed = False
+        # What it finds when it looks into an image.
+        self.found: dict[str, Any] = {}
         self._instance = instance
         self._images = images
         self._on_start = on_start
@@ -114,6 +119,28 @@ class FakeEngine(Engine):
         """See `Engine.kernel`."""
         await self._enter("kernel")
         return self.sandbox_kernel
+
+    async def copy_agent(self, image: str, target: str) -> None:
+        """See `Engine.copy_agent`."""
+        await self._enter("copy_agent")
+        (Path(target) / "lib").mkdir()
+
+    async def look_into(
+        self, image: str, agent: MountedAgent, path: str, commands: Sequence[str]
+    ) -> dict[str, Any]:
+        """See `Engine.look_into`."""
+        await self._enter("look_into")
+        return dict(self.found)
+
+    async def refuse_links(
+        self,
+        image: str,
+        directories: Sequence[str],
+        files: Sequence[str],
+        absent: Sequence[str],
+    ) -> None:
+        """See `Engine.refuse_links`."""
+        await self._enter("refuse_links")
 
     async def create(self, spec: SandboxSpec) -> str:
         """See `Engine.create`."""

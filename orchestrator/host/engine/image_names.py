@@ -5,7 +5,12 @@ from collections.abc import Sequence
 
 # The images that `paddock images build` makes by name. Others under `paddock/` are made from an
 # author's own list of packages, whose place only the author knows.
-RECIPES = frozenset({"sandbox", "dev", "node", "python", "control-plane"})
+RECIPES = frozenset(
+    {
+        *("sandbox", "dev", "node", "python", "control-plane"),
+        *("claude-code", "codex", "opencode", "aider", "mini-swe-agent"),
+    }
+)
 _OURS = re.compile(r"paddock/([a-z0-9][a-z0-9._-]*)(?::([\w.-]+))?")
 _HUB = re.compile(r"(?:index\.)?docker\.io/(?:library/)?|library/")
 

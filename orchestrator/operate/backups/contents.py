@@ -22,6 +22,7 @@ LEFT_OUT = frozenset(
     {
         *("instance", "lock", "url", "paddock.log", f"{DATABASE}-wal", f"{DATABASE}-shm"),
         *("slots", "prepared", "sandboxes", "session-workspaces"),
+        *("agents", "image-facts"),
     }
 )
 

@@ -16,6 +16,7 @@ from orchestrator.rules.access.key_entries import add_entries
 from orchestrator.rules.access.keys import Principal
 from orchestrator.rules.policy.levels import load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.rules.templates.template_files import TemplateFiles
 from orchestrator.rules.tools.tool_rules import ToolRules
 from orchestrator.settings import image_list
 from orchestrator.settings.operator_files import files_in, read_toml
@@ -130,6 +131,7 @@ def check_policy(settings: Settings) -> Check:
         levels = load_levels(settings.levels_dir)
         check_levels(settings.secrets, levels)
         SessionPolicies(settings.session_policies_dir)
+        TemplateFiles(settings.templates_dir)
         keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
@@ -177,7 +179,11 @@ def _rule_problems(settings: Settings) -> list[str]:
 
 def _policy_files(settings: Settings) -> list[Path]:
     files: list[Path] = []
-    for directory in (settings.levels_dir, settings.session_policies_dir):
+    for directory in (
+        settings.levels_dir,
+        settings.session_policies_dir,
+        settings.templates_dir,
+    ):
         if directory is not None:
             files += [directory, *files_in(directory, ".toml")]
     for rules in ToolRules(settings).files():

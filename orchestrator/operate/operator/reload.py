@@ -26,6 +26,7 @@ from orchestrator.rules.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.rules.access.key_entries import load_keys
 from orchestrator.rules.policy.levels import Levels, load_levels
 from orchestrator.rules.policy.policy_files import SessionPolicies
+from orchestrator.rules.templates.template_files import TemplateFiles
 from orchestrator.rules.tools.tool_rules import LastGood, RuleFiles, ToolRules
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from orchestrator.settings.image_list import listed
@@ -53,7 +54,8 @@ _UNREADABLE = "reading it failed; the log says how"
 class Reload:
     """The operator's present configuration.
 
-    `levels`, `session_policies`, `keys`, `images`, `secrets` and `tools` follow its files.
+    `levels`, `session_policies`, `templates`, `keys`, `images`, `secrets` and `tools` follow its
+    files.
 
     `problems` has, by file, why the latest version is not in force.
     """
@@ -61,8 +63,8 @@ class Reload:
     def __init__(self, settings: Settings) -> None:
         """Reads the files.
 
-        Raises: ConfigError that names the file, if keys, levels, session policies, images or
-        secrets are broken.
+        Raises: ConfigError that names the file, if keys, levels, session policies, templates,
+        images or secrets are broken.
         """
         self.problems: dict[Path, str] = {}
         directory = self._directory = settings.levels_dir
@@ -115,6 +117,7 @@ class Reload:
                 )
             )
         self._sources += self._read_policies(settings.session_policies_dir)
+        self._sources += self._read_templates(settings.templates_dir)
         values = [each.file for each in settings.secrets.values() if each.file is not None]
         seen = fingerprints(values)
         self.secrets = ConfiguredSecrets(settings.secrets)
@@ -141,6 +144,15 @@ class Reload:
         seen = fingerprints(files())
         self.session_policies = policies = SessionPolicies(directory)
         return [Source(directory, files, lambda: policies.reading(directory), False, seen)]
+
+    def _read_templates(self, directory: Path | None) -> list[Source]:
+        if directory is None:
+            self.templates = TemplateFiles()
+            return []
+        files = partial(files_or_folder, table_files, directory)
+        seen = fingerprints(files())
+        self.templates = templates = TemplateFiles(directory)
+        return [Source(directory, files, lambda: templates.reading(directory), False, seen)]
 
     def _first_reading(self, rules: RuleFiles) -> Source:
         """Activates the rules of tools. A broken file does not prevent the start.

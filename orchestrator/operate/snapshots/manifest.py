@@ -31,7 +31,7 @@ from orchestrator.programs.turns.programs import OperationFailed
 from orchestrator.programs.turns.script import prepared
 from orchestrator.programs.turns.stored_values import from_text, json_text, to_text
 from orchestrator.programs.turns.turn import LispCode, TurnRecord
-from orchestrator.rules.egress.session_rules import NO_NARROWING, Narrowing
+from orchestrator.rules.egress.session_rules import NO_NARROWING
 from orchestrator.rules.policy.session_policy import BUILT_IN
 from orchestrator.settings.schema_errors import place, reason
 from orchestrator.state.budget import outside
@@ -185,16 +185,7 @@ def requested(session: Session) -> dict[str, Any]:
         **session.terms.given(),
         "budget": {str(kind): outside(kind, n) for kind, n in session.budget.limits.items()},
         "policy": policy.name if policy.name in BUILT_IN else policy.rules(),
-        **({} if only == NO_NARROWING else {"egress": narrowed(only)}),
-    }
-
-
-def narrowed(only: Narrowing) -> dict[str, Any]:
-    """The rules that narrow the way out as a request has them, without members that are not set."""
-    return {
-        kind: [{name: each for name, each in rule.items() if each} for rule in rules]
-        for kind, rules in only.stored().items()
-        if rules is not None
+        **({} if only == NO_NARROWING else {"egress": only.given()}),
     }
 
 

@@ -232,11 +232,16 @@ class Snapshots:
         return received
 
     async def restore(
-        self, principal: Principal, received: ReceivedSnapshot, request: NewSession
+        self,
+        principal: Principal,
+        received: ReceivedSnapshot,
+        request: NewSession,
+        session_id: str | None = None,
     ) -> Registered:
         """Creates the session; nothing of it is left if that fails. Closes what was received.
 
-        `request` is the one in the snapshot, validated in form. Raises: the errors of
+        `request` is the one in the snapshot, validated in form. With another `session_id`, its time
+        and its budget begin anew. Raises: the errors of
         `Sessions.create`; SnapshotError for a hostile part, ConflictError for a known id.
         """
         with received:
@@ -247,15 +252,17 @@ class Snapshots:
                 raise ValidationError(
                     f"{STAGED} needs a policy with proposal mode", field="session.policy"
                 )
+            anew = session_id not in (None, request.id)
             carried = Carried(
                 sha256=received.sha256,
-                created_at=manifest.created_at,
+                session_id=request.id or "",
+                created_at=now() if anew else manifest.created_at,
                 episodes=manifest.episodes,
-                consumed=manifest.used(),
+                consumed={} if anew else manifest.used(),
                 fill=partial(self._fill, received),
                 keep=partial(_importing, received),
             )
-            wanted = replace(request, policy=policy, carried=carried)
+            wanted = replace(request, id=session_id or request.id, policy=policy, carried=carried)
             return await self._sessions.create(principal, wanted)
 
     async def _fill(self, received: ReceivedSnapshot, session: Session) -> None:

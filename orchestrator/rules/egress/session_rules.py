@@ -36,6 +36,14 @@ class Narrowing:
         rules = Rules(self.allow or (), self.deny).stored()
         return rules if self.allow is not None else {**rules, "allow": None}
 
+    def given(self) -> dict[str, Any]:
+        """The rules as a request has them, without members that are not set."""
+        return {
+            kind: [{name: each for name, each in rule.items() if each} for rule in rules]
+            for kind, rules in self.stored().items()
+            if rules is not None
+        }
+
     @classmethod
     def restored(cls, values: Mapping[str, Any]) -> Self:
         """What `stored` returned; an empty mapping narrows nothing."""

@@ -9,6 +9,8 @@ from orchestrator.ground.errors import PaddockError, ValidationError
 from orchestrator.ground.task_scope import TaskScope
 from orchestrator.host.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
 from orchestrator.host.engine.image_names import build_command, short_name
+from orchestrator.rules.policy.levels import Level
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.image_builds import ImageBuilds
 from orchestrator.sandbox.sandboxes.listed_images import ListedImages
 from sandbox_agent.decide.protocol import PROTOCOL_VERSION
@@ -33,11 +35,13 @@ class AllowedImages:
         self,
         engine: Engine,
         listed: ListedImages,
+        checked: CheckedImages,
         builds: ImageBuilds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._listed = listed
+        self._checked = checked
         self._builds = builds
         self._clock = clock
         self._looks = TaskScope("a look at the images")
@@ -49,7 +53,21 @@ class AllowedImages:
         """The images, the default one first. Raises: EngineUnavailableError."""
         names = self._listed.names
         found = await asyncio.shield(self._latest(names))
-        return [_described(name, found.get(name), self._builds.told(name)) for name in names]
+        return [self._described(name, found.get(name)) for name in names]
+
+    def _described(self, name: str, image: Image | None) -> AllowedImage:
+        problem = None
+        try:
+            usable(name, image, self._checked)
+        except PaddockError as error:
+            told = self._builds.told(name)
+            problem = error.detail if told is None else f"image {name} {told}"
+        return AllowedImage(name, short_name(name), None if image is None else image.id, problem)
+
+    def has_level(self, image: AllowedImage, level: Level) -> bool:
+        """Whether the image has what the level needs; it always does if it has our agent."""
+        facts = None if image.id is None else self._checked.of(image.id)
+        return facts is None or facts.problem(level) is None
 
     async def close(self) -> None:
         """Ends a look at the engine that has not ended."""
@@ -67,17 +85,27 @@ class AllowedImages:
         return self._look
 
 
-def usable(name: str, image: Image | None) -> Image:
+def usable(name: str, image: Image | None, checked: CheckedImages | None = None) -> Image:
     """The image that has that name, if sandboxes can have it.
 
-    Raises: ValidationError if the engine does not have it, or if its agent is not this control
-    plane's, or it has none.
+    An image without an agent is one that was added by that name, and is in `checked`. Raises:
+    ValidationError if the engine does not have it, or if its agent is not this control plane's, or
+    it has none and was not checked.
     """
     if image is None:
         raise ValidationError(missing_image(name).detail, field="image")
     protocol = image.labels.get(LABEL_PROTOCOL)
     if protocol == str(PROTOCOL_VERSION):
         return image
+    if protocol is None and checked is not None:
+        facts = checked.of(image.id)
+        if facts is not None and name in facts.names:
+            return image
+        which = "was not checked" if not checked.named(name) else "is another one than was checked"
+        raise ValidationError(
+            f"image {name} has no agent, and {which}: `paddock images add {name}` checks it",
+            field="image",
+        )
     command = build_command(name)
     remedy = f"`{command}`" if command else "`docker build` on a current image of Paddock's"
     if protocol is None:
@@ -88,12 +116,3 @@ def usable(name: str, image: Image | None) -> Image:
             f"{PROTOCOL_VERSION}: rebuild it with {remedy}"
         )
     raise ValidationError(detail, field="image")
-
-
-def _described(name: str, image: Image | None, build: str | None) -> AllowedImage:
-    problem = None
-    try:
-        usable(name, image)
-    except PaddockError as error:
-        problem = error.detail if build is None else f"image {name} {build}"
-    return AllowedImage(name, short_name(name), None if image is None else image.id, problem)

@@ -64,7 +64,7 @@ def _configuration(plan: Plan, pip_index: str | None) -> Configuration:
         workspace=workspace,
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
-        variables=_variables(level, pip_index, workspace),
+        variables={**plan.variables, **_variables(level, pip_index, workspace)},
         without=level.requires.without,
         mounts=plan.flags,
     )

@@ -64,6 +64,7 @@ class ContainerPart(Part):
             runtime=plan.level.runtime or self._runtime,
             rates=plan.level.rates,
             disk=None if plan.disk is None else node_of(plan.disk),
+            agent=plan.agent,
         )
 
 

@@ -16,7 +16,7 @@ from orchestrator.host.engine.image_names import how_to_get, recipe_of
 
 log = logging.getLogger(__name__)
 
-# The checkout, which alone has what images are made of.
+# A checkout or an installation has what images are made of; the control plane's image does not.
 _ROOT = Path(__file__).resolve().parents[3]
 _NEEDED = "images/sandbox/Dockerfile"
 _LONGEST_SECONDS = 3600
@@ -41,7 +41,7 @@ class BuildFailedError(Exception):
 
 
 def build_words(image: str) -> list[str] | None:
-    """The program that builds it; None if it is not Paddock's own, or without a checkout."""
+    """The program that builds it; None if it is not Paddock's own, or in a container."""
     recipe = recipe_of(image)
     if recipe is None or not (_ROOT / _NEEDED).is_file():
         return None

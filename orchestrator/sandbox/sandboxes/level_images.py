@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.ground.errors import ValidationError
 from orchestrator.host.engine.base import Engine
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.allowed_images import usable
 from orchestrator.sandbox.sandboxes.image_builds import ImageBuilds
 
@@ -27,12 +28,14 @@ class LevelImages:
         engine: Engine,
         of_levels: Mapping[str, str],
         builds: ImageBuilds,
+        checked: CheckedImages | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`of_levels` are the images by level."""
+        """`of_levels` are the images by level; `checked` are those without our agent."""
         self._engine = engine
         self._of_levels = of_levels
         self._builds = builds
+        self._checked = checked
         self._clock = clock
         self._seen: dict[str, float] = {}
 
@@ -53,7 +56,7 @@ class LevelImages:
         if image in self._seen and now - self._seen[image] < TRUSTED_SECONDS:
             return True
         try:
-            usable(image, await self._engine.image(image))
+            usable(image, await self._engine.image(image), self._checked)
         except ValidationError as error:
             self._seen.pop(image, None)
             log.info("sessions get another image for now: %s", error.detail)

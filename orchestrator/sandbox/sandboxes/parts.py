@@ -15,7 +15,7 @@ from orchestrator.ground.errors import (
 )
 from orchestrator.ground.fault_points import FaultPoint
 from orchestrator.ground.task_scope import TaskScope
-from orchestrator.host.engine.base import Bind, Container
+from orchestrator.host.engine.base import Bind, Container, MountedAgent
 from orchestrator.host.link.agent_link import AgentLink
 from orchestrator.host.node.container_kill import FirstProcess
 from orchestrator.host.workspace.staging_area import StagingArea
@@ -80,9 +80,13 @@ class Plan:
     mounts: Mapping[str, OperatorMount]
     directory: SandboxDirectory
     link: AgentLink
+    # The id that the image's name had when it was looked up; None for an adopted sandbox.
+    image_id: str | None = None
     # Offered by parts: what the container gets, and what is known about it.
     labels: dict[str, str] = field(default_factory=dict)
     binds: list[Bind] = field(default_factory=list)
+    agent: MountedAgent | None = None  # None: the image's own
+    variables: Mapping[str, str] = field(default_factory=dict)  # the image's, for commands
     mount_names: tuple[str, ...] = ()
     network: str | None = None  # None: no network
     resolvers: tuple[str, ...] = ()  # IPv4 addresses

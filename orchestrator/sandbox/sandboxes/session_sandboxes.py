@@ -17,6 +17,9 @@ from orchestrator.host.node.base import Node
 from orchestrator.host.workspace.mounts import MountError
 from orchestrator.record.audit.ledger import Ledger
 from orchestrator.rules.policy.levels import Level, SessionLimits
+from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.images.mounted_agents import MountedAgents
+from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
 from orchestrator.sandbox.sandboxes.parts import Part
 from orchestrator.sandbox.sandboxes.starter import ImageChangedError, Starter
 from orchestrator.sandbox.sandboxes.subscribers import Subscribers
@@ -58,10 +61,12 @@ class Sandboxes:
         self._workspaces = workspaces
         self._releases = TaskScope("the release of a sandbox")
         self._looks = TaskScope("a look at an image")
-        self._suitability = Suitability(node.engine, node, runtimes)
+        self._checked = CheckedImages(settings.state_dir)
+        self.agents = MountedAgents(node.engine, settings.state_dir, settings.image)
+        self._suitability = Suitability(node.engine, node, self._checked, runtimes)
         self._starter = Starter(
             *(settings, node, ledger, workspaces, volumes, subscribers, self._suitability),
-            *(ways, self._releases),
+            *(ways, self._releases, MountedAgentPart(node.engine, self.agents, self._checked)),
         )
         self.pool = WarmPool(
             settings, self._starter.start_ahead, self._suitability.image_id, metrics
@@ -74,9 +79,10 @@ class Sandboxes:
     async def check_level(self, session: Session, level: Level) -> None:
         """Raises UnmetError if this host can't enforce the level, before anything begins.
 
-        Raises: ValidationError if the level can't have the session's volumes, or its workspace
-        where it is.
+        Raises: ValidationError if the level can't have the session's volumes or image, or its
+        workspace where it is.
         """
+        self._suitability.check_image(session.terms.image, level)
         check_place(session.workspace_path, self._taken(session, level))
         if session.terms.volumes:
             self._check_volumes(session, level)
@@ -127,9 +133,9 @@ class Sandboxes:
             if warm is not None:
                 return warm
         # The image may have been removed or replaced since the last session had it.
-        await asyncio.shield(looking)
+        image_id = await asyncio.shield(looking)
         await self.pool.make_room()
-        return (await self._starter.start(session, level, limits, mounts)).sandbox()
+        return (await self._starter.start(session, level, limits, mounts, image_id)).sandbox()
 
     async def _taken_over(
         self, session: Session, level: Level, limits: SessionLimits, looking: asyncio.Task[str]

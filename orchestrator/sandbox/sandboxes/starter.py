@@ -34,6 +34,7 @@ from orchestrator.sandbox.sandboxes.host_parts import (
     VolumesPart,
     WorkspacePart,
 )
+from orchestrator.sandbox.sandboxes.mounted_agent_part import MountedAgentPart
 from orchestrator.sandbox.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan, Tenancy
 from orchestrator.sandbox.sandboxes.restrictions import Restrictions
 from orchestrator.sandbox.sandboxes.sandbox_directories import SandboxDirectories
@@ -71,6 +72,7 @@ class Starter:
         suitability: Suitability,
         ways: tuple[Part, ...],
         releases: TaskScope,
+        mounted_agent: MountedAgentPart,
     ) -> None:
         """`ways` connect with the outside. `releases` holds the releases of sandboxes."""
         engine = node.engine
@@ -89,6 +91,7 @@ class Starter:
         agent = AgentPart(engine, settings.pip_index)
         self._hello = HelloPart(node, suitability, settings.hello_timeout)
         container: tuple[Part, ...] = (
+            mounted_agent,
             LinkPart(),
             ContainerPart(engine, settings.runtime),
             RatesPart(restrictions),
@@ -124,12 +127,17 @@ class Starter:
         level: Level,
         limits: SessionLimits,
         mounts: Mapping[str, OperatorMount],
+        image_id: str,
     ) -> Assembly:
-        """A sandbox for the session. Raises: the errors of the parts."""
+        """A sandbox for the session; `image_id` is that of its image's name.
+
+        Raises: the errors of the parts.
+        """
         directory = SandboxDirectory.fresh(self._settings.state_dir)
         parts = self._assembly(
             Tenancy(session), session.terms.image, level, limits, directory, self._whole, mounts
         )
+        parts.plan.image_id = image_id
         await parts.open()
         return parts
 
@@ -141,7 +149,7 @@ class Starter:
         parts = self._assembly(
             Tenancy(), shape.image_id, shape.level, limits, directory, self._ahead
         )
-        parts.plan.start = Start.WARM
+        parts.plan.start, parts.plan.image_id = Start.WARM, shape.image_id
         await parts.open()
         self._workspaces.expect(limits.workspace_bytes)
         return parts

@@ -3,6 +3,7 @@
 from orchestrator.ground.errors import (
     EngineUnavailableError,
     SandboxUnavailableError,
+    ValidationError,
 )
 from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.fitness import unfit
@@ -11,6 +12,7 @@ from orchestrator.host.link.messages import Hello
 from orchestrator.host.node.host import Host
 from orchestrator.host.node.requirements import check
 from orchestrator.rules.policy.levels import Level
+from orchestrator.sandbox.images.checked_images import CheckedImages
 from orchestrator.sandbox.sandboxes.allowed_images import usable
 
 _REMEDY = (
@@ -22,8 +24,11 @@ _REMEDY = (
 class Suitability:
     """Refuses what can't be enforced, instead of weakening it."""
 
-    def __init__(self, engine: Engine, host: Host, runtimes: Runtimes) -> None:
+    def __init__(
+        self, engine: Engine, host: Host, checked: CheckedImages, runtimes: Runtimes
+    ) -> None:
         self._engine = engine
+        self._checked = checked
         self._host = host
         self._runtimes = runtimes
         self._engine_checked = False
@@ -43,7 +48,14 @@ class Suitability:
         lacks the image, or if that is not a current sandbox image.
         """
         await self._check_engine()
-        return usable(image, await self._engine.image(image)).id
+        return usable(image, await self._engine.image(image), self._checked).id
+
+    def check_image(self, image: str, level: Level) -> None:
+        """Raises ValidationError if an image without our agent lacks what the level needs."""
+        for facts in self._checked.named(image):
+            problem = facts.problem(level)
+            if problem is not None:
+                raise ValidationError(f"image {image}: {problem}", field="image")
 
     async def _check_engine(self) -> None:
         """Raises: EngineUnavailableError if this engine can't confine sandboxes."""

@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -174,6 +175,13 @@ class Workspaces:
         workspace = await self._database.write(order, reserve=True)
         FaultPoint.PURGE_ORDERED.reached()
         await self._carry_out(workspace)
+
+    async def purge_of(self, owner: str) -> None:
+        """Removes every workspace of the owner that no session uses. Raises: PurgeError."""
+        for workspace in await self._database.read(slots.kept):
+            if workspace.owner == owner:
+                with suppress(NotFoundError, ConflictError):
+                    await self.purge(workspace.id, owner)
 
     async def finish_purges(self) -> int:
         """Carries out every ordered purge; returns how many there were.

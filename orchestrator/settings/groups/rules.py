@@ -47,6 +47,18 @@ class RuleSettings(BaseModel):
         description="Each `NAME.toml` of this directory is a session policy, besides the built-in "
         "SAFE_ANALYSIS, SAFE_EDIT and SAFE_WORK.",
     )
+    templates_dir: AbsolutePath | None = Field(
+        default=None,
+        description="Each `NAME.toml` of this directory is a template, from which sessions are "
+        "created.",
+    )
+    template_timeout: int = Field(
+        default=1800,
+        ge=1,
+        le=86_400,
+        description="How long the preparation of a template may take, and how long a new session "
+        "waits for it.",
+    )
     models: Annotated[
         dict[str, OperatorModel], NoDecode, OrJson, AfterValidator(checked_models)
     ] = Field(

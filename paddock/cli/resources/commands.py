@@ -15,6 +15,7 @@ from paddock.cli.mount_options import FromSnapshot, VolumeUses, WorkspacePath, v
 from paddock.cli.options import (
     TAKES_COMMAND,
     AsJson,
+    FromTemplate,
     Image,
     Keep,
     LabelPairs,
@@ -67,6 +68,7 @@ async def run(
     words: OptionalWords = None,
     level: OptionalLevel = None,
     image: Image = None,
+    template: FromTemplate = None,
     upload: Upload = None,
     pack: Annotated[
         Path | None,
@@ -144,6 +146,7 @@ async def run(
                 id=staged,
                 permission_level=level,
                 image=image,
+                template=template,
                 labels=labels,
                 limits=lower,
                 volumes=volume_uses(volume),

@@ -12,6 +12,7 @@ from paddock.cli.listing import TABLE, Listing, lists, print_items
 from paddock.cli.mount_options import FromSnapshot, Mounts, VolumeUses, WorkspacePath, volume_uses
 from paddock.cli.options import (
     AsJson,
+    FromTemplate,
     Image,
     LabelPairs,
     LimitAmounts,
@@ -107,6 +108,7 @@ async def create(
     session_id: NewId = None,
     level: OptionalLevel = None,
     image: Image = None,
+    template: FromTemplate = None,
     label: LabelPairs = None,
     limits: LimitAmounts = None,
     env: Variables = None,
@@ -154,6 +156,7 @@ async def create(
     terms = SessionTerms(
         permission_level=level,
         image=image,
+        template=template,
         labels=labels,
         env=variables,
         secrets=secrets or None,

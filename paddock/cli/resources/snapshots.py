@@ -40,14 +40,18 @@ async def snapshot(
 async def restore(
     paddock: "Paddock",
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot.")],
+    session_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Another id than the snapshot's.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create the session of a snapshot, with its id, and print the id.
 
-    The control plane must not know the session. If anything fails, nothing is created.
+    The control plane must not know the id. With --id, it is a new session whose time and budget
+    begin anew, so one file can serve many times. If anything fails, nothing is created.
     """
     with working(f"restoring {file}") as show:
-        made = await paddock.restore(file, progress=_shown(show))
+        made = await paddock.restore(file, id=session_id, progress=_shown(show))
     if as_json:
         print_json(made.info.raw)
     else:

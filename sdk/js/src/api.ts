@@ -185,7 +185,7 @@ export function eventError(problem: Partial<Problem>): Error {
 }
 
 /** The options with that limit, unless they have their own. */
-export function within(seconds: number, options: CallOptions): CallOptions {
+export function within(seconds: number, options: CallOptions = {}): CallOptions {
   return { ...options, timeout: options.timeout ?? seconds };
 }
 

@@ -48,5 +48,6 @@ export { Shell, Shells } from "./shells.js";
 export type { SpawnEvent } from "./spawns.js";
 export { Terminal, Terminals } from "./terminals.js";
 export { Turns } from "./turns.js";
+export { Templates } from "./templates.js";
 export { Volumes } from "./volumes.js";
 export { Watch } from "./watch.js";

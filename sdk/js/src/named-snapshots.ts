@@ -6,7 +6,7 @@ import type { CallOptions } from "./http.js";
 import { Pages } from "./pages.js";
 
 /** Where blocks can't be shared, they are copied: the longest time for that, in seconds. */
-const COPY = 1300;
+export const COPY = 1300;
 
 /** The named snapshots of a key. A session begins as one by `from_snapshot`. */
 export class NamedSnapshots {
@@ -15,7 +15,7 @@ export class NamedSnapshots {
   /** Keeps a copy of the session's workspace under that name. The session may be in use. */
   async create(session: string, name: string, options?: CallOptions): Promise<NamedSnapshot> {
     const given = { path: { session_id: session }, body: { name } };
-    return await this.api.call("create_snapshot", given, within(COPY, options));
+    return await this.api.call("create_snapshot", given, within(COPY, options ?? {}));
   }
 
   /** The snapshots; `key` is for an admin. */

@@ -36,6 +36,7 @@ import { Secrets } from "./secrets.js";
 import { type Session, sessionOf } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { NamedSnapshots } from "./named-snapshots.js";
+import { Templates } from "./templates.js";
 import { Volumes } from "./volumes.js";
 
 // The host unpacks all of a snapshot after its last byte.
@@ -78,6 +79,7 @@ export class Paddock {
   readonly keys: Keys;
   readonly volumes: Volumes;
   readonly snapshots: NamedSnapshots;
+  readonly templates: Templates;
   /** The control plane's URL. */
   readonly url: string;
   readonly #api: Api;
@@ -104,6 +106,7 @@ export class Paddock {
     this.keys = new Keys(this.#api);
     this.volumes = new Volumes(this.#api);
     this.snapshots = new NamedSnapshots(this.#api);
+    this.templates = new Templates(this.#api);
   }
 
   /** Calls any operation of the API by its name in the OpenAPI document; its JSON answer. */
@@ -178,10 +181,19 @@ export class Paddock {
     return await this.#api.call("explain_policy", { body: what }, options);
   }
 
-  /** Creates the session of a snapshot, with its id. If it fails, nothing is created. */
-  async restore(snapshot: Content, options: CallOptions = {}): Promise<Session> {
-    const patient = within(RESTORE_SECONDS, options);
-    return sessionOf(this.#api, await this.#api.upload("restore_session", {}, snapshot, patient));
+  /**
+   * Creates the session of a snapshot, with its id. If it fails, nothing is created.
+   *
+   * With another `id`, it is a new session whose time and budget begin anew.
+   */
+  async restore(
+    snapshot: Content,
+    options: CallOptions & Query<"restore_session"> = {},
+  ): Promise<Session> {
+    const { id, ...others } = options;
+    const patient = within(RESTORE_SECONDS, others);
+    const given = { query: { id } };
+    return sessionOf(this.#api, await this.#api.upload("restore_session", given, snapshot, patient));
   }
 
   /** The operator's images, the default one first, and whether each is usable. */

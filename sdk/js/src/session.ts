@@ -1,6 +1,7 @@
 /** One session. */
 
 import { type Api, type Body, within } from "./api.js";
+import { COPY } from "./named-snapshots.js";
 import { Audit } from "./audit.js";
 import { streamOf } from "./bytes.js";
 import { CodeContexts } from "./code.js";
@@ -88,6 +89,13 @@ export class Session extends SessionWork {
   async spawn(terms: Body<"spawn_session"> = {}, options?: CallOptions): Promise<Session> {
     const given = { path: this.path, body: terms };
     return sessionOf(this.api, await this.api.callEngine("spawn_session", given, options));
+  }
+
+  /** New sessions that begin with this one's files: all of them, or none. It needs a key. */
+  async fork(count: number, options?: CallOptions): Promise<Session[]> {
+    const given = { path: this.path, body: { count } };
+    const answer = await this.api.call("fork_session", given, within(COPY, options ?? {}));
+    return answer.sessions.map((each) => sessionOf(this.api, each));
   }
 
   // What happens

@@ -1,12 +1,13 @@
 /** The sessions of a key. */
 
-import type { Api, Body, Query } from "./api.js";
+import { type Api, type Body, type Query, within } from "./api.js";
 import { Audit } from "./audit.js";
 import { Consume } from "./consume.js";
 import type { InspectedSession, Session as SessionInfo } from "./generated/contract.js";
 import type { CallOptions } from "./http.js";
 import { Pages } from "./pages.js";
 import { Session, sessionOf } from "./session.js";
+import { PREPARATION } from "./templates.js";
 import { Terminals } from "./terminals.js";
 
 /** What a new session may do and use, as the API has it. */
@@ -18,7 +19,7 @@ export class Sessions {
 
   /** Creates a session; its sandbox runs when this returns. */
   async create(terms: SessionTerms = {}, options?: CallOptions): Promise<Session> {
-    return this.#of(await this.api.callEngine("create_session", { body: terms }, options));
+    return this.#of(await this.api.callEngine("create_session", { body: terms }, patient(terms, options)));
   }
 
   /** The existing session with that id, or a new one; `handle` is undefined if it existed. */
@@ -28,7 +29,7 @@ export class Sessions {
     options?: CallOptions,
   ): Promise<Session> {
     const given = { path: { session_id: id }, body: terms };
-    return this.#of(await this.api.callEngine("ensure_session", given, options));
+    return this.#of(await this.api.callEngine("ensure_session", given, patient(terms, options)));
   }
 
   /** A live or recently ended session. */
@@ -109,4 +110,9 @@ export class Sessions {
   #of(view: object): Session {
     return sessionOf(this.api, view);
   }
+}
+
+/** A template may have to be prepared first. */
+function patient(terms: { template?: string | null }, options?: CallOptions) {
+  return terms.template == null ? options : within(PREPARATION, options);
 }

@@ -12,17 +12,17 @@ const LEVEL = "medium";
 const MINUTE = 60;
 
 /** The request's body of what was typed and chosen; what is empty is left to the control plane. */
-export function newSession({ id, level, image, policy, idle, wall, limits, budget, volumes }) {
-  const body = { id, permission_level: level, image, policy, ...limited({ limits, budget }), ...mounted(volumes) };
+export function newSession({ id, template, level, image, policy, idle, wall, limits, budget, volumes }) {
+  const body = { id, template, permission_level: level, image, policy, ...limited({ limits, budget }), ...mounted(volumes) };
   if (idle) body.idle_timeout = Math.round(Number(idle) * MINUTE);
   if (wall) body.wall_timeout = Math.round(Number(wall) * MINUTE);
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }
 
-/** `{levels, policies, images, volumes}` that a new session may have. */
+/** `{levels, policies, images, templates, volumes}` that a new session may have. */
 async function choices() {
-  const [levels, images, volumes] = await Promise.all([get("/api/policies"), get("/api/images"), get("/api/volumes")]);
-  return { volumes: volumes.items, levels: levels.items, policies: levels.session_policies, images: images.items.filter(({ allowed }) => allowed) };
+  const [levels, images, volumes, templates] = await Promise.all(["policies", "images", "volumes", "templates"].map((what) => get(`/api/${what}`)));
+  return { volumes: volumes.items, templates: templates.items, levels: levels.items, policies: levels.session_policies, images: images.items.filter(({ allowed }) => allowed) };
 }
 
 /** A choice of `[value, title, refused]` rows; the empty value leaves it to the control plane. */
@@ -50,6 +50,17 @@ function Given({ files, change, fail }) {
       <button type="button" class="small" aria-label="Remove ${file.name}" onClick=${() => remove(file.name)}>Remove</button></li>`)}</ul>`}</div>`;
 }
 
+/** The choice of a template, whose level it takes over. */
+function Template({ known, given, change }) {
+  const choose = (template) => {
+    const level = known.templates.find(({ name }) => name === template)?.permission_level ?? given.level;
+    change({ ...given, template, level, image: "" });
+  };
+  const title = ({ name, state }) => (state === "built" ? name : `${name} (${state})`);
+  return html`<${Among} label="Template" value=${given.template} onChoose=${choose}
+    rows=${[["", "none"], ...known.templates.map((each) => [each.name, title(each)])]} />`;
+}
+
 function Fields({ known, given, change }) {
   const set = (name) => (value) => change({ ...given, [name]: value });
   const input = (name, title, more) => html`<label>${title}
@@ -59,6 +70,7 @@ function Fields({ known, given, change }) {
     [name, `${short}${available ? "" : " (not available)"}`, !available || !levels.includes(given.level)];
   return html`<div class="fields">
     ${input("id", "Id", { placeholder: "made up for you", maxlength: 128, autofocus: true })}
+    ${known.templates.length > 0 && html`<${Template} known=${known} given=${given} change=${change} />`}
     <${Among} label="Level" value=${given.level} onChoose=${(level) => change({ ...given, level, image: "" })}
       rows=${known.levels.map(({ name, allowed, rule }) => [name, allowed ? name : `${name} (${rule ?? "not yours"})`, !allowed])} />
     <${Among} label="Image" value=${given.image} onChoose=${set("image")} rows=${[["", "the default"], ...known.images.map(image)]} />
@@ -92,7 +104,7 @@ function useCreation(given, files, change) {
 
 function Form({ known, onClose }) {
   const first = known.levels.find(({ name, allowed }) => allowed && name === LEVEL) ?? known.levels.find(({ allowed }) => allowed);
-  const [given, setGiven] = useState({ id: "", level: first?.name ?? "", image: "", policy: "", idle: "", wall: "", limits: {}, budget: {}, volumes: [] });
+  const [given, setGiven] = useState({ id: "", template: "", level: first?.name ?? "", image: "", policy: "", idle: "", wall: "", limits: {}, budget: {}, volumes: [] });
   const [files, setFiles] = useState(new Map());
   const { busy, failed, created, create, fail } = useCreation(given, files, setFiles);
   const submit = (event) => { event.preventDefault(); create(); };

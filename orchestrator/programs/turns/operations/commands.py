@@ -1,17 +1,12 @@
 """Operations that run commands in the session's sandbox, by the rules of its level."""
 
-from collections.abc import Iterable, Mapping
-
-from orchestrator.host.link.chunks import Chunk
 from orchestrator.programs.turns.operations.context import OperationContext
 from orchestrator.programs.turns.operations.kept_shell import in_kept_shell
 from orchestrator.programs.turns.operations.turn_operation import Done, StagedChange, turn_operation
 from orchestrator.programs.turns.outcome import Value
 from orchestrator.programs.turns.programs import OperationFailed
-from orchestrator.state.command import Command
 from orchestrator.state.requests import ExecRequest
-from orchestrator.work.commands import running_command
-from orchestrator.work.commands.head_and_tail import HeadAndTail
+from orchestrator.work.commands.whole_output import whole_output
 
 # Of one stream: as much from its end as from its beginning.
 _MOST_OUTPUT = 256 * 1024
@@ -56,7 +51,7 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
     except BaseException:
         await executions.client_gone(session, command)
         raise
-    output = await _output(context, command, result.output_bytes)
+    output = await whole_output(session, command, result.output_bytes, _MOST_OUTPUT)
     value: Value = (
         ("exit-code", result.exit_code),
         *((name, each.text) for name, each in output.items()),
@@ -66,33 +61,6 @@ async def run_command(context: OperationContext, request: ExecRequest, shown: st
     )
     recorded = {"command_id": command.id, "exit_code": result.exit_code}
     return Done(value, recorded, staged=(StagedChange("run", command=shown),))
-
-
-async def _output(
-    context: OperationContext, command: Command, total: int
-) -> dict[str, HeadAndTail]:
-    """What the command printed: delivered with its end, or requested page by page."""
-    kept = {name: HeadAndTail(_MOST_OUTPUT) for name in ("stdout", "stderr")}
-    delivered, command.output = command.output, None
-    position = _keep(kept, delivered or (), 0)
-    while delivered is None and position < total:
-        page = await running_command.read_output(context.session, command, position, 0)
-        position = _keep(kept, page.chunks, position)
-        if page.lost or page.next < position or not page.chunks:
-            break
-    if position < total:
-        kept["stdout"].skip(total - position)
-    return kept
-
-
-def _keep(kept: Mapping[str, HeadAndTail], chunks: Iterable[Chunk], position: int) -> int:
-    """Keeps chunks of output, of which the agent may leave out the middle; where the next begin."""
-    for name, offset, data in chunks:
-        if name in kept:
-            kept[name].skip(offset - position)
-            kept[name].add(data)
-        position = offset + len(data)
-    return position
 
 
 OPERATIONS = (

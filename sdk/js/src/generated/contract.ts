@@ -1121,6 +1121,22 @@ export type FileWritten = {
   etag?: string | null | undefined;
 };
 
+/** How many sessions are made of one. */
+export type ForkBody = {
+  count: number;
+};
+
+/** The new sessions with their handles, which are not shown again. */
+export type Forks = {
+  /** The digest that the first event of each of them has. */
+  sha256: string;
+  /** How the copy of the workspace was made of which they are made. */
+  method: "reflink" | "copy";
+  /** How long what writes to the workspace had to wait. */
+  frozen_ms: number;
+  sessions: readonly CreatedSession[];
+};
+
 /** Events, newest first; `next` is the `cursor` of the next page, even after an empty page. */
 export type FoundEvents = {
   items: readonly AuditEvent[];
@@ -1768,6 +1784,8 @@ export type NamedSessionBody = {
   permission_level?: string | null | undefined;
   /** One of the operator's list. */
   image?: string | null | undefined;
+  /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
+  template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
@@ -2551,6 +2569,8 @@ export type SessionBody = {
   permission_level?: string | null | undefined;
   /** One of the operator's list. */
   image?: string | null | undefined;
+  /** A template of `GET /api/templates`: the session begins with its workspace, which is prepared first where needed, and has its members where it names none. */
+  template?: string | null | undefined;
   labels?: Record<string, string> | undefined;
   /** Variables of every command. */
   env?: Record<string, string> | undefined;
@@ -2903,6 +2923,47 @@ export type Telemetry = {
   started_at: string;
   /** From the start to the end, or until now. */
   duration_ms: number;
+};
+
+/** A template of the operator's files, and its prepared workspace. */
+export type Template = {
+  name: string;
+  description: string;
+  /** `built`: its sessions begin at once. `unbuilt`: it was never prepared, `stale`: since then its file, image or level has changed; the next session prepares it. `failed`: `failure` says why. */
+  state: "unbuilt" | "built" | "stale" | "building" | "failed";
+  /** Its sessions' level unless they ask for another. */
+  permission_level: string;
+  /** Null if its sessions can't have any. */
+  image: string | null;
+  /** The paths of its files in the workspace. */
+  files: readonly string[];
+  /** The commands that prepare the workspace, in order. */
+  setup: readonly string[];
+  /** The digest of all that goes in: its file, the image and the level. */
+  digest: string | null;
+  /** When the present or an earlier version was built. */
+  built_at: string | null;
+  /** What the prepared workspace takes on the disk. */
+  size_bytes: number | null;
+  failure: TemplateFailure | null;
+};
+
+/** Why a template could not be prepared. */
+export type TemplateFailure = {
+  error: string;
+  at: string;
+  /** The command that failed; null if none has. */
+  command: string | null;
+  /** Null if it was ended by a signal. */
+  exit_code: number | null;
+  /** The first and the last 8 KiB of what it printed. */
+  output: string;
+};
+
+/** The templates by name. */
+export type Templates = {
+  items: readonly Template[];
+  next: null;
 };
 
 /** One terminal of a session. */
@@ -3753,6 +3814,36 @@ export interface Operations {
     answer: Volume;
     events: never;
   };
+  /** List templates */
+  list_templates: {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: Templates;
+    events: never;
+  };
+  /** Show a template */
+  show_template: {
+    path: {
+      /** A template's name. */
+      name: string;
+    };
+    query: {};
+    body: undefined;
+    answer: Template;
+    events: never;
+  };
+  /** Prepare a template */
+  build_template: {
+    path: {
+      /** A template's name. */
+      name: string;
+    };
+    query: {};
+    body: NoBody;
+    answer: Template;
+    events: never;
+  };
   /** Run a command */
   exec: {
     path: {
@@ -4451,6 +4542,17 @@ export interface Operations {
     answer: SpawnedRun | CreatedSession;
     events: { event: "spawn_start"; id: number | undefined; data: SpawnStart } | { event: "tick"; id: number | undefined; data: RunTick } | { event: "text"; id: number | undefined; data: RunText } | { event: "tool_call"; id: number | undefined; data: RunToolCall } | { event: "tool_result"; id: number | undefined; data: RunToolResult } | { event: "spawn_end"; id: number | undefined; data: SpawnEnd };
   };
+  /** Make several sessions of one */
+  fork_session: {
+    path: {
+      /** A session's id. */
+      session_id: string;
+    };
+    query: {};
+    body: ForkBody;
+    answer: Forks;
+    events: never;
+  };
   /** List approvals */
   list_approvals: {
     path: {};
@@ -4526,7 +4628,10 @@ export interface Operations {
   /** Restore a session */
   restore_session: {
     path: {};
-    query: {};
+    query: {
+      /** Another id than the snapshot's: a new session, whose time and budget begin anew, so that one snapshot serves as often as needed. */
+      id?: string | undefined;
+    };
     body: undefined;
     answer: CreatedSession;
     events: never;

@@ -1,0 +1,1 @@
+"""Templates prepared: built as snapshots of workspaces, cached, and given to new sessions."""

@@ -1,0 +1,37 @@
+"""The part of a sandbox that brings the agent for an image that has none."""
+
+from orchestrator.ground.errors import ValidationError
+from orchestrator.host.engine.base import Engine, MountedAgent
+from orchestrator.sandbox.images.checked_images import CheckedImages
+from orchestrator.sandbox.images.image_check import refuse_moved_mounts
+from orchestrator.sandbox.images.mounted_agents import LABEL_AGENT, MountedAgents
+from orchestrator.sandbox.sandboxes.parts import Part, Plan
+from sandbox_agent.decide.mounted_agent import AGENT
+
+
+class MountedAgentPart(Part):
+    """The mounted agent, and the image by the id that was checked; nothing for our own images."""
+
+    name = "mounted agent"
+
+    def __init__(self, engine: Engine, agents: MountedAgents, checked: CheckedImages) -> None:
+        self._engine = engine
+        self._agents = agents
+        self._checked = checked
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError; ValidationError if the level can't have the image."""
+        facts = None if plan.image_id is None else self._checked.of(plan.image_id)
+        if facts is None:
+            return
+        problem = facts.problem(plan.level)
+        if problem is not None:
+            raise ValidationError(f"image {plan.image}: {problem}", field="image")
+        await refuse_moved_mounts(self._engine, facts.id, (bind.target for bind in plan.binds))
+        directory = await self._agents.directory()
+        plan.image = facts.id  # its name may get another meaning
+        plan.agent = MountedAgent(
+            str(directory), AGENT, unset=tuple(facts.environment), hidden=tuple(facts.volumes)
+        )
+        plan.labels[LABEL_AGENT] = directory.name
+        plan.variables = facts.variables(plan.level.environment)

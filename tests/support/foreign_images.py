@@ -1,0 +1,135 @@
+"""Images that have nothing of Paddock's, made here without a registry."""
+
+import io
+import secrets
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import docker
+
+from tests.support.limits import PROGRAM_SECONDS
+
+APPLETS = (
+    "sh",
+    "cat",
+    "echo",
+    "env",
+    "find",
+    "grep",
+    "head",
+    "id",
+    "ls",
+    "mkdir",
+    "sleep",
+    "touch",
+)
+
+
+class Root:
+    """The files of an image's root, as a tar archive."""
+
+    def __init__(self) -> None:
+        self._buffer = io.BytesIO()
+        self._archive = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115 - see `data`
+
+    def file(self, path: str, content: bytes, mode: int = 0o755) -> None:
+        """Adds a file."""
+        member = tarfile.TarInfo(path)
+        member.size, member.mode = len(content), mode
+        self._archive.addfile(member, io.BytesIO(content))
+
+    def copy(self, path: str, source: Path) -> None:
+        """Adds a copy of this host's file."""
+        self.file(path, source.resolve().read_bytes())
+
+    def link(self, path: str, target: str) -> None:
+        """Adds a symbolic link."""
+        member = tarfile.TarInfo(path)
+        member.type, member.linkname = tarfile.SYMTYPE, target
+        self._archive.addfile(member)
+
+    def directory(self, path: str, mode: int = 0o755) -> None:
+        """Adds a directory."""
+        member = tarfile.TarInfo(path)
+        member.type, member.mode = tarfile.DIRTYPE, mode
+        self._archive.addfile(member)
+
+    def data(self) -> bytes:
+        """The whole archive."""
+        self._archive.close()
+        return self._buffer.getvalue()
+
+
+def busybox() -> Root:
+    """A static busybox and links to it, and nothing else: no directory but /bin."""
+    root = Root()
+    found = shutil.which("busybox")
+    assert found is not None, "`make test` installs busybox-static"
+    root.copy("bin/busybox", Path(found))
+    for name in APPLETS:
+        root.link(f"bin/{name}", "busybox")
+    return root
+
+
+_HELLO = """\
+int puts(const char *);
+void exit(int);
+__attribute__((force_align_arg_pointer)) void begin(void) { puts("from musl"); exit(0); }
+"""
+
+
+def musl(directory: Path) -> Root:
+    """A busybox, and a program that needs the loader of musl, the image's only C library."""
+    loader = next(Path("/lib").glob("ld-musl-*.so.1"), None)
+    assert loader is not None, "`make test` installs musl"
+    source, target = directory / "hello.c", directory / "hello"
+    source.write_text(_HELLO)
+    subprocess.run(
+        [
+            *("gcc", "-nostdlib", "-nostartfiles", "-fPIE", "-pie", "-Wl,-e,begin"),
+            *("-o", target, source, f"-L{loader.resolve().parent}", "-l:libc.so"),
+            f"-Wl,--dynamic-linker={loader}",
+        ],
+        check=True,
+        timeout=PROGRAM_SECONDS,
+    )
+    root = busybox()
+    root.copy(str(loader).lstrip("/"), loader)
+    root.copy("usr/bin/hello", target)
+    return root
+
+
+def debian_without_python(image: str) -> bytes:
+    """The root of that image without Python and Paddock's files, as a tar archive."""
+    with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
+        made = client.create_container(image, ["/none"])
+        try:
+            whole = b"".join(client.export(made["Id"]))
+        finally:
+            client.remove_container(made["Id"], force=True)
+    kept = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(whole)) as source,
+        tarfile.open(fileobj=kept, mode="w") as target,
+    ):
+        for member in source:
+            if "python" not in member.name and not member.name.startswith(("opt", "dev/")):
+                content = source.extractfile(member) if member.isreg() else None
+                target.addfile(member, content)
+    return kept.getvalue()
+
+
+@contextmanager
+def imported(root: bytes, changes: Sequence[str] = ()) -> Iterator[str]:
+    """An image with that root and those instructions, by a name of its own."""
+    name = f"foreign-{secrets.token_hex(4)}"
+    with closing(docker.APIClient(version="auto", timeout=PROGRAM_SECONDS)) as client:
+        client.import_image_from_data(root, repository=name, changes=list(changes))
+        try:
+            yield f"{name}:latest"
+        finally:
+            client.remove_image(f"{name}:latest", force=True)

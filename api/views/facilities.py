@@ -2,11 +2,19 @@
 
 from collections.abc import Iterable
 
-from orchestrator.host.engine.runtimes import Runtimes
+from orchestrator.host.engine.runtimes import KEEPS_FLAGS, Runtimes
 from orchestrator.rules.policy.levels import Level
 from orchestrator.state.session import Session
 from paddock.contract.system import FacilityMeans, Runtime
-from sandbox_agent.decide.facilities import Kernel, Means, in_force
+from sandbox_agent.decide.facilities import FLAGS, Kernel, Means, in_force
+
+_NO_FLAGS = FacilityMeans(
+    name=FLAGS,
+    decides="noexec, nosuid and nodev of mounts",
+    preferred=False,
+    provided=False,
+    detail="nothing, where the runtime has lost them: the level goes without it",
+)
 
 
 def facilities(kernel: Kernel) -> list[FacilityMeans]:
@@ -48,7 +56,9 @@ def facilities_of(session: Session, host: Kernel) -> list[FacilityMeans] | None:
     }
     waived = session.level.requires.without
     means = in_force(hello.kernel, host, sandbox.runtime, waived)
-    return [_shown(each) for each in means if not unused.get(each.facility.name)]
+    shown = [_shown(each) for each in means if not unused.get(each.facility.name)]
+    unflagged = FLAGS in waived and sandbox.runtime != KEEPS_FLAGS
+    return [*shown, _NO_FLAGS] if unflagged else shown
 
 
 def _shown(each: Means) -> FacilityMeans:

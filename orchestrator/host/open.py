@@ -2,12 +2,11 @@
 
 import re
 import secrets
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.ground.config_error import ConfigError
-from orchestrator.ground.errors import EngineUnavailableError
 from orchestrator.ground.open import GroundFloor
 from orchestrator.ground.store import directories
 from orchestrator.host.engine.base import Engine
@@ -66,9 +65,8 @@ async def open_host(
 
 async def _runtimes(settings: Settings, engine: Engine) -> Runtimes:
     """Those of the engine, unless it does not answer. Raises: ConfigError."""
-    runtimes = Runtimes(settings.runtime)
-    with suppress(EngineUnavailableError):  # sessions and checks give the reason
-        runtimes.take(await engine.info())
+    runtimes = Runtimes(settings.runtime, engine)
+    await runtimes.ask()  # if it does not answer, sessions and checks give the reason
     refused = runtimes.refused(settings.runtime)
     if refused is not None:
         raise ConfigError(f"PADDOCK_RUNTIME: {refused}")

@@ -161,8 +161,10 @@ FACILITIES = (
         substitute_needs="notification",
     ),
 )
+# Not of the kernel: `noexec`, `nosuid` and `nodev` of mounts, which a runtime may lose.
+FLAGS = "flags"
 # What an operator's level may go without.
-WAIVABLE = ("notification", "paths", "scopes")
+WAIVABLE = ("notification", "paths", "scopes", FLAGS)
 _LANDLOCK_BEFORE = {"paths": 0, "moves": 1, "truncation": 2, "scopes": 5}
 
 

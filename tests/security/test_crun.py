@@ -12,6 +12,7 @@ import docker
 import pytest
 import pytest_asyncio
 
+from api.views.facilities import facilities_of
 from orchestrator.control_plane import ControlPlane
 from orchestrator.ground.errors import SandboxUnavailableError
 from orchestrator.ground.limits import KeyLimits
@@ -84,6 +85,9 @@ def levels_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = directory / f"{name}.toml"
         text = (path if path.exists() else PACKAGED / path.name).read_text()
         path.write_text(f'runtime = "crun"\n{text}')
+    flagless = path.read_text().replace("rank = 300", "rank = 400")
+    flagless = flagless.replace("mounts = true", 'mounts = true\nwithout = ["flags"]')
+    (directory / "flagless.toml").write_text(flagless)
     return directory
 
 
@@ -132,3 +136,13 @@ async def test_a_sandbox_whose_flags_are_lost_is_refused(
     with pytest.raises(SandboxUnavailableError, match=told):
         await Box.create(control_plane, "low")
     assert left_behind(control_plane.settings.state_dir) == before
+
+    # A level of the operator's may go without them, and says so. What is read-only stays so.
+    box = await Box.create(control_plane, "flagless")
+    assert "nosuid" not in mount_options(box.agent())["/workspace"]
+    shown = facilities_of(box.session, control_plane.node.kernel) or []
+    assert [each.name for each in shown if not each.provided] == ["flags"]
+    await box.close()
+    await control_plane.volumes.create(TESTER, "read", 32 * 2**20, KeyLimits())
+    with pytest.raises(SandboxUnavailableError, match="has mounted /kept without read-only"):
+        await Box.create(control_plane, "flagless", volumes=(VolumeUse("read", "/kept", True),))

@@ -112,6 +112,10 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
             "requires.without: can name notification only with confinement.record_execs = false",
         ),
         (
+            *("mounts = true", 'mounts = true\nwithout = ["flags"]', 18),
+            "requires.without: can name flags only with noexec = false",
+        ),
+        (
             *("mounts = true", 'mounts = true\nwithout = ["scopes"]', 18),
             "requires.without: low goes without nothing: give this level another name",
         ),

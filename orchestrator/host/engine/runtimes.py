@@ -1,9 +1,14 @@
 """The engine's runtimes: which it has, and what sandboxes under each of them found inside."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
-from orchestrator.host.engine.base import EngineInfo
+from orchestrator.ground.errors import EngineUnavailableError
+from orchestrator.host.engine.base import Engine, EngineInfo
 from sandbox_agent.decide.facilities import Kernel
+
+# The engine's name of the runtime that is known to keep the flags of what it mounts.
+KEEPS_FLAGS = "runc"
 
 
 def unknown_runtime(runtime: str | None, known: Collection[str] | None) -> str | None:
@@ -20,13 +25,23 @@ def unknown_runtime(runtime: str | None, known: Collection[str] | None) -> str |
 class Runtimes:
     """What is known of them now."""
 
-    def __init__(self, configured: str | None) -> None:
-        """`configured` is the runtime of levels that name none; None: the engine's default."""
+    def __init__(self, configured: str | None, engine: Engine | None = None) -> None:
+        """`configured` is the runtime of levels that name none; None: the engine's default.
+
+        `engine` None: nobody is there to ask.
+        """
         self.configured = configured
+        self._engine = engine
         # None: the engine has not answered yet.
         self.known: frozenset[str] | None = None
         self._default: str | None = None
         self._found: dict[str, Kernel] = {}
+
+    async def ask(self) -> None:
+        """Asks the engine; one that does not answer still has those that it had."""
+        if self._engine is not None:
+            with suppress(EngineUnavailableError):
+                self.take(await self._engine.info())
 
     def take(self, info: EngineInfo) -> None:
         """Takes the engine's description of itself."""

@@ -7,18 +7,16 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from watchfiles import watch
 
 from orchestrator.ground.config_error import BrokenFilesError, ConfigError
-from orchestrator.ground.errors import EngineUnavailableError, PaddockError
+from orchestrator.ground.errors import PaddockError
 from orchestrator.ground.events import EventDraft
 from orchestrator.ground.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.ground.threads import Threads
-from orchestrator.host.engine.base import Engine
 from orchestrator.host.engine.runtimes import Runtimes
 from orchestrator.record.audit.recorder import Recorder
 from orchestrator.record.secrets.configured_secrets import ConfiguredSecrets
@@ -80,7 +78,6 @@ class Reload:
         images_seen = fingerprints([images_path])
         levels_seen = fingerprints(files_or_folder(table_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
-        self._engine: Engine | None = None
         self._runtimes = Runtimes(settings.runtime)
         self.keys = load_keys(settings)
         self.images = ListedImages(listed(settings), settings.default_images)
@@ -113,7 +110,7 @@ class Reload:
             self._sources.append(
                 Source(
                     *(directory, files, read_levels, False, levels_seen),
-                    prepare=self._ask_for_runtimes,
+                    prepare=lambda: self._runtimes.ask(),
                 )
             )
         self._sources += self._read_policies(settings.session_policies_dir)
@@ -179,21 +176,12 @@ class Reload:
         seen |= dict.fromkeys(problems, _UNRECORDED)
         return Source(rules.directory, rules.files, rules.read, False, seen)
 
-    async def use(self, engine: Engine, runtimes: Runtimes) -> None:
-        """Holds the levels to the engine's runtimes, now and whenever their files change.
-
-        Raises: ConfigError if a level names a runtime that the engine does not have.
-        """
-        self._engine, self._runtimes = engine, runtimes
+    async def use(self, runtimes: Runtimes) -> None:
+        """Holds levels to the engine's runtimes, from now on. Raises: ConfigError."""
+        self._runtimes = runtimes
         if self._directory is not None:
             read = partial(load_levels, self._directory, runtimes.known)
             await self._reads.call(read, _READ_SECONDS)
-
-    async def _ask_for_runtimes(self) -> None:
-        """An engine that does not answer still has those that it had."""
-        if self._engine is not None:
-            with suppress(EngineUnavailableError):
-                self._runtimes.take(await self._engine.info())
 
     def watch(self, recorder: Recorder, tasks: Tasks) -> None:
         """Begins to watch, and to record changes."""

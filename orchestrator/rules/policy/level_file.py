@@ -23,7 +23,7 @@ from orchestrator.settings.operator_mounts import MountName
 from orchestrator.settings.schema_errors import reason
 from orchestrator.settings.values import IMAGE_PATTERN, RUNTIME_PATTERN
 from paddock.contract.words import LEVEL_NAMES, IdleAction
-from sandbox_agent.decide.facilities import WAIVABLE
+from sandbox_agent.decide.facilities import FLAGS, WAIVABLE
 
 _MIB = 1024 * 1024
 # The default and the maximum of a session's recorded bytes.
@@ -271,6 +271,8 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Field, str]]
             ("requires", "without"),
             "can name notification only with confinement.record_execs = false",
         )
+    if table.noexec and FLAGS in requires.without:
+        yield ("requires", "without"), "can name flags only with noexec = false"
     for name in ("seccomp", "mounts"):
         if not getattr(requires, name):
             yield ("requires", name), "must be true: no session runs without it"

@@ -141,7 +141,8 @@ def test_a_runtime_of_the_engine() -> None:
     assert status(engine_check(info, "io.containerd.runsc.v1")) == "ok"
     check = engine_check(info, "kata")
     assert status(check) == "failure"
-    assert check.detail == "version 24.0.7, cgroup 2, has no runtime kata, only runc, runsc"
+    told = "version 24.0.7, cgroup 2: the engine has no runtime kata, only runc, runsc"
+    assert check.detail == told
 
 
 @pytest.mark.parametrize(

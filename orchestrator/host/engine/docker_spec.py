@@ -121,8 +121,8 @@ def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnava
     if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
         return None
     return EngineUnavailableError(
-        f"the container engine has no runtime {runtime}: configure it there, or set "
-        "PADDOCK_RUNTIME to another"
+        f"the container engine has no runtime {runtime}: configure it there, or name another in "
+        "the level's file or in PADDOCK_RUNTIME"
     )
 
 

@@ -473,7 +473,9 @@ async def test_a_file_that_is_opened_for_nobody_is_closed(
     times: int, error: Exception | None
 ) -> None:
     link = Opening(error)
-    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link), pack=None)
+    session = SimpleNamespace(
+        check_open=lambda: SimpleNamespace(link=link), pack=None, workspace_path="/workspace"
+    )
     recorder = cast(Any, SimpleNamespace(check_room=lambda _: None))
     requests = FileRequests(recorder, ContextFirewall(recorder, cast(Any, None)))
     files = Files(requests)
@@ -503,7 +505,9 @@ async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) ->
         """Returns at once, as if everything were recorded."""
 
     link = SimpleNamespace(request=request, settled=settled)
-    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link), pack=None)
+    session = SimpleNamespace(
+        check_open=lambda: SimpleNamespace(link=link), pack=None, workspace_path="/workspace"
+    )
     recorder = cast(Any, SimpleNamespace(check_room=lambda _: None))
     requests = FileRequests(recorder, ContextFirewall(recorder, cast(Any, None)))
     files = Files(requests)

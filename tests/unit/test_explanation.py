@@ -23,6 +23,7 @@ _RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} |
     "MOUNT",
     "SESSION_TOOLS",
     "TOOL_URL",
+    "COVERED",
 }
 # Modules whose functions return a rule.
 _RETURNING = {"curl.py", "operands.py"}

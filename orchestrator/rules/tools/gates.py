@@ -24,7 +24,7 @@ from sandbox_agent.decide.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_char
 SESSION_TOOLS = "session-tools"
 ALLOW_PTRACE = "allow-ptrace"
 MOUNT = "mount"
-WORKSPACE_PATH = "workspace-path"
+COVERED = "workspace-path"
 ALLOWED = "allowed"
 APPROVAL = "human-approval"
 # The maximum length of the path to a copy of an approved file.
@@ -108,7 +108,7 @@ def opening(
     own = (*manifest.argv[:1], *manifest.read, *manifest.execute)
     hidden = [path for path in own if beneath(path, {workspace}) or beneath(workspace, {path})]
     if hidden and workspace != WORKSPACE_DIR:
-        return WORKSPACE_PATH, f"{name} needs {hidden[0]}, where the session has its workspace"
+        return COVERED, f"{name} needs {hidden[0]}, where the session has its workspace"
     return None
 
 
